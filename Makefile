@@ -1,0 +1,48 @@
+# One line per target; everything runs in .venv, which any target makes first.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+UV_VERSION := 0.13.8
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+$(STAMP): pyproject.toml setup.py constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r constraints.txt
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	touch $@
+
+install: $(STAMP) ## make .venv with everything in it
+
+build: $(STAMP) ## rebuild the compiled part after a change to a .pyx file
+	$(BIN)/python setup.py --quiet build_ext --inplace
+
+demo: $(STAMP) ## a real dataset through three real brokers, one of them slow
+	$(BIN)/kafkaclient demo --out build/demo
+
+test: check unit integration ## everything that must pass
+
+check: $(STAMP) ## ruff, mypy, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+unit: $(STAMP) ## no network; on the compiled builder, then the wire tests on the pure one
+	$(BIN)/pytest tests
+	KAFKACLIENT_PURE_PYTHON=1 $(BIN)/pytest -q tests/wire tests/producer
+
+integration: $(STAMP) ## real brokers; KAFKACLIENT_BOOTSTRAP=host:port for another cluster
+	$(BIN)/pytest integration
+
+constraints: ## pin the newest versions that pyproject.toml allows
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --all-extras --group dev --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links pyproject.toml -o constraints.txt
+
+clean: ## remove what was built
+	rm -rf build dist *.egg-info kafkaclient/wire/*.so kafkaclient/wire/*.c
+
+.PHONY: help install build demo test check unit integration constraints clean

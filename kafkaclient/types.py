@@ -1,0 +1,47 @@
+"""Small public value types, free of any behaviour."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+__all__ = ["NO_OFFSET", "NO_TIMESTAMP", "Buffer", "Headers", "RecordMetadata", "TopicPartition"]
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
+
+NO_OFFSET = -1
+NO_TIMESTAMP = -1
+
+
+class TopicPartition(NamedTuple):
+    """A topic name and a partition number, counted from 0."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record was written (Java: ``RecordMetadata``).
+
+    ``offset`` is -1 when the broker does not tell it (acks=0, or a retry that the broker
+    recognised as a duplicate it no longer remembers). ``timestamp`` is in milliseconds since the
+    epoch: the broker's append time on topics with ``message.timestamp.type=LogAppendTime``, else
+    the time given with the record, or taken when it was sent.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def has_offset(self) -> bool:
+        return self.offset != NO_OFFSET

@@ -1,0 +1,1 @@
+"""Bytes to values and back: no asyncio, no sockets, no clocks."""

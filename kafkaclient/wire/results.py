@@ -1,0 +1,142 @@
+"""What the control calls answer, as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkaclient.errors import UnsupportedVersionError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from uuid import UUID
+
+    from kafkaclient.wire.api import ApiKey, BrokerInfo
+
+__all__ = [
+    "ApiVersions",
+    "CreateTopicsResult",
+    "DeleteTopicsResult",
+    "InitProducerIdResult",
+    "ListOffsetsResult",
+    "MetadataResult",
+    "PartitionInfo",
+    "PartitionOffset",
+    "TopicInfo",
+    "TopicOutcome",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiVersions:
+    """What one broker speaks: API key -> (oldest version, newest version)."""
+
+    error_code: int
+    ranges: Mapping[int, tuple[int, int]]
+    throttle_ms: int = 0
+
+    def pick(self, api_key: ApiKey, min_version: int, max_version: int) -> int:
+        """The newest version of the API that both sides speak.
+
+        Raises :class:`~kafkaclient.errors.UnsupportedVersionError` when there is none.
+        """
+        if api_key not in self.ranges:
+            raise UnsupportedVersionError(f"the broker does not offer {api_key.name} at all")
+        oldest, newest = self.ranges[api_key]
+        version = min(newest, max_version)
+        if version < max(oldest, min_version):
+            raise UnsupportedVersionError(
+                f"no common version of {api_key.name}: the broker speaks {oldest} to {newest}, "
+                f"this client {min_version} to {max_version}"
+            )
+        return version
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """One partition as a broker sees it. ``leader`` is -1 when there is none."""
+
+    partition: int
+    error_code: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """One topic as a broker sees it. ``topic_id`` is None before Kafka 2.8 (Metadata v10)."""
+
+    name: str
+    error_code: int
+    topic_id: UUID | None
+    is_internal: bool
+    partitions: tuple[PartitionInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataResult:
+    """The answer to :class:`MetadataCall`; ``error_code`` is 0 before version 13 (KIP-1102)."""
+
+    brokers: tuple[BrokerInfo, ...]
+    cluster_id: str | None
+    controller_id: int
+    topics: tuple[TopicInfo, ...]
+    throttle_ms: int
+    error_code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class InitProducerIdResult:
+    """The identity given to an idempotent producer; both are -1 when ``error_code`` is not 0."""
+
+    error_code: int
+    producer_id: int
+    producer_epoch: int
+    throttle_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOutcome:
+    """What became of one topic of a CreateTopics or DeleteTopics call."""
+
+    name: str
+    error_code: int
+    error_message: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopicsResult:
+    """One outcome per topic asked for."""
+
+    topics: tuple[TopicOutcome, ...]
+    throttle_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopicsResult:
+    """One outcome per topic asked for."""
+
+    topics: tuple[TopicOutcome, ...]
+    throttle_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOffset:
+    """The offset found in one partition; -1 when there is none."""
+
+    topic: str
+    partition: int
+    error_code: int
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListOffsetsResult:
+    """One entry per partition asked for."""
+
+    partitions: tuple[PartitionOffset, ...]
+    throttle_ms: int

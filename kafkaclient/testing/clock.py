@@ -1,0 +1,136 @@
+"""Virtual time: an event loop whose clock jumps to the next timer instead of waiting for it.
+
+A test of a 120 s delivery timeout then takes milliseconds, and takes them every time: nothing
+depends on how busy the machine is. Everything that asks the loop for the time or for a timer
+(``asyncio.sleep``, ``asyncio.timeout``, ``loop.call_later``, ``loop.time``) follows along;
+``time.monotonic`` and ``time.time`` do not, so code under test takes its clock as an argument.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import selectors
+import time
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, TypeVarTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from concurrent.futures import Executor
+
+__all__ = ["VirtualDeadlockError", "VirtualTimeLoop", "run_virtual", "virtual_time"]
+
+T = TypeVar("T")
+P = ParamSpec("P")
+Ts = TypeVarTuple("Ts")
+
+_KERNEL_GRACE_S = 1.0
+"""Real seconds granted to real sockets before an idle loop counts as deadlocked: data on its way
+through the kernel, or from another process, is not visible to a poll that does not wait."""
+
+
+class VirtualDeadlockError(RuntimeError):
+    """The loop waits for something that can never happen, or ran past its virtual time limit."""
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """An asyncio loop with a virtual clock that starts at ``start`` seconds.
+
+    Real file descriptors are polled, never waited for, before the clock jumps. Work handed to an
+    executor takes no virtual time: the clock stands still until it is done. When nothing is
+    ready and no timer is left, or when the clock would pass ``limit`` virtual seconds (a periodic
+    timer keeps a stuck program alive for ever), the loop raises :class:`VirtualDeadlockError`,
+    naming the tasks that wait.
+    """
+
+    def __init__(self, start: float = 0.0, limit: float = 7 * 86_400.0) -> None:
+        self._now = start
+        self._limit = start + limit
+        self._executor_jobs = 0
+        super().__init__(_JumpingSelector(self._idle))
+
+    def time(self) -> float:
+        return self._now
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
+    ) -> asyncio.Future[T]:
+        future = super().run_in_executor(executor, func, *args)
+        self._executor_jobs += 1
+        future.add_done_callback(self._executor_job_done)
+        return future
+
+    def _executor_job_done(self, _: asyncio.Future[Any]) -> None:
+        self._executor_jobs -= 1
+
+    def _idle(self, timeout: float | None, has_sockets: bool) -> float | None:
+        """Nothing is ready: jump, or say how many real seconds to wait for the outside world."""
+        if self._executor_jobs:
+            return None
+        if timeout is None:
+            if has_sockets:
+                return _KERNEL_GRACE_S
+            raise self._deadlock("nothing is ready and no timer is scheduled")
+        # The timer's own value, not now + timeout: the sum may round to just before it, and the
+        # timer's owner would find its deadline not reached yet.
+        when: float = self._scheduled[0].when()  # type: ignore[attr-defined]
+        if when > self._limit:
+            raise self._deadlock(f"the next timer, at {when:.3f} s, is past the limit")
+        self._now = max(self._now, when)
+        return 0.0
+
+    def _deadlock(self, why: str) -> VirtualDeadlockError:
+        waiting = "".join(f"\n  {task!r}" for task in asyncio.all_tasks(self))
+        return VirtualDeadlockError(
+            f"{why} at virtual time {self._now:.3f} s; unfinished tasks:{waiting or ' none'}"
+        )
+
+
+class _JumpingSelector(selectors.DefaultSelector):
+    """Polls without waiting, and asks ``idle`` what to do when that finds nothing."""
+
+    def __init__(self, idle: Callable[[float | None, bool], float | None]) -> None:
+        super().__init__()
+        self._idle = idle
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        events = super().select(0)
+        if events or (timeout is not None and timeout <= 0):
+            return events
+        # The loop's own wake-up pipe is always registered.
+        has_sockets = len(self.get_map()) > 1
+        wait = self._idle(timeout, has_sockets)
+        if wait == 0.0:
+            return events
+        started = time.monotonic()
+        events = super().select(wait)
+        if not events and timeout is None and wait is not None:
+            if time.monotonic() - started < wait:
+                return events  # a signal interrupted the wait
+            self._idle(None, False)
+        return events
+
+
+def run_virtual(
+    main: Coroutine[Any, Any, T], *, start: float = 0.0, limit: float = 7 * 86_400.0
+) -> T:
+    """Run ``main`` to its end on a fresh :class:`VirtualTimeLoop` and return its result.
+
+    Raises :class:`VirtualDeadlockError` when ``main`` can make no further progress.
+    """
+    with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(start, limit)) as runner:
+        return runner.run(main)
+
+
+def virtual_time(test: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, T]:
+    """Decorate an async test so that it runs in virtual time.
+
+    pytest sees a plain function, so it works with and without pytest-asyncio; the test's async
+    fixtures would run on another loop: build what needs the loop inside the test.
+    """
+
+    @functools.wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        return run_virtual(test(*args, **kwargs))
+
+    return run

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import selectors
+import threading
 import time
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, TypeVarTuple
 
@@ -25,8 +26,8 @@ P = ParamSpec("P")
 Ts = TypeVarTuple("Ts")
 
 _KERNEL_GRACE_S = 1.0
-"""Real seconds granted to real sockets before an idle loop counts as deadlocked: data on its way
-through the kernel, or from another process, is not visible to a poll that does not wait."""
+"""Real seconds granted to real sockets and other threads before an idle loop counts as deadlocked:
+what is on its way through the kernel or another thread is not visible to a poll without waiting."""
 
 
 class VirtualDeadlockError(RuntimeError):
@@ -63,12 +64,12 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def _executor_job_done(self, _: asyncio.Future[Any]) -> None:
         self._executor_jobs -= 1
 
-    def _idle(self, timeout: float | None, has_sockets: bool) -> float | None:
+    def _idle(self, timeout: float | None, outside_help: bool) -> float | None:
         """Nothing is ready: jump, or say how many real seconds to wait for the outside world."""
         if self._executor_jobs:
             return None
         if timeout is None:
-            if has_sockets:
+            if outside_help:
                 return _KERNEL_GRACE_S
             raise self._deadlock("nothing is ready and no timer is scheduled")
         # The timer's own value, not now + timeout: the sum may round to just before it, and the
@@ -98,8 +99,8 @@ class _JumpingSelector(selectors.DefaultSelector):
         if events or (timeout is not None and timeout <= 0):
             return events
         # The loop's own wake-up pipe is always registered.
-        has_sockets = len(self.get_map()) > 1
-        wait = self._idle(timeout, has_sockets)
+        outside_help = len(self.get_map()) > 1 or threading.active_count() > 1
+        wait = self._idle(timeout, outside_help)
         if wait == 0.0:
             return events
         started = time.monotonic()

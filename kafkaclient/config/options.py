@@ -1,0 +1,128 @@
+"""The declaration of an option, and the way from what a user wrote to checked values."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import reprlib
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kafkaclient.config.unsupported import refuse_unsupported
+from kafkaclient.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kafkaclient.config.kinds import Kind
+
+__all__ = ["REQUIRED", "Given", "Option", "option", "options_of", "read_options"]
+
+_KEY = "kafkaclient.option"
+
+REQUIRED: Any = dataclasses.MISSING
+"""The default of an option that has none."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option as declared; ``name`` is Python's spelling, ``kafka_name`` the dotted one."""
+
+    name: str
+    kind: Kind[Any]
+    default: Any
+    doc: str
+    section: str
+    aliases: tuple[str, ...]
+
+    @property
+    def kafka_name(self) -> str:
+        return self.name.replace("_", ".")
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        dotted = (self.kafka_name, *self.aliases)
+        return (self.name, *dotted, *(alias.replace(".", "_") for alias in self.aliases))
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value that the user gave, with the name as the user wrote it."""
+
+    spelling: str
+    value: Any
+
+    def __str__(self) -> str:
+        return f"{self.spelling}={_show(self.value)}"
+
+
+def option(
+    default: T, kind: Kind[T], doc: str, *, section: str, aliases: tuple[str, ...] = ()
+) -> T:
+    """Declare a field of an options dataclass; ``aliases`` are further dotted names."""
+    metadata = {_KEY: (kind, doc, section, aliases)}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def options_of(config: type) -> Mapping[str, Option]:
+    """The options that a dataclass declares, by Python name, in order of declaration."""
+    options = {}
+    for field in dataclasses.fields(config):
+        kind, doc, section, aliases = field.metadata[_KEY]
+        options[field.name] = Option(field.name, kind, field.default, doc, section, aliases)
+    return MappingProxyType(options)
+
+
+def read_options(
+    options: Mapping[str, Option], sources: Iterable[Mapping[str, object]]
+) -> dict[str, Given]:
+    """What the sources give, checked one by one, by Python name. Raises ConfigError."""
+    by_spelling = {name: option for option in options.values() for name in option.spellings}
+    given: dict[str, Given] = {}
+    for source in sources:
+        for spelling, value in source.items():
+            if not isinstance(spelling, str):
+                raise ConfigError(f"option names are strings, not {_show(spelling)}")
+            if (option := by_spelling.get(spelling)) is None:
+                if not refuse_unsupported(spelling, value):
+                    raise ConfigError(_unknown(spelling, by_spelling))
+                continue
+            now = Given(spelling, _read(option, spelling, value))
+            before = given.setdefault(option.name, now)
+            if before.value != now.value:
+                raise ConfigError(
+                    f"{before} and {now} name the same option with different values; give one"
+                )
+    return given
+
+
+def _read(option: Option, spelling: str, value: object) -> Any:
+    try:
+        return option.kind.read(value)
+    except (ValueError, TypeError, LookupError):
+        raise ConfigError(
+            f"{spelling}={_show(value)} is not accepted: give {option.kind.accepts}"
+        ) from None
+
+
+def _unknown(spelling: str, known: Iterable[str]) -> str:
+    """Names the closest option, dotted when the user wrote dots, else as a keyword."""
+    dotted = "." in spelling
+    candidates = [name for name in known if ("." in name) == dotted or name.isalpha()]
+    close = difflib.get_close_matches(spelling.lower(), candidates, n=1, cutoff=0.6)
+    if close:
+        return f"unknown option {spelling}: did you mean {close[0]}?"
+    return f"unknown option {spelling}: none of kafkaclient's options has a similar name"
+
+
+_repr = reprlib.Repr()
+_repr.maxstring = _repr.maxother = 80
+
+
+def _show(value: object) -> str:
+    if callable(value):
+        return getattr(value, "__qualname__", type(value).__name__)
+    return _repr.repr(value)

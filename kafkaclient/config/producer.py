@@ -1,0 +1,362 @@
+"""The options of :class:`kafkaclient.Producer`, each declared once.
+
+Names, defaults and checks follow Java's ``ProducerConfig`` of Kafka 4.3; what differs on purpose is
+listed in ``tests/config/test_producer.py``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from kafkaclient.config.kinds import (
+    INT32_MAX,
+    INT64_MAX,
+    Address,
+    acknowledgements,
+    addresses,
+    at_least,
+    between,
+    boolean,
+    function,
+    integer,
+    number,
+    one_of,
+    optional,
+    text,
+)
+from kafkaclient.config.options import REQUIRED, Option, option, options_of, read_options
+from kafkaclient.config.settle import settle
+from kafkaclient.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["ProducerConfig"]
+
+_CONNECTIONS = "Connections"
+_METADATA = "Metadata"
+_BATCHING = "Batching and memory"
+_DELIVERY = "Delivery and retries"
+_PARTITIONS = "Choice of partition"
+_COMPRESSION = "Compression"
+_HOOKS = "Serializers and hooks"
+_METRICS = "Metrics"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ProducerConfig:
+    """Checked options; made by :meth:`build`, which also settles how they bear on each other."""
+
+    # --- connections --------------------------------------------------------------------------
+
+    bootstrap_servers: tuple[Address, ...] = option(
+        REQUIRED,
+        addresses(),
+        "The brokers to ask first; the others are learnt from them.",
+        section=_CONNECTIONS,
+    )
+    client_id: str = option(
+        "kafkaclient",
+        text(),
+        "The name under which brokers log, meter and limit (quotas) this client.",
+        section=_CONNECTIONS,
+    )
+    max_in_flight_requests_per_connection: int = option(
+        5,
+        integer(at_least(1)),
+        "How many Produce requests may wait for their answer on one connection. At most 5 with "
+        "idempotence; with more than 1 and without idempotence a retry can reorder records.",
+        section=_CONNECTIONS,
+    )
+    request_timeout_ms: int = option(
+        30_000,
+        integer(at_least(1)),
+        "How long a broker may take to answer one request, in milliseconds; then the connection "
+        "is closed and the request is made again, as far as delivery_timeout_ms allows.",
+        section=_CONNECTIONS,
+    )
+    reconnect_backoff_ms: int = option(
+        50,
+        integer(at_least(0, INT64_MAX)),
+        "The pause before a broker is dialled again after a failure, in milliseconds. It doubles "
+        "with each failure in a row, varied by up to 20 %.",
+        section=_CONNECTIONS,
+    )
+    reconnect_backoff_max_ms: int = option(
+        1_000,
+        integer(at_least(0, INT64_MAX)),
+        "The longest of those pauses, in milliseconds.",
+        section=_CONNECTIONS,
+    )
+    socket_connection_setup_timeout_ms: int = option(
+        10_000,
+        integer(at_least(1, INT64_MAX)),
+        "How long a connection may take to be made, in milliseconds. It doubles with each failure "
+        "in a row, varied by up to 20 %.",
+        section=_CONNECTIONS,
+    )
+    socket_connection_setup_timeout_max_ms: int = option(
+        30_000,
+        integer(at_least(1, INT64_MAX)),
+        "The longest of those times, in milliseconds.",
+        section=_CONNECTIONS,
+    )
+    connections_max_idle_ms: int = option(
+        540_000,
+        integer(at_least(-1, INT64_MAX)),
+        "A connection unused for this many milliseconds is closed; -1 keeps all of them.",
+        section=_CONNECTIONS,
+    )
+    send_buffer_bytes: int = option(
+        131_072,
+        integer(at_least(-1)),
+        "Size of the socket's send buffer (SO_SNDBUF); -1 leaves it to the system.",
+        section=_CONNECTIONS,
+    )
+    receive_buffer_bytes: int = option(
+        32_768,
+        integer(at_least(-1)),
+        "Size of the socket's receive buffer (SO_RCVBUF); -1 leaves it to the system.",
+        section=_CONNECTIONS,
+    )
+
+    # --- metadata -----------------------------------------------------------------------------
+
+    metadata_max_age_ms: int = option(
+        300_000,
+        integer(at_least(0, INT64_MAX)),
+        "Metadata is asked for again after this many milliseconds, even when nothing has failed.",
+        section=_METADATA,
+    )
+    metadata_max_idle_ms: int = option(
+        300_000,
+        integer(at_least(5_000, INT64_MAX)),
+        "A topic that got no record for this many milliseconds is left out of later metadata "
+        "requests (KIP-526).",
+        section=_METADATA,
+    )
+    allow_auto_create_topics: bool = option(
+        True,
+        boolean(),
+        "Whether brokers may create a topic that does not exist, if their own "
+        "auto.create.topics.enable agrees.",
+        section=_METADATA,
+    )
+
+    # --- batching and memory ------------------------------------------------------------------
+
+    linger_ms: float = option(
+        5,
+        number(at_least(0, INT64_MAX)),
+        "How long a batch waits for more records before it is ready to be sent, in milliseconds; "
+        "fractions count. A batch that is full does not wait.",
+        section=_BATCHING,
+    )
+    batch_size: int = option(
+        16_384,
+        integer(at_least(0)),
+        "The size in bytes at which a batch is full. 0 or 1 sends every record by itself.",
+        section=_BATCHING,
+    )
+    buffer_memory: int = option(
+        33_554_432,
+        integer(at_least(1, INT64_MAX)),
+        "How many bytes of records may be queued or in flight. When they are used up, send waits "
+        "for up to max_block_ms, first come first served, and send_nowait raises BufferFullError.",
+        section=_BATCHING,
+    )
+    max_request_size: int = option(
+        1_048_576,
+        integer(at_least(1)),
+        "The largest request in bytes, and with it the largest record before compression.",
+        section=_BATCHING,
+    )
+    max_block_ms: int = option(
+        60_000,
+        integer(at_least(0, INT64_MAX)),
+        "How long send, partitions_for and start may wait for metadata and buffer space together, "
+        "in milliseconds.",
+        section=_BATCHING,
+    )
+
+    # --- delivery and retries -----------------------------------------------------------------
+
+    acks: int = option(
+        -1,
+        acknowledgements(),
+        "Who must have written a batch before it counts as delivered: all in-sync replicas (all, "
+        "-1), the leader (1), nobody (0: no answer, no offset, no retry).",
+        section=_DELIVERY,
+    )
+    enable_idempotence: bool = option(
+        True,
+        boolean(),
+        "Whether brokers recognise retried batches, so that retries neither duplicate nor reorder "
+        "(KIP-98). Needs acks=all, retries above 0 and at most 5 requests in flight: a conflict "
+        "is an error when this option is given, else it turns idempotence off, with a warning.",
+        section=_DELIVERY,
+    )
+    delivery_timeout_ms: int = option(
+        120_000,
+        integer(at_least(0)),
+        "How long after send returned a record is delivered or has failed, in milliseconds, "
+        "retries included. Not below linger_ms + request_timeout_ms: an error when given, else "
+        "raised to that sum, with a warning.",
+        section=_DELIVERY,
+    )
+    retries: int = option(
+        INT32_MAX,
+        integer(between(0, INT32_MAX)),
+        "How often a batch is sent again after errors that may pass. Better left alone: "
+        "delivery_timeout_ms is what limits retries.",
+        section=_DELIVERY,
+    )
+    retry_backoff_ms: int = option(
+        100,
+        integer(at_least(0, INT64_MAX)),
+        "The pause before a retry, in milliseconds. It doubles with each failure in a row, varied "
+        "by up to 20 % (KIP-580).",
+        section=_DELIVERY,
+    )
+    retry_backoff_max_ms: int = option(
+        1_000,
+        integer(at_least(0, INT64_MAX)),
+        "The longest of those pauses, in milliseconds.",
+        section=_DELIVERY,
+    )
+
+    # --- choice of partition ------------------------------------------------------------------
+
+    partitioner_ignore_keys: bool = option(
+        False,
+        boolean(),
+        "Whether records with a key are spread like those without. Otherwise a key's murmur2 hash "
+        "names the partition, the same one as with the Java client.",
+        section=_PARTITIONS,
+    )
+    adaptive_partitioning_enable: bool = option(
+        True,
+        boolean(),
+        "Whether partitions whose broker is slow get fewer of the records without a key "
+        "(KIP-794). Otherwise all partitions get the same.",
+        section=_PARTITIONS,
+        aliases=("partitioner.adaptive.partitioning.enable",),
+    )
+    availability_timeout_ms: int = option(
+        0,
+        integer(at_least(0, INT64_MAX)),
+        "A partition whose broker could not take a ready batch for this many milliseconds gets no "
+        "records without a key until it can; 0 is never (KIP-794).",
+        section=_PARTITIONS,
+        aliases=("partitioner.availability.timeout.ms",),
+    )
+
+    # --- compression --------------------------------------------------------------------------
+
+    compression_type: str = option(
+        "none",
+        one_of("none", "gzip", "snappy", "lz4", "zstd"),
+        "How batches are compressed.",
+        section=_COMPRESSION,
+    )
+    compression_gzip_level: int | None = option(
+        None,
+        optional(integer(between(1, 9, also=(-1,)))),
+        "The level of gzip; None or -1 is the codec's own default (KIP-390).",
+        section=_COMPRESSION,
+    )
+    compression_lz4_level: int | None = option(
+        None,
+        optional(integer(between(1, 17))),
+        "The level of lz4; None is the codec's own default (KIP-390).",
+        section=_COMPRESSION,
+    )
+    compression_zstd_level: int | None = option(
+        None,
+        optional(integer(between(-131_072, 22))),
+        "The level of zstd; None is the codec's own default (KIP-390).",
+        section=_COMPRESSION,
+    )
+
+    # --- serializers and hooks ----------------------------------------------------------------
+
+    key_serializer: Callable[[Any], bytes | None] | None = option(
+        None,
+        optional(function("(key) -> bytes or None")),
+        "Makes bytes of every key that is not None. Without it keys are bytes.",
+        section=_HOOKS,
+    )
+    value_serializer: Callable[[Any], bytes | None] | None = option(
+        None,
+        optional(function("(value) -> bytes or None")),
+        "Makes bytes of every value that is not None. Without it values are bytes.",
+        section=_HOOKS,
+    )
+    on_delivery: Callable[..., object] | None = option(
+        None,
+        optional(function("(delivery)")),
+        "Called on the event loop with each record's Delivery once it is delivered or has failed.",
+        section=_HOOKS,
+    )
+    on_error: Callable[..., object] | None = option(
+        None,
+        optional(function("(failure)")),
+        "Called on the event loop about records that failed while nobody looked at their Delivery.",
+        section=_HOOKS,
+    )
+
+    # --- metrics ------------------------------------------------------------------------------
+
+    metrics_sample_window_ms: int = option(
+        30_000,
+        integer(at_least(1, INT64_MAX)),
+        "The length in milliseconds of one window of rates, averages and maxima.",
+        section=_METRICS,
+    )
+    metrics_num_samples: int = option(
+        2,
+        integer(at_least(1)),
+        "Over how many windows rates, averages and maxima are taken.",
+        section=_METRICS,
+    )
+
+    OPTIONS: ClassVar[Mapping[str, Option]]
+    """Every option's declaration, by Python name."""
+
+    @classmethod
+    def build(
+        cls,
+        mapping: Mapping[str, object] | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> ProducerConfig:
+        """Check and settle what the user gave, as a mapping, by keyword, or both.
+
+        Both accept an option's Python name (``linger_ms``), its dotted name (``linger.ms``) and
+        Java's full name where it is longer (``partitioner.availability.timeout.ms``). Text is
+        parsed as in Java's property files.
+
+        Raises ConfigError for an unknown option (naming the closest), one that this client does
+        not support, a value of the wrong type or out of range, an option given twice with different
+        values, options in conflict, and missing bootstrap servers.
+        """
+        given = read_options(cls.OPTIONS, (mapping or {}, options or {}))
+        if "bootstrap_servers" not in given:
+            accepts = cls.OPTIONS["bootstrap_servers"].kind.accepts
+            raise ConfigError(f"bootstrap_servers is required: give {accepts}")
+        values = {name: declared.default for name, declared in cls.OPTIONS.items()}
+        values.update({name: entry.value for name, entry in given.items()})
+        settle(values, given)
+        return cls(**values)
+
+    def __repr__(self) -> str:
+        """Shows the options that differ from their default."""
+        shown = []
+        for name, declared in self.OPTIONS.items():
+            value = getattr(self, name)
+            if value != declared.default:
+                shown.append(f"{name}={getattr(value, '__qualname__', repr(value))}")
+        return f"ProducerConfig({', '.join(shown)})"
+
+
+ProducerConfig.OPTIONS = options_of(ProducerConfig)

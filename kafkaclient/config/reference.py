@@ -1,0 +1,58 @@
+"""The reference page of all options, written from their declarations."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from kafkaclient.config.options import REQUIRED, Option
+from kafkaclient.config.producer import ProducerConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["render_reference"]
+
+_HEAD = """\
+# Configuration
+
+<!-- Written by `python -m kafkaclient.config` from the declarations in the code: do not edit. -->
+
+Options are given by keyword, `Producer("localhost:9092", linger_ms=5)`, or as a mapping with
+Kafka's dotted names, `Producer({"bootstrap.servers": "localhost:9092", "linger.ms": 5})`; both take
+both spellings. Text is read as in Java's property files (`"5"`, `"true"`, `"all"`). Defaults are
+those of the Java producer 4.3 unless the option says otherwise. An unknown option, a wrong type, a
+value out of range and options in conflict raise `ConfigError` when the producer is made.
+"""
+
+
+def render_reference() -> str:
+    """The text of docs/configuration.md."""
+    return "\n".join([_HEAD, *_sections(), ""]).rstrip("\n") + "\n"
+
+
+def _sections() -> Iterator[str]:
+    for section, options in groupby(ProducerConfig.OPTIONS.values(), lambda each: each.section):
+        yield f"## {section}\n"
+        for option in options:
+            yield _entry(option)
+
+
+def _entry(option: Option) -> str:
+    names = ", ".join(f"`{name}`" for name in (option.kafka_name, *option.aliases))
+    accepts = option.kind.accepts.removesuffix(", or None")
+    return (
+        f"### `{option.name}`\n\n"
+        f"{option.doc}\n\n"
+        f"- Dotted: {names}\n"
+        f"- Accepts: {accepts}\n"
+        f"- Default: {_default(option)}\n"
+    )
+
+
+def _default(option: Option) -> str:
+    if option.default is REQUIRED:
+        return "none; it must be given"
+    if option.name == "acks":
+        return "`all`"
+    return f"`{str(option.default).lower()}`" if option.default is not None else "none"

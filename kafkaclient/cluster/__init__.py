@@ -1,0 +1,1 @@
+"""Who leads what, and how to reach them."""

@@ -1,0 +1,179 @@
+"""The five compression codecs of record batches, as Kafka's Java clients frame them.
+
+Output of :func:`decompress` is bounded: a peer's few kilobytes must not become gigabytes here.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+import cramjam
+import lz4.frame
+
+from kafkaclient.errors import ProtocolError
+
+if TYPE_CHECKING:
+    from kafkaclient.types import Buffer
+
+__all__ = ["MAX_DECOMPRESSED", "Codec", "compress", "decompress"]
+
+MAX_DECOMPRESSED = 256 * 1024 * 1024
+"""The most bytes that :func:`decompress` yields by default."""
+
+_GZIP_WBITS = 31
+_GZIP_DEFAULT_LEVEL = -1
+_ZSTD_DEFAULT_LEVEL = 3
+_ZSTD_FIRST_ROOM = 64 * 1024
+# KIP-390: Java's default "level" 9 means its fast compressor, every other one the slow compressor.
+_LZ4_FAST_LEVEL = 9
+_LZ4_MIN_HIGH_LEVEL, _LZ4_MAX_HIGH_LEVEL = 3, 16
+
+# snappy-java's stream: magic, version 1, oldest compatible version 1, then blocks of 32 KB, each
+# behind its compressed size.
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK = 32 * 1024
+_INT32 = struct.Struct(">i")
+
+
+class Codec(IntEnum):
+    """``compression.type``, numbered as in a batch's attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
+    """Compress ``data``. ``level`` None takes the codec's default; snappy and none have no level.
+
+    Raises ValueError for a number that is no codec.
+    """
+    match Codec(codec):
+        case Codec.NONE:
+            return bytes(data)
+        case Codec.GZIP:
+            return zlib.compress(data, _GZIP_DEFAULT_LEVEL if level is None else level, _GZIP_WBITS)
+        case Codec.SNAPPY:
+            return _compress_xerial(memoryview(data))
+        case Codec.LZ4:
+            return _compress_lz4(data, level)
+        case Codec.ZSTD:
+            chosen = _ZSTD_DEFAULT_LEVEL if level is None else level
+            return bytes(cramjam.zstd.compress(data, level=chosen))
+
+
+def decompress(codec: int, data: Buffer, limit: int = MAX_DECOMPRESSED) -> bytes:
+    """Decompress ``data`` to at most ``limit`` bytes.
+
+    Raises :class:`~kafkaclient.errors.ProtocolError` for data that is malformed, cut short or
+    larger than the limit, and for a number that is no codec.
+    """
+    try:
+        match Codec(codec):
+            case Codec.NONE:
+                return bytes(data)
+            case Codec.GZIP:
+                return _decompress_gzip(data, limit)
+            case Codec.SNAPPY:
+                return _decompress_snappy(memoryview(data), limit)
+            case Codec.LZ4:
+                return _decompress_lz4(data, limit)
+            case Codec.ZSTD:
+                return _decompress_zstd(data, limit)
+    except (zlib.error, cramjam.DecompressionError, RuntimeError, ValueError, EOFError) as error:
+        raise ProtocolError(
+            f"records do not decompress (codec {codec}, {len(data)} bytes): {error}"
+        ) from error
+
+
+def _too_large(limit: int) -> ProtocolError:
+    return ProtocolError(f"records decompress to more than {limit} bytes")
+
+
+def _compress_lz4(data: Buffer, level: int | None) -> bytes:
+    if level is None or level == _LZ4_FAST_LEVEL:
+        lz4_level = 0
+    else:
+        lz4_level = min(max(level, _LZ4_MIN_HIGH_LEVEL), _LZ4_MAX_HIGH_LEVEL)
+    # Java's reader refuses linked blocks.
+    compressed: bytes = lz4.frame.compress(
+        data, compression_level=lz4_level, block_linked=False, store_size=False
+    )
+    return compressed
+
+
+def _compress_xerial(data: memoryview) -> bytes:
+    parts = [_XERIAL_HEADER]
+    for start in range(0, len(data), _XERIAL_BLOCK):
+        block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK]))
+        parts += (_INT32.pack(len(block)), block)
+    return b"".join(parts)
+
+
+def _decompress_gzip(data: Buffer, limit: int) -> bytes:
+    stream = zlib.decompressobj(_GZIP_WBITS)
+    plain = stream.decompress(data, limit + 1)
+    if len(plain) > limit:
+        raise _too_large(limit)
+    if not stream.eof:
+        raise EOFError("the gzip stream is cut short")
+    return plain
+
+
+def _decompress_lz4(data: Buffer, limit: int) -> bytes:
+    stream = lz4.frame.LZ4FrameDecompressor()
+    plain: bytes = stream.decompress(data, max_length=limit + 1)
+    if len(plain) > limit:
+        raise _too_large(limit)
+    if not stream.eof:
+        raise EOFError("the lz4 frame is cut short")
+    return plain
+
+
+def _decompress_snappy(data: memoryview, limit: int) -> bytes:
+    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+        # librdkafka writes one bare block.
+        return _decompress_snappy_block(data, limit)
+    parts = []
+    position = len(_XERIAL_HEADER)
+    while position < len(data):
+        if len(data) - position < _INT32.size:
+            raise EOFError("the snappy stream is cut short")
+        size = _INT32.unpack_from(data, position)[0]
+        position += _INT32.size
+        if not 0 <= size <= len(data) - position:
+            raise EOFError(f"a snappy block of {size} bytes where {len(data) - position} are left")
+        block = _decompress_snappy_block(data[position : position + size], limit)
+        limit -= len(block)
+        parts.append(block)
+        position += size
+    return b"".join(parts)
+
+
+def _decompress_snappy_block(block: memoryview, limit: int) -> bytes:
+    if cramjam.snappy.decompress_raw_len(block) > limit:
+        raise _too_large(limit)
+    return bytes(cramjam.snappy.decompress_raw(block))
+
+
+def _decompress_zstd(data: Buffer, limit: int) -> bytes:
+    # A streamed frame (Java's) does not tell its size, and the library would grow without bound
+    # on its own. So it is given ever larger room; it fails alike when that is short and when the
+    # frame is damaged, hence the tries up to the limit.
+    room = min(limit, max(_ZSTD_FIRST_ROOM, 8 * len(data)))
+    while True:
+        plain = bytearray(room)
+        try:
+            size: int = cramjam.zstd.decompress_into(data, plain)
+        except cramjam.DecompressionError:
+            if room >= limit:
+                raise
+            room = min(limit, room * 4)
+        else:
+            return bytes(memoryview(plain)[:size])

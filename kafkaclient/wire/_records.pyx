@@ -1,0 +1,276 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The compiled twin of ``_records_py.py``: the same names, bytes and errors.
+
+A record goes from ``append``'s arguments straight into the buffer, without a Python object on the
+way. Sizes are computed first, because a record starts with its own length, and because a record
+that does not fit must leave no trace.
+"""
+
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.string cimport memcpy
+
+from kafkaclient.errors import InvalidRecordError
+
+cdef extern from "Python.h":
+    long long PyLong_AsLongLongAndOverflow(object value, int* overflow) except? -1
+
+__all__ = ["RecordBuffer", "fields_size", "record_size"]
+
+cdef Py_ssize_t BATCH_OVERHEAD = 61
+# The batch's length and a record's length are int32 on the wire.
+cdef Py_ssize_t MAX_CAPACITY = 2**31 - 1
+# Small, as there may be thousands of quiet topics; it doubles whenever it is used up.
+cdef Py_ssize_t FIRST_ALLOCATION = 1024
+
+
+cdef class RecordBuffer:
+    """A growing run of encoded records, behind room for the header of their batch.
+
+    ``capacity`` (bytes, header included) bounds the size; memory is taken as it is needed.
+    Raises ValueError when the capacity is not within 0 and 2**31-1.
+    """
+
+    cdef bytearray _data
+    cdef uint8_t* _start
+    cdef Py_ssize_t _allocated
+    cdef Py_ssize_t _size
+    cdef Py_ssize_t _capacity
+    cdef int64_t _count
+    cdef int64_t _base_timestamp
+    cdef int64_t _max_timestamp
+    cdef bint _frozen
+
+    def __init__(self, capacity):
+        self._capacity = checked_capacity(capacity)
+        self._data = bytearray(BATCH_OVERHEAD)
+        self._start = <uint8_t*>PyByteArray_AS_STRING(self._data)
+        self._allocated = BATCH_OVERHEAD
+        self._size = BATCH_OVERHEAD
+        self._count = 0
+        self._base_timestamp = -1
+        self._max_timestamp = -1
+        self._frozen = False
+
+    @property
+    def capacity(self):
+        """How many bytes the batch may take before compression, its header included."""
+        return self._capacity
+
+    @property
+    def size(self):
+        """Bytes used before compression: 61 of header and the encoded records."""
+        return self._size
+
+    @property
+    def count(self):
+        """How many records were appended."""
+        return self._count
+
+    @property
+    def base_timestamp(self):
+        """The first record's timestamp in milliseconds; -1 while there is none."""
+        return self._base_timestamp
+
+    @property
+    def max_timestamp(self):
+        """The latest of the records' timestamps in milliseconds; -1 while there is none."""
+        return self._max_timestamp
+
+    def reserve(self, capacity):
+        """Raise the capacity to ``capacity`` bytes; a smaller one changes nothing."""
+        self._capacity = max(self._capacity, checked_capacity(capacity))
+
+    def append(self, timestamp_ms, key, value, headers=()):
+        """Encode one record; returns the bytes it took, or 0 when it does not fit.
+
+        Raises InvalidRecordError for a timestamp that is not within 0 and 2**63-1, TypeError for
+        arguments of other types, RuntimeError once the buffer is frozen.
+        """
+        cdef int64_t timestamp = checked_timestamp(timestamp_ms)
+        cdef bytes key_bytes = as_bytes(key, "key")
+        cdef bytes value_bytes = as_bytes(value, "value")
+        cdef list pairs = header_pairs(headers)
+        if self._frozen:
+            raise RuntimeError("the batch is sealed: no record can be added")
+
+        cdef int64_t base = self._base_timestamp if self._count else timestamp
+        cdef uint64_t timestamp_delta = zigzag(timestamp - base)
+        cdef uint64_t offset_delta = zigzag(self._count)
+        cdef Py_ssize_t body = (
+            1
+            + varint_size(timestamp_delta)
+            + varint_size(offset_delta)
+            + field_size(key_bytes)
+            + field_size(value_bytes)
+            + headers_size(pairs)
+        )
+        cdef Py_ssize_t size = varint_size(zigzag(body)) + body
+        if size > self._capacity - self._size:
+            return 0
+        if size > self._allocated - self._size:
+            self._grow(self._size + size)
+
+        cdef uint8_t* end = self._start + self._size
+        end = put_varint(end, zigzag(body))
+        end[0] = 0  # attributes: none are defined
+        end = put_varint(end + 1, timestamp_delta)
+        end = put_varint(end, offset_delta)
+        end = put_field(end, key_bytes)
+        end = put_field(end, value_bytes)
+        put_headers(end, pairs)
+
+        self._base_timestamp = base
+        if timestamp > self._max_timestamp:
+            self._max_timestamp = timestamp
+        self._count += 1
+        self._size += size
+        return size
+
+    def freeze(self):
+        """The bytes, of which the first 61 are left for the header; no append comes after."""
+        if not self._frozen:
+            self._resize(self._size)
+            self._frozen = True
+        return self._data
+
+    cdef int _grow(self, Py_ssize_t needed) except -1:
+        cdef Py_ssize_t wanted = max(needed, 2 * self._allocated, FIRST_ALLOCATION)
+        return self._resize(min(wanted, self._capacity))
+
+    cdef int _resize(self, Py_ssize_t size) except -1:
+        PyByteArray_Resize(self._data, size)
+        self._start = <uint8_t*>PyByteArray_AS_STRING(self._data)
+        self._allocated = size
+        return 0
+
+
+def record_size(int64_t offset_delta, int64_t timestamp_delta, key, value, headers=()):
+    """The exact encoded size in bytes of a record at this place of its batch."""
+    cdef Py_ssize_t body = (
+        1
+        + varint_size(zigzag(timestamp_delta))
+        + varint_size(zigzag(offset_delta))
+        + c_fields_size(key, value, headers)
+    )
+    return varint_size(zigzag(body)) + body
+
+
+def fields_size(key, value, headers=()):
+    """The encoded size in bytes of a record's key, value and headers, lengths included."""
+    return c_fields_size(key, value, headers)
+
+
+cdef Py_ssize_t c_fields_size(key, value, headers) except -1:
+    cdef Py_ssize_t size = field_size(as_bytes(key, "key"))
+    size += field_size(as_bytes(value, "value"))
+    return size + headers_size(header_pairs(headers))
+
+
+# --- checks -----------------------------------------------------------------------------------
+
+
+cdef Py_ssize_t checked_capacity(capacity) except -1:
+    if not 0 <= capacity <= MAX_CAPACITY:
+        raise ValueError(f"capacity must be between 0 and 2**31-1 bytes, not {capacity}")
+    return capacity
+
+
+cdef int64_t checked_timestamp(timestamp_ms) except -1:
+    cdef int overflow = 0
+    if not isinstance(timestamp_ms, int):
+        raise TypeError(f"timestamp must be int, not {type(timestamp_ms).__name__}")
+    cdef int64_t timestamp = PyLong_AsLongLongAndOverflow(timestamp_ms, &overflow)
+    if overflow or timestamp < 0:
+        raise InvalidRecordError(
+            f"timestamp must be milliseconds between 0 and 2**63-1, not {timestamp_ms}"
+        )
+    return timestamp
+
+
+cdef inline bytes as_bytes(data, str what):
+    # The other types are copied first: they are rare, and their memory could move.
+    if data is None or isinstance(data, bytes):
+        return data
+    if isinstance(data, (bytearray, memoryview)):
+        return bytes(data)
+    raise TypeError(
+        f"{what} must be bytes, bytearray, memoryview or None, not {type(data).__name__}"
+    )
+
+
+cdef list header_pairs(headers):
+    """The headers as (bytes, bytes or None); None instead of an empty list."""
+    if type(headers) is tuple and not <tuple>headers:
+        return None
+    cdef list pairs = []
+    for name, content in headers:
+        if not isinstance(name, str):
+            raise TypeError(f"header key must be str, not {type(name).__name__}")
+        pairs.append(((<str>name).encode(), as_bytes(content, "header value")))
+    return pairs
+
+
+# --- sizes --------------------------------------------------------------------------------------
+
+
+cdef inline uint64_t zigzag(int64_t value) noexcept nogil:
+    return (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
+
+
+cdef inline Py_ssize_t varint_size(uint64_t value) noexcept nogil:
+    cdef Py_ssize_t size = 1
+    while value >= 0x80:
+        value >>= 7
+        size += 1
+    return size
+
+
+cdef inline Py_ssize_t field_size(bytes data) noexcept:
+    if data is None:
+        return 1
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
+    return varint_size(zigzag(size)) + size
+
+
+cdef Py_ssize_t headers_size(list pairs) noexcept:
+    if pairs is None:
+        return 1
+    cdef Py_ssize_t size = varint_size(zigzag(len(pairs)))
+    for name, content in pairs:
+        size += field_size(<bytes>name) + field_size(<bytes>content)
+    return size
+
+
+# --- writing: room for everything has been made ---------------------------------------------------
+
+
+cdef inline uint8_t* put_varint(uint8_t* end, uint64_t value) noexcept nogil:
+    while value >= 0x80:
+        end[0] = <uint8_t>(value | 0x80)
+        end += 1
+        value >>= 7
+    end[0] = <uint8_t>value
+    return end + 1
+
+
+cdef inline uint8_t* put_field(uint8_t* end, bytes data) noexcept:
+    if data is None:
+        end[0] = 1  # -1 as a zigzag varint
+        return end + 1
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
+    end = put_varint(end, zigzag(size))
+    memcpy(end, PyBytes_AS_STRING(data), size)
+    return end + size
+
+
+cdef uint8_t* put_headers(uint8_t* end, list pairs) noexcept:
+    if pairs is None:
+        end[0] = 0
+        return end + 1
+    end = put_varint(end, zigzag(len(pairs)))
+    for name, content in pairs:
+        end = put_field(end, <bytes>name)
+        end = put_field(end, <bytes>content)
+    return end

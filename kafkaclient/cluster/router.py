@@ -1,0 +1,347 @@
+"""Connections by broker and purpose: where Produce requests go out and control calls are made.
+
+Every broker has one connection for Produce and one for everything else, so that a control call
+never waits behind a slow Produce. Each is dialled by itself when it is first needed (``link.py``):
+a broker that cannot be reached delays nobody but itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from itertools import chain
+from random import Random
+from typing import TYPE_CHECKING, TypeVar
+
+from kafkaclient.cluster.link import Link
+from kafkaclient.cluster.view import Broker
+from kafkaclient.errors import (
+    BrokerConnectionError,
+    KafkaError,
+    ProducerClosedError,
+    RequestTimedOutError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from kafkaclient.cluster.link import Purpose
+    from kafkaclient.cluster.view import ClusterView
+    from kafkaclient.config import ProducerConfig
+    from kafkaclient.net.connection import Connection, Meter
+    from kafkaclient.net.dialer import Dialer
+    from kafkaclient.wire.api import Call
+
+__all__ = ["Router"]
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+_HEAD_START_S = 0.5
+"""How long one broker is dialled alone for a call that any broker can answer."""
+
+_MOST_DIALLED = 5
+"""How many known brokers such a call dials before it turns to the bootstrap servers."""
+
+_STALLED_S = 1.0
+"""A broker whose oldest request is older than this is asked last."""
+
+_CLOSING_GRACE_S = 1.0
+"""How long :meth:`Router.close` lets connections write what they have accepted."""
+
+
+class Router:
+    """Reaches brokers. Needs a running event loop from the first connection on.
+
+    Uses of ``config``: ``bootstrap_servers``, ``client_id``, ``request_timeout_ms``,
+    ``reconnect_backoff_ms`` and ``_max_ms``, ``socket_connection_setup_timeout_ms`` and
+    ``_max_ms``, ``connections_max_idle_ms``.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        dialer: Dialer,
+        *,
+        clock: Callable[[], float] | None = None,
+        rng: Random | None = None,
+        meter: Meter | None = None,
+    ) -> None:
+        self.on_connection_change: Callable[[int], None] | None = None
+        """Called with the node id when a produce connection came up, was lost, can be written to
+        again, or could not be made. A connection is remade only when it is asked for again."""
+        self._config = config
+        self._dialer = dialer
+        self._clock = clock or _loop_time
+        self._rng = rng or Random()
+        self._meter = meter
+        self._brokers: dict[int, Broker] = {}
+        self._links: dict[tuple[int, Purpose], Link] = {}
+        self._bootstrap = [
+            # Java numbers bootstrap servers from -1 downwards as well.
+            self._new_link(Broker(-1 - n, host, port), "control")
+            for n, (host, port) in enumerate(config.bootstrap_servers)
+        ]
+        self._retired: list[Link] = []
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    # --- brokers ----------------------------------------------------------------------------
+
+    def update_brokers(self, view: ClusterView) -> None:
+        """Learn the brokers' addresses; connections to a former address are closed.
+
+        Once brokers are known, bootstrap connections are closed too; they are made again when
+        no known broker can be reached (KIP-1102).
+        """
+        self._brokers = dict(view.brokers)
+        for key, link in list(self._links.items()):
+            broker = self._brokers.get(link.broker.node_id)
+            if broker is not None and broker[:3] != link.broker[:3]:
+                del self._links[key]
+                self._retired.append(link)
+                link.close(
+                    BrokerConnectionError(f"{link.name} has moved to {broker.host}:{broker.port}")
+                )
+        if self._brokers:
+            for link in self._bootstrap:
+                if link.connection is not None and not link.connection.in_flight:
+                    link.connection.close()
+
+    # --- Produce ----------------------------------------------------------------------------
+
+    def produce_connection(self, node_id: int) -> Connection | None:
+        """The broker's connection for Produce, ready to be sent on before the caller next awaits.
+
+        None when it is not up: it is then being made, in the background and after the reconnect
+        backoff, and ``on_connection_change`` tells how that ended. None also for a broker that
+        the cluster's metadata does not know.
+        """
+        if self._closed or node_id not in self._brokers:
+            return None
+        return self._link(node_id, "produce").connect()
+
+    def connection_error(self, node_id: int) -> KafkaError | None:
+        """Why there is no produce connection: the last failure since it was last up."""
+        link = self._links.get((node_id, "produce"))
+        return None if link is None else link.error
+
+    # --- control calls ----------------------------------------------------------------------
+
+    async def call(
+        self, call: Call[T], node_id: int | None = None, *, timeout_s: float | None = None
+    ) -> T:
+        """Make a control call on a control connection, and return the answer.
+
+        Without ``node_id`` it goes to the least loaded live broker, else to whichever known
+        broker or, after these, bootstrap server can be connected first. ``timeout_s`` (default:
+        the request timeout) is for connecting and answering together.
+
+        Raises :class:`~kafkaclient.errors.BrokerConnectionError` when no broker could be
+        reached, :class:`~kafkaclient.errors.RequestTimedOutError`,
+        :class:`~kafkaclient.errors.UnsupportedVersionError`,
+        :class:`~kafkaclient.errors.ProtocolError`, or
+        :class:`~kafkaclient.errors.ProducerClosedError` after :meth:`close`.
+        """
+        request_timeout_s = self._config.request_timeout_ms / 1000
+        limit_s = request_timeout_s if timeout_s is None else timeout_s
+        whom = "any broker" if node_id is None else f"broker {node_id}"
+        try:
+            async with asyncio.timeout(limit_s) as limit:
+                connection = await self._control_connection(node_id)
+                whom = connection.node
+                silence_s = connection.throttled_until - self._clock()
+                if silence_s > 0:
+                    await asyncio.sleep(silence_s)
+                # An impatient caller must not cost the other callers their connection.
+                answer = await connection.call(call, timeout_s=max(limit_s, request_timeout_s))
+        except TimeoutError as error:
+            if isinstance(error, KafkaError) or not limit.expired():
+                raise
+            raise RequestTimedOutError(
+                f"{call.api_key.name} to {whom} was not answered within {limit_s:.3g} s"
+            ) from None
+        throttle_ms = getattr(answer, "throttle_ms", 0)
+        if throttle_ms > 0:
+            connection.throttled_until = self._clock() + throttle_ms / 1000
+        return answer
+
+    async def _control_connection(self, node_id: int | None) -> Connection:
+        if node_id is None:
+            return await self._first_connection(self._by_preference(), _HEAD_START_S)
+        if node_id not in self._brokers:
+            raise BrokerConnectionError(f"broker {node_id} is not known in the cluster's metadata")
+        return await self._first_connection([self._link(node_id, "control")], 0.0)
+
+    async def _first_connection(self, links: Iterable[Link], head_start_s: float) -> Connection:
+        """The first of the links to be up; they start to dial staggered, in their order."""
+        tried: list[Link] = []
+        attempts: set[asyncio.Task[None]] = set()
+        for link in links:
+            connection = link.connect()
+            if connection is None and link.attempt is not None:
+                tried.append(link)
+                attempts.add(link.attempt)
+                connection = await _first_up(tried, attempts, head_start_s)
+            if connection is not None:
+                return connection
+        while attempts:
+            connection = await _first_up(tried, attempts, None)
+            if connection is not None:
+                return connection
+        if self._closed:
+            raise ProducerClosedError("the connections to the brokers have been closed")
+        errors = [link.error for link in tried if link.error is not None]
+        if errors and not any(error.retriable for error in errors):
+            raise errors[0]
+        raise BrokerConnectionError(
+            f"no broker could be reached; tried {len(tried)}: {'; '.join(map(str, errors))}"
+        )
+
+    def _by_preference(self) -> Iterator[Link]:
+        """All that could answer a call: the live and least loaded first, the failing last."""
+        links = [self._link(node_id, "control") for node_id in self._brokers]
+        self._rng.shuffle(links)
+        live, stalled, fresh, failing = [], [], [], []
+        for link in links:
+            if link.failing:
+                failing.append(link)
+            elif self._is_stalled(link):
+                stalled.append(link)
+            elif link.connection is not None:
+                live.append(link)
+            else:
+                fresh.append(link)
+        live.sort(key=_load)
+        stalled.sort(key=_load)
+        bootstrap = sorted(self._bootstrap, key=_is_failing)
+        return chain(live, fresh[:_MOST_DIALLED], stalled, bootstrap, failing[:_MOST_DIALLED])
+
+    def _is_stalled(self, link: Link) -> bool:
+        """Whether the broker is slow to answer on any of its connections, or asks for silence."""
+        now = self._clock()
+        if link.connection is not None and link.connection.throttled_until > now:
+            return True
+        for other in (link, self._links.get((link.broker.node_id, "produce"))):
+            connection = None if other is None else other.connection
+            if connection is not None:
+                oldest = connection.oldest_sent_at
+                if oldest is not None and now - oldest > _STALLED_S:
+                    return True
+        return False
+
+    # --- links ------------------------------------------------------------------------------
+
+    def _link(self, node_id: int, purpose: Purpose) -> Link:
+        link = self._links.get((node_id, purpose))
+        if link is None:
+            link = self._new_link(self._brokers[node_id], purpose)
+            self._links[node_id, purpose] = link
+        return link
+
+    def _new_link(self, broker: Broker, purpose: Purpose) -> Link:
+        return Link(
+            broker,
+            purpose,
+            self._config,
+            self._dialer,
+            clock=self._clock,
+            rng=self._rng,
+            meter=self._meter,
+            on_change=self._link_changed,
+        )
+
+    def _link_changed(self, link: Link) -> None:
+        if self._closed:
+            return
+        if link.connection is not None and self._sweeper is None:
+            self._schedule_sweep(self._config.connections_max_idle_ms / 1000)
+        if link.purpose == "produce" and self.on_connection_change is not None:
+            try:
+                self.on_connection_change(link.broker.node_id)
+            except Exception:  # noqa: BLE001
+                _log.exception("a listener failed on the change of %r", link)
+
+    # --- idle connections -------------------------------------------------------------------
+
+    def _schedule_sweep(self, delay_s: float) -> None:
+        if self._config.connections_max_idle_ms >= 0:
+            self._sweeper = asyncio.get_running_loop().call_later(delay_s, self._sweep)
+
+    def _sweep(self) -> None:
+        """Close connections idle for too long; drop links to brokers that are gone."""
+        self._sweeper = None
+        max_idle_s = self._config.connections_max_idle_ms / 1000
+        now = self._clock()
+        next_in_s = max_idle_s
+        live = False
+        self._retired = [link for link in self._retired if not link.unused]
+        for key, link in list(self._links.items()):
+            if link.unused and key[0] not in self._brokers:
+                del self._links[key]
+        for link in (*self._links.values(), *self._bootstrap):
+            connection = link.connection
+            if connection is None:
+                continue
+            idle_s = now - connection.last_used
+            if idle_s >= max_idle_s and not connection.in_flight and connection.writable:
+                connection.close()
+                continue
+            live = True
+            next_in_s = min(next_in_s, max_idle_s - idle_s)
+        if live:
+            self._schedule_sweep(max(next_in_s, min(1.0, max_idle_s / 2), 0.001))
+
+    # --- the end ----------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Close every connection and end every attempt; nothing is left behind.
+
+        Connections with nothing in flight may write for up to 1 s what they have accepted
+        (acks=0); requests in flight fail at once. Calling it again does nothing.
+        """
+        self._closed = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+        links = [*self._links.values(), *self._bootstrap, *self._retired]
+        for link in links:
+            link.close()
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSING_GRACE_S):
+                    await _all_closed(links)
+        finally:
+            for link in links:
+                link.abort()
+        await _all_closed(links)
+        self._links.clear()
+        self._retired.clear()
+
+
+async def _first_up(
+    links: Iterable[Link], attempts: set[asyncio.Task[None]], timeout_s: float | None
+) -> Connection | None:
+    """Wait for an attempt to end, and take it out of the set; a connection if one is up now."""
+    done, _ = await asyncio.wait(attempts, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    attempts -= done
+    return next((link.connection for link in links if link.connection is not None), None)
+
+
+async def _all_closed(links: Iterable[Link]) -> None:
+    for link in links:
+        await link.wait_closed()
+
+
+def _load(link: Link) -> int:
+    return 0 if link.connection is None else link.connection.in_flight
+
+
+def _is_failing(link: Link) -> bool:
+    return link.failing
+
+
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()

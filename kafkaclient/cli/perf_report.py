@@ -1,0 +1,147 @@
+"""What ``perf-test`` shows on stderr: a progress bar, then tables of where everything went."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Group
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from rich.console import Console
+
+    from kafkaclient.cli.perf_test import PerfTestPlan
+    from kafkaclient.experiments.load import Load
+    from kafkaclient.experiments.run import Run
+    from kafkaclient.experiments.traffic import Traffic
+
+__all__ = ["progress_shown", "show_run"]
+
+_REFRESH_S = 0.25
+_PERCENTILES = (50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99)
+_MOST_PARTITIONS = 48
+
+
+@asynccontextmanager
+async def progress_shown(
+    console: Console, load: Load, plan: PerfTestPlan, run: int
+) -> AsyncIterator[None]:
+    """A bar that follows the load; drawn by the event loop, between the load's turns."""
+    name = plan.producer if plan.repeat == 1 else f"{plan.producer} {run}/{plan.repeat}"
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=None),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+        console=console,
+        # A thread of its own would fight the load for the interpreter.
+        auto_refresh=False,
+        transient=True,
+        # On a terminal the lines for stdout go above the bar; into a pipe they must go as they are.
+        redirect_stdout=sys.stdout.isatty(),
+        redirect_stderr=False,
+        disable=not console.is_terminal,
+    )
+    task = progress.add_task(f"{name} → {plan.topic}", total=plan.spec.num_records, rate="")
+    with progress:
+        follower = asyncio.create_task(_follow(progress, task, load))
+        try:
+            yield
+        finally:
+            follower.cancel()
+            await asyncio.gather(follower, return_exceptions=True)
+
+
+async def _follow(progress: Progress, task: TaskID, load: Load) -> None:
+    seen = 0
+    while True:
+        await asyncio.sleep(_REFRESH_S)
+        done = load.acknowledged + load.failed
+        rate = f"{(done - seen) / _REFRESH_S:,.0f}/s"
+        seen = done
+        progress.update(task, completed=done, rate=rate, refresh=True)
+
+
+def show_run(console: Console, run: Run) -> None:
+    """The latency percentiles, and bytes and requests per broker and partition."""
+    console.print()
+    tables = [_latency_table(run)]
+    if run.traffic is not None:
+        tables += [_broker_table(run.traffic), _partition_table(run.traffic)]
+    console.print(Group(*tables))
+    for cause, count in run.outcome.errors.most_common(5):
+        console.print(f"[red]{count:,} failed:[/] {cause}", soft_wrap=True)
+
+
+def _latency_table(run: Run) -> Table:
+    table = _table("Latency, ms")
+    distribution = run.outcome.summary.distribution
+    cells = [_ms(run.record.avg_ms)]
+    table.add_column("avg", justify="right")
+    for percentile in _PERCENTILES:
+        table.add_column(f"p{percentile:g}", justify="right")
+        cells.append(_ms(distribution.percentile_ms(percentile)))
+    table.add_column("max", justify="right")
+    table.add_row(*cells, _ms(run.record.max_ms))
+    return table
+
+
+def _broker_table(traffic: Traffic) -> Table:
+    table = _table("Brokers")
+    for heading in ("broker", "bytes", "share", "requests", "bytes/request"):
+        table.add_column(heading, justify="right")
+    total = sum(traffic.bytes_per_broker)
+    for broker in traffic.brokers:
+        requests = broker.requests_sent
+        table.add_row(
+            str(broker.node_id),
+            f"{broker.bytes_sent:,}",
+            _share(broker.bytes_sent, total),
+            "?" if requests is None else f"{requests:,}",
+            f"{broker.bytes_sent / requests:,.0f}" if requests else "",
+        )
+    return table
+
+
+def _partition_table(traffic: Traffic) -> Table:
+    shown = traffic.partitions[:_MOST_PARTITIONS]
+    more = len(traffic.partitions) - len(shown)
+    table = _table("Partitions" + (f" (first {len(shown)}, {more} more)" if more else ""))
+    for heading in ("partition", "leader", "records", "bytes", "share"):
+        table.add_column(heading, justify="right")
+    total = sum(partition.bytes_sent for partition in traffic.partitions)
+    for partition in shown:
+        table.add_row(
+            str(partition.partition),
+            str(partition.leader),
+            f"{partition.records_sent:,}",
+            f"{partition.bytes_sent:,}",
+            _share(partition.bytes_sent, total),
+        )
+    return table
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+
+
+def _ms(value: float | None) -> str:
+    return "?" if value is None else f"{value:,.2f}"
+
+
+def _share(part: int, total: int) -> str:
+    return f"{part / total:.1%}" if total else ""

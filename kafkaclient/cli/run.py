@@ -1,0 +1,57 @@
+"""How a command runs its coroutine, and what the shell is told when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import typer
+from rich.console import Console
+
+from kafkaclient.errors import ConfigError, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+__all__ = ["run_command", "stderr_console"]
+
+T = TypeVar("T")
+
+FAILED = 1
+USAGE = 2
+INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+
+
+def stderr_console() -> Console:
+    """A console on the process's present standard error."""
+    return Console(stderr=True, highlight=False)
+
+
+def run_command(main: Coroutine[Any, Any, T]) -> T:
+    """Run a command on uvloop when it is installed, else on asyncio's own loop.
+
+    Ends the process with a one-line reason instead of a traceback: 1 for an error of Kafka or of
+    the system, 2 for a wrong option, 130 after Ctrl-C (when the coroutine has cleaned up).
+    """
+    console = stderr_console()
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            return runner.run(main)
+    except KeyboardInterrupt:
+        console.print("[yellow]interrupted[/]")
+        raise typer.Exit(INTERRUPTED) from None
+    except ConfigError as error:
+        console.print(f"[red]error:[/] {error}", markup=True, soft_wrap=True)
+        raise typer.Exit(USAGE) from None
+    except (KafkaError, OSError) as error:
+        console.print(f"[red]error:[/] {error}", markup=True, soft_wrap=True)
+        raise typer.Exit(FAILED) from None
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if find_spec("uvloop") is None:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = import_module("uvloop").new_event_loop
+    return factory

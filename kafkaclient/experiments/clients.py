@@ -1,0 +1,145 @@
+"""One small protocol for every client that a load can drive, and this package's own producer."""
+
+from __future__ import annotations
+
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kafkaclient.producer.producer import Producer
+
+from kafkaclient.errors import BufferFullError, ConfigError, KafkaError
+from kafkaclient.experiments.peers import AiokafkaClient, ConfluentClient
+from kafkaclient.experiments.traffic import BrokerTraffic, PartitionTraffic, Traffic, unheard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kafkaclient.experiments.traffic import Completed
+    from kafkaclient.producer.delivery import Delivery
+
+__all__ = ["CLIENTS", "KafkaclientClient", "LoadClient", "make_client"]
+
+
+class LoadClient(Protocol):
+    """What the load loop needs of a client; one object serves one run, to one topic."""
+
+    @property
+    def name(self) -> str: ...
+
+    async def start(self, completed: Completed) -> None:
+        """Connect; from now on ``completed`` hears of every record that was answered."""
+
+    def send_nowait(self, key: bytes | None, value: bytes, started: float) -> bool:
+        """Take a record; False when there is no room at once, and nothing was done."""
+
+    async def send(self, key: bytes | None, value: bytes, started: float) -> None:
+        """Take a record, waiting for room."""
+
+    async def flush(self) -> None:
+        """Return when ``completed`` has heard of every record taken."""
+
+    async def stop(self) -> None: ...
+
+    def traffic(self) -> Traffic | None:
+        """What went where so far, and what waits; None when the client does not know.
+
+        May be asked after ``stop`` too, and is complete then.
+        """
+
+    def metrics(self) -> Mapping[str, Any]:
+        """The client's own metrics, grouped; empty when it has none."""
+
+
+class KafkaclientClient:
+    """This package's producer."""
+
+    name = "kafkaclient"
+
+    def __init__(self, config: Mapping[str, str], topic: str) -> None:
+        self._producer = Producer(config)
+        self._topic = topic
+        self._completed: Completed = unheard
+
+    async def start(self, completed: Completed) -> None:
+        self._completed = completed
+        await self._producer.start()
+
+    def send_nowait(self, key: bytes | None, value: bytes, started: float) -> bool:
+        try:
+            delivery = self._producer.send_nowait(self._topic, value, key=key)
+        except BufferFullError:
+            return False
+        except KafkaError as error:
+            self._refused(started, error)
+        else:
+            nbytes = len(value) + len(key or b"")
+            delivery.add_done_callback(partial(self._answered, started, nbytes))
+        return True
+
+    async def send(self, key: bytes | None, value: bytes, started: float) -> None:
+        try:
+            delivery = await self._producer.send(self._topic, value, key=key)
+        except KafkaError as error:
+            self._refused(started, error)
+        else:
+            nbytes = len(value) + len(key or b"")
+            delivery.add_done_callback(partial(self._answered, started, nbytes))
+
+    async def flush(self) -> None:
+        await self._producer.flush()
+
+    async def stop(self) -> None:
+        await self._producer.stop()
+
+    def traffic(self) -> Traffic | None:
+        load = self._producer.load()
+        return Traffic(
+            brokers=tuple(
+                BrokerTraffic(
+                    node_id=broker.node_id,
+                    bytes_sent=broker.bytes_sent,
+                    requests_sent=broker.requests_sent,
+                    queued_bytes=broker.queued_bytes,
+                    in_flight_requests=broker.in_flight_requests,
+                )
+                for broker in load.brokers
+            ),
+            partitions=tuple(
+                PartitionTraffic(
+                    partition=partition.partition,
+                    leader=partition.leader,
+                    records_sent=partition.records_sent,
+                    bytes_sent=partition.bytes_sent,
+                )
+                for partition in sorted(load.partitions, key=lambda load: load.partition)
+                if partition.topic == self._topic
+            ),
+        )
+
+    def metrics(self) -> Mapping[str, Any]:
+        return self._producer.metrics()
+
+    def _answered(self, started: float, nbytes: int, delivery: Delivery) -> None:
+        self._completed(started, perf_counter(), nbytes, delivery.exception())
+
+    def _refused(self, started: float, error: KafkaError) -> None:
+        # Refused at once, as by Java's send(), whose callback hears of it all the same.
+        self._completed(started, perf_counter(), 0, error)
+
+
+CLIENTS: Mapping[str, Callable[[Mapping[str, str], str], LoadClient]] = {
+    "kafkaclient": KafkaclientClient,
+    "aiokafka": AiokafkaClient,
+    "confluent": ConfluentClient,
+}
+"""Client name -> ``make(config with Kafka's dotted names, topic)``."""
+
+
+def make_client(name: str, config: Mapping[str, str], topic: str) -> LoadClient:
+    """The named client, not started. Raises :class:`ConfigError` for a name or option unknown."""
+    try:
+        make = CLIENTS[name]
+    except KeyError:
+        raise ConfigError(f"no client {name!r}; there are {', '.join(CLIENTS)}") from None
+    return make(config, topic)

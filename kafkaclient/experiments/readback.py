@@ -1,0 +1,183 @@
+"""Reads a topic back with another client's consumer and compares it with what was sent."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
+
+from kafkaclient.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kafkaclient.experiments.payload import KeyValue
+
+__all__ = ["Ledger", "ReadBack", "read_back"]
+
+_FETCH_BYTES = 4 * 1024 * 1024
+_POLL_MS = 1000
+_STALLED_S = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadBack:
+    """What the topic holds, against what was sent."""
+
+    records: int
+    """Records in the topic."""
+    lost: int
+    """Records sent and not there."""
+    duplicated: int
+    """Copies beyond the first."""
+    reordered: int
+    """Records that come after one that was sent later, with the same key or in the partition."""
+    unexpected: int
+    """Records that were never sent, or are there with another key."""
+    ordered_by: Literal["key", "partition"]
+    records_per_partition: tuple[int, ...]
+    seconds: float
+
+    @property
+    def is_exact(self) -> bool:
+        """Every record there exactly once, in order, and nothing else."""
+        return not (self.lost or self.duplicated or self.reordered or self.unexpected)
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Ledger:
+    """Compares records read, in the order of their offsets, with the sequence that was sent.
+
+    Values tell records apart, so they must differ. Order is checked among the records of one key
+    when ``ordered_by`` is "key", else among all of a partition.
+    """
+
+    def __init__(
+        self, sent: Sequence[KeyValue], ordered_by: Literal["key", "partition"], partitions: int
+    ) -> None:
+        self._sent = sent
+        self._ordered_by = ordered_by
+        self._place = {value: place for place, (_key, value) in enumerate(sent)}
+        if len(self._place) != len(sent):
+            raise ValueError("the values to compare with are not all different")
+        self._seen = bytearray(len(sent))
+        self._last: dict[tuple[int, bytes | None], int] = {}
+        self._per_partition = Counter(dict.fromkeys(range(partitions), 0))
+        self._duplicated = self._reordered = self._unexpected = 0
+
+    @property
+    def records(self) -> int:
+        return self._per_partition.total()
+
+    def read(self, partition: int, key: bytes | None, value: bytes) -> None:
+        """The next record of a partition."""
+        self._per_partition[partition] += 1
+        place = self._place.get(value)
+        if place is None or self._sent[place][0] != key:
+            self._unexpected += 1
+        elif self._seen[place]:
+            self._duplicated += 1
+        else:
+            self._seen[place] = 1
+            line = (-1, key) if self._ordered_by == "key" else (partition, None)
+            if place < self._last.get(line, -1):
+                self._reordered += 1
+            else:
+                self._last[line] = place
+
+    def result(self, seconds: float) -> ReadBack:
+        return ReadBack(
+            records=self.records,
+            lost=self._seen.count(0),
+            duplicated=self._duplicated,
+            reordered=self._reordered,
+            unexpected=self._unexpected,
+            ordered_by=self._ordered_by,
+            records_per_partition=tuple(
+                count for _partition, count in sorted(self._per_partition.items())
+            ),
+            seconds=seconds,
+        )
+
+
+async def read_back(
+    bootstrap: str,
+    topic: str,
+    sent: Sequence[KeyValue],
+    *,
+    on_progress: Callable[[int], None] | None = None,
+) -> ReadBack:
+    """Read ``topic`` from its start to its end and compare it with ``sent``.
+
+    Order is checked per key when the first record has one, else per partition. ``on_progress``
+    hears of the number of records read so far. Raises :class:`KafkaError` when nothing arrives
+    for 30 s before the end is reached.
+    """
+    aiokafka = import_module("aiokafka")
+    consumer = aiokafka.AIOKafkaConsumer(
+        bootstrap_servers=bootstrap,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        max_partition_fetch_bytes=_FETCH_BYTES,
+        fetch_max_bytes=_FETCH_BYTES * 4,
+        client_id="kafkaclient-read-back",
+    )
+    start = time.perf_counter()
+    await consumer.start()
+    try:
+        # The consumer learns of a topic by asking for it, so the first answer may be empty.
+        partitions = await _partitions(consumer, topic)
+        tps = [aiokafka.TopicPartition(topic, partition) for partition in partitions]
+        consumer.assign(tps)
+        ledger = Ledger(sent, _ordered_by(sent), len(tps))
+        await _read_all(consumer, await consumer.end_offsets(tps), ledger, on_progress)
+    finally:
+        await consumer.stop()
+    return ledger.result(time.perf_counter() - start)
+
+
+async def _partitions(consumer: Any, topic: str) -> list[int]:
+    consumer.subscribe([topic])
+    deadline = time.perf_counter() + _STALLED_S
+    while time.perf_counter() < deadline:
+        found = consumer.partitions_for_topic(topic)
+        if found:
+            consumer.unsubscribe()
+            return sorted(found)
+        await asyncio.sleep(0.1)
+    raise KafkaError(f"topic {topic}: no partitions found to read back within {_STALLED_S:.0f} s")
+
+
+def _ordered_by(sent: Sequence[KeyValue]) -> Literal["key", "partition"]:
+    return "key" if sent and sent[0][0] is not None else "partition"
+
+
+async def _read_all(
+    consumer: Any,
+    ends: dict[Any, int],
+    ledger: Ledger,
+    on_progress: Callable[[int], None] | None,
+) -> None:
+    open_ends = {tp: end for tp, end in ends.items() if end}
+    last_arrival = time.perf_counter()
+    while open_ends:
+        fetched = await consumer.getmany(*open_ends, timeout_ms=_POLL_MS)
+        if not fetched and time.perf_counter() - last_arrival > _STALLED_S:
+            unread = ", ".join(f"{tp.topic}-{tp.partition}" for tp in open_ends)
+            raise KafkaError(
+                f"reading back stopped after {ledger.records} records: nothing arrived for "
+                f"{_STALLED_S:.0f} s from {unread}"
+            )
+        for tp, messages in fetched.items():
+            for message in messages:
+                ledger.read(tp.partition, message.key, message.value)
+            if messages and messages[-1].offset + 1 >= open_ends[tp]:
+                del open_ends[tp]
+            last_arrival = time.perf_counter()
+        if on_progress is not None:
+            on_progress(ledger.records)

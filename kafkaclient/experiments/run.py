@@ -1,0 +1,84 @@
+"""One measured run: a load through a client, and the record made of it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkaclient.experiments.record import RunRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kafkaclient.experiments.clients import LoadClient
+    from kafkaclient.experiments.load import Load, Outcome
+    from kafkaclient.experiments.payload import KeyValue
+    from kafkaclient.experiments.traffic import Traffic
+
+__all__ = ["Labels", "Run", "measure"]
+
+_ABANDON_AFTER_S = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """What tells a run from others in a record."""
+
+    setting: str
+    linger_ms: float | None
+    run: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run that is over."""
+
+    outcome: Outcome
+    traffic: Traffic | None
+    record: RunRecord
+
+
+async def measure(
+    client: LoadClient, load: Load, records: Iterable[KeyValue], labels: Labels
+) -> Run:
+    """Run the load and stop the client, whatever happens; raises what its start raises."""
+    try:
+        outcome = await load.run(records)
+    except BaseException:
+        # The first error is the one to tell, also when stopping fails or hangs because of it.
+        stopping = asyncio.wait_for(client.stop(), _ABANDON_AFTER_S)
+        await asyncio.gather(stopping, return_exceptions=True)
+        raise
+    await client.stop()
+    traffic = client.traffic()
+    return Run(outcome, traffic, _record(client.name, load, outcome, traffic, labels))
+
+
+def _record(
+    client: str, load: Load, outcome: Outcome, traffic: Traffic | None, labels: Labels
+) -> RunRecord:
+    summary = outcome.summary
+    percentile = summary.distribution.percentile_ms
+    requests = traffic.requests_per_broker if traffic else None
+    return RunRecord(
+        client=client,
+        setting=labels.setting,
+        rate=load.spec.rate,
+        linger_ms=labels.linger_ms,
+        run=labels.run,
+        records=summary.records,
+        seconds=summary.seconds,
+        records_per_s=summary.records_per_s,
+        mb_per_s=summary.mb_per_s,
+        avg_ms=summary.avg_ms,
+        p50_ms=percentile(50),
+        p95_ms=percentile(95),
+        p99_ms=percentile(99),
+        p999_ms=percentile(99.9),
+        max_ms=summary.max_ms,
+        bytes_per_broker=traffic.bytes_per_broker if traffic else None,
+        requests_per_broker=requests,
+        requests_per_s=sum(requests) / summary.seconds if requests and summary.seconds else None,
+        errors=outcome.errors.total(),
+    )

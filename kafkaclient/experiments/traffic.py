@@ -1,0 +1,58 @@
+"""What a client sent to each broker and partition, and what waits for them, at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+__all__ = ["BrokerTraffic", "Completed", "PartitionTraffic", "Traffic", "unheard"]
+
+Completed: TypeAlias = Callable[[float, float, int, BaseException | None], None]
+"""``completed(started, finished, nbytes, error)``: one record is answered; times as perf_counter's.
+
+Called on the event loop's thread.
+"""
+
+
+def unheard(_started: float, _finished: float, _nbytes: int, _error: BaseException | None) -> None:
+    """The :data:`Completed` of a client that was not started."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerTraffic:
+    """Totals since the client's start, and gauges; None where a client does not tell."""
+
+    node_id: int
+    bytes_sent: int
+    requests_sent: int | None = None
+    queued_bytes: int | None = None
+    in_flight_requests: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionTraffic:
+    """Totals of one partition since the client's start."""
+
+    partition: int
+    leader: int
+    records_sent: int
+    bytes_sent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Brokers in the order of their ids, the topic's partitions in the order of theirs."""
+
+    brokers: tuple[BrokerTraffic, ...]
+    partitions: tuple[PartitionTraffic, ...]
+
+    @property
+    def bytes_per_broker(self) -> tuple[int, ...]:
+        return tuple(broker.bytes_sent for broker in self.brokers)
+
+    @property
+    def requests_per_broker(self) -> tuple[int, ...] | None:
+        requests = [broker.requests_sent for broker in self.brokers]
+        known = tuple(number for number in requests if number is not None)
+        return known if len(known) == len(requests) else None

@@ -1,0 +1,88 @@
+"""A group of named metrics that are read together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TypeAlias
+
+from kafkaclient.metrics.stats import Windowed, Windows
+
+__all__ = ["Group", "Reading"]
+
+Reading: TypeAlias = Callable[[float], float]
+"""The value of a metric at the time ``now``."""
+
+_MS_PER_S = 1000.0
+
+
+class Group:
+    """Metrics by name; each method adds the names that Java derives from one sensor."""
+
+    def __init__(self, windows: Windows) -> None:
+        self._windows = windows
+        self._readings: dict[str, Reading] = {}
+        self._unbound: set[str] = set()
+
+    def meter(self, name: str) -> Windowed:
+        """``name-rate`` (per second) and ``name-total`` of the values recorded."""
+        values = self._new()
+        self._readings[f"{name}-rate"] = values.rate
+        self._readings[f"{name}-total"] = lambda _now: values.total
+        return values
+
+    def traffic(self, messages: str, nbytes: str) -> Windowed:
+        """Sizes of messages: their number and their bytes, each as rate and total."""
+        sizes = self._new()
+        self._readings[f"{messages}-rate"] = sizes.frequency
+        self._readings[f"{messages}-total"] = lambda _now: sizes.events
+        self._readings[f"{nbytes}-rate"] = sizes.rate
+        self._readings[f"{nbytes}-total"] = lambda _now: sizes.total
+        return sizes
+
+    def spread(self, name: str, values: Windowed | None = None) -> Windowed:
+        """``name-avg`` and ``name-max`` of the values recorded."""
+        values = values or self._new()
+        self._readings[f"{name}-avg"] = values.average
+        self._readings[f"{name}-max"] = values.maximum
+        return values
+
+    def duration(self, name: str) -> Windowed:
+        """``name-avg`` and ``name-max`` in milliseconds of times recorded in seconds."""
+        seconds = self._new()
+        self._readings[f"{name}-avg"] = lambda now: seconds.average(now) * _MS_PER_S
+        self._readings[f"{name}-max"] = lambda now: seconds.maximum(now) * _MS_PER_S
+        return seconds
+
+    def average(self, name: str) -> Windowed:
+        """``name``, the average of the values recorded."""
+        values = self._new()
+        self._readings[name] = values.average
+        return values
+
+    def maximum(self, name: str) -> Windowed:
+        """``name``, the largest of the values recorded."""
+        values = self._new()
+        self._readings[name] = values.maximum
+        return values
+
+    def read_by(self, name: str, reading: Reading) -> None:
+        """``name``, read from elsewhere."""
+        self._readings[name] = reading
+
+    def gauges(self, *names: str) -> None:
+        """Names whose values :meth:`bind` supplies; NaN until then."""
+        self._unbound.update(names)
+        self._readings.update(dict.fromkeys(names, lambda _now: math.nan))
+
+    def bind(self, name: str, read: Callable[[], float]) -> None:
+        """Supply the current value of a gauge. Raises KeyError for a name that is not one."""
+        if name not in self._unbound:
+            raise KeyError(name)
+        self._readings[name] = lambda _now: read()
+
+    def snapshot(self, now: float) -> dict[str, float]:
+        return {name: read(now) for name, read in sorted(self._readings.items())}
+
+    def _new(self) -> Windowed:
+        return Windowed(self._windows)

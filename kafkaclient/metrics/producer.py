@@ -1,0 +1,329 @@
+"""The producer's metrics under Java's names.
+
+Sources in Java: ``SenderMetricsRegistry``, ``BufferPool``, ``KafkaProducerMetrics``, ``Selector``.
+Everything is recorded per batch, request or wait, never per record, and on the event loop.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from kafkaclient.metrics.group import Group
+from kafkaclient.metrics.stats import Windowed, Windows
+from kafkaclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["Gauges", "ProducerMetrics", "Snapshot"]
+
+Snapshot: TypeAlias = "dict[str, dict[str, Any]]"
+Gauges: TypeAlias = "Mapping[str, float]"
+
+_NS_PER_S = 1_000_000_000
+
+
+class ProducerMetrics:
+    """Counts what the producer's parts report; :meth:`snapshot` gives it all back.
+
+    Parameters: ``clock`` gives monotonic seconds; ``sample_window_ms`` and ``num_samples`` are the
+    options ``metrics.sample.window.ms`` and ``metrics.num.samples``. Node ids are negative for
+    bootstrap servers, as in Java.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float], sample_window_ms: float = 30_000, num_samples: int = 2
+    ) -> None:
+        self._clock = clock
+        self._windows = Windows(sample_window_ms / 1000, num_samples)
+        self._nodes: dict[int, _Node] = {}
+        self._topics: dict[str, _Topic] = {}
+        self._read_nodes: Callable[[], Mapping[int, Gauges]] = dict
+        self._read_partitions: Callable[[], Mapping[TopicPartition, Gauges]] = dict
+        self._connections = 0
+
+        group = self._group = Group(self._windows)
+        self._batch_size = group.spread("batch-size")
+        self._compression = group.average("compression-rate-avg")
+        self._record_size = group.average("record-size-avg")
+        self._largest_record = group.maximum("record-size-max")
+        self._queue_time = group.duration("record-queue-time")
+        self._sent = group.meter("record-send")
+        self._per_request = group.average("records-per-request-avg")
+        self._latency = group.duration("request-latency")
+        self._throttle = group.duration("produce-throttle-time")
+        self._errors = group.meter("record-error")
+        self._retries = group.meter("record-retry")
+        self._splits = group.meter("batch-split")
+        self._exhausted = group.meter("buffer-exhausted")
+        self._buffer_wait = self._nanoseconds("bufferpool-wait-time")
+        group.read_by("bufferpool-wait-ratio", self._buffer_wait.rate)
+        self._flush = self._nanoseconds("flush-time")
+        self._metadata_wait = self._nanoseconds("metadata-wait-time")
+        group.gauges(
+            "buffer-available-bytes",
+            "buffer-total-bytes",
+            "metadata-age",
+            "requests-in-flight",
+            "waiting-threads",
+        )
+        self._requests = group.spread("request-size", group.traffic("request", "outgoing-byte"))
+        self._responses = group.traffic("response", "incoming-byte")
+        self._operations = group.meter("network-io")
+        self._created = group.meter("connection-creation")
+        self._closed = group.meter("connection-close")
+        group.read_by("connection-count", lambda _now: self._connections)
+
+        own = self._own = Group(self._windows)
+        self._unseen = own.meter("record-error-unseen")
+        self._loop_lag = own.duration("event-loop-lag")
+
+    def _nanoseconds(self, name: str) -> Windowed:
+        seconds = Windowed(self._windows)
+        self._group.read_by(f"{name}-ns-total", lambda _now: round(seconds.total * _NS_PER_S))
+        return seconds
+
+    # --- batches ------------------------------------------------------------------------------
+
+    def batch_sealed(
+        self,
+        topic: str,
+        records: int,
+        nbytes: int,
+        raw_bytes: int,
+        largest_record: int | None = None,
+    ) -> None:
+        """A batch is ready to leave: ``nbytes`` on the wire, ``raw_bytes`` before compression.
+
+        ``largest_record`` is the size of its largest record; the mean stands for it when unknown.
+        record-size-avg is the batches' mean size of a record; Java averages their largest ones.
+        """
+        now = self._clock()
+        ratio = nbytes / raw_bytes if raw_bytes else 1.0
+        mean = raw_bytes / records if records else 0.0
+        self._batch_size.record(nbytes, now)
+        self._compression.record(ratio, now)
+        self._record_size.record(mean, now)
+        self._largest_record.record(mean if largest_record is None else largest_record, now)
+        self._topic(topic).compression.record(ratio, now)
+
+    def batch_sent(
+        self,
+        topic: str,
+        records: int,
+        nbytes: int,
+        queue_time_s: float,
+        partition: int | None = None,
+    ) -> None:
+        """A batch left in a request; each retry counts again, as in Java.
+
+        ``queue_time_s`` is the time since the batch was opened. A ``partition`` keeps totals of
+        its own in ``producer-partition-metrics``.
+        """
+        now = self._clock()
+        self._sent.record(records, now)
+        self._queue_time.record(queue_time_s, now)
+        entry = self._topic(topic)
+        entry.sent.record(records, now)
+        entry.bytes.record(nbytes, now)
+        if partition is not None:
+            totals = entry.partitions.get(partition)
+            if totals is None:
+                totals = entry.partitions[partition] = _PartitionTotals()
+            totals.batches += 1
+            totals.records += records
+            totals.bytes += nbytes
+
+    def batch_expired(self, queue_time_s: float) -> None:
+        """A batch ran out of time before it was ever sent.
+
+        Java leaves these out of record-queue-time, which hides the longest waits (KAFKA-14672).
+        """
+        self._queue_time.record(queue_time_s, self._clock())
+
+    def batch_split(self) -> None:
+        """A batch was too large for the broker and was split (KIP-126)."""
+        self._splits.record(1, self._clock())
+
+    def records_failed(self, topic: str, records: int) -> None:
+        """Records failed for good."""
+        now = self._clock()
+        self._errors.record(records, now)
+        self._topic(topic).errors.record(records, now)
+
+    def records_retried(self, topic: str, records: int) -> None:
+        """Records will be sent again."""
+        now = self._clock()
+        self._retries.record(records, now)
+        self._topic(topic).retries.record(records, now)
+
+    def errors_unseen(self, records: int) -> None:
+        """Records failed while nobody looked at their delivery."""
+        self._unseen.record(records, self._clock())
+
+    # --- requests and connections ---------------------------------------------------------------
+
+    def produce_request(self, records: int) -> None:
+        """A Produce request left with that many records."""
+        self._per_request.record(records, self._clock())
+
+    def request_sent(self, node_id: int, nbytes: int) -> None:
+        """A request of any kind was written; ``nbytes`` with its size field."""
+        now = self._clock()
+        self._requests.record(nbytes, now)
+        self._operations.record(1, now)
+        self._node(node_id).requests.record(nbytes, now)
+
+    def response_received(self, node_id: int, nbytes: int, latency_s: float) -> None:
+        """A response of any kind was read, ``latency_s`` after its request was written."""
+        now = self._clock()
+        self._responses.record(nbytes, now)
+        self._operations.record(1, now)
+        self._latency.record(latency_s, now)
+        node = self._node(node_id)
+        node.responses.record(nbytes, now)
+        node.latency.record(latency_s, now)
+
+    def throttled(self, node_id: int, seconds: float) -> None:
+        """The broker's answer to a Produce request: how long it throttled us, mostly 0."""
+        now = self._clock()
+        self._throttle.record(seconds, now)
+        self._node(node_id).throttle.record(seconds, now)
+
+    def connection_opened(self, node_id: int) -> None:
+        self._connections += 1
+        self._created.record(1, self._clock())
+
+    def connection_closed(self, node_id: int) -> None:
+        self._connections -= 1
+        self._closed.record(1, self._clock())
+
+    # --- waits ----------------------------------------------------------------------------------
+
+    def buffer_waited(self, seconds: float) -> None:
+        """A caller waited for buffer space (whether it came or not)."""
+        self._buffer_wait.record(seconds, self._clock())
+
+    def buffer_exhausted(self) -> None:
+        """A record was refused for lack of buffer space."""
+        self._exhausted.record(1, self._clock())
+
+    def metadata_waited(self, seconds: float) -> None:
+        """A caller waited for a topic's metadata."""
+        self._metadata_wait.record(seconds, self._clock())
+
+    def flushed(self, seconds: float) -> None:
+        """A flush ended."""
+        self._flush.record(seconds, self._clock())
+
+    def event_loop_lagged(self, seconds: float) -> None:
+        """A timer of ours ran this much later than it was due."""
+        self._loop_lag.record(seconds, self._clock())
+
+    # --- gauges and reading -----------------------------------------------------------------------
+
+    def bind_gauge(self, name: str, read: Callable[[], float]) -> None:
+        """Supply a gauge: ``buffer-available-bytes``, ``buffer-total-bytes``, ``metadata-age``
+        (seconds), ``requests-in-flight`` or ``waiting-threads``. Raises KeyError for others."""
+        self._group.bind(name, read)
+
+    def bind_node_gauges(self, read: Callable[[], Mapping[int, Gauges]]) -> None:
+        """Supply further gauges by node id, shown among ``producer-node-metrics``."""
+        self._read_nodes = read
+
+    def bind_partition_gauges(self, read: Callable[[], Mapping[TopicPartition, Gauges]]) -> None:
+        """Supply further gauges by partition, shown among ``producer-partition-metrics``."""
+        self._read_partitions = read
+
+    def forget_topic(self, topic: str) -> None:
+        """Drop a topic's metrics, so that topics that come and go do not pile up."""
+        self._topics.pop(topic, None)
+
+    def forget_node(self, node_id: int) -> None:
+        """Drop the metrics of a broker that left the cluster."""
+        self._nodes.pop(node_id, None)
+
+    def snapshot(self) -> Snapshot:
+        """All values by group and name; averages and maxima are NaN while nothing was recorded.
+
+        ``producer-metrics``, ``producer-node-metrics`` (by ``node-0``) and
+        ``producer-topic-metrics`` (by topic) are Java's. Our own: ``producer-partition-metrics``
+        (by ``topic-0``) with the totals of what was sent, and ``kafkaclient-metrics`` with
+        ``record-error-unseen-rate``/``-total`` and ``event-loop-lag-avg``/``-max`` (ms).
+        """
+        now = self._clock()
+        nodes = {id_: node.group.snapshot(now) for id_, node in self._nodes.items()}
+        for node_id, gauges in self._read_nodes().items():
+            nodes.setdefault(node_id, {}).update(gauges)
+        partitions = {
+            TopicPartition(name, partition): totals.snapshot()
+            for name, topic in self._topics.items()
+            for partition, totals in topic.partitions.items()
+        }
+        for place, gauges in self._read_partitions().items():
+            partitions.setdefault(place, {}).update(gauges)
+        return {
+            "producer-metrics": self._group.snapshot(now),
+            "producer-node-metrics": {f"node-{id_}": nodes[id_] for id_ in sorted(nodes)},
+            "producer-topic-metrics": {
+                name: topic.group.snapshot(now) for name, topic in sorted(self._topics.items())
+            },
+            "producer-partition-metrics": {
+                str(place): partitions[place] for place in sorted(partitions)
+            },
+            "kafkaclient-metrics": self._own.snapshot(now),
+        }
+
+    def _node(self, node_id: int) -> _Node:
+        node = self._nodes.get(node_id)
+        if node is None:
+            node = self._nodes[node_id] = _Node(self._windows)
+        return node
+
+    def _topic(self, name: str) -> _Topic:
+        topic = self._topics.get(name)
+        if topic is None:
+            topic = self._topics[name] = _Topic(self._windows)
+        return topic
+
+
+class _Node:
+    """Java: ``producer-node-metrics``; the throttle time is ours."""
+
+    __slots__ = ("group", "latency", "requests", "responses", "throttle")
+
+    def __init__(self, windows: Windows) -> None:
+        group = self.group = Group(windows)
+        self.requests = group.spread("request-size", group.traffic("request", "outgoing-byte"))
+        self.responses = group.traffic("response", "incoming-byte")
+        self.latency = group.duration("request-latency")
+        self.throttle = group.duration("produce-throttle-time")
+
+
+class _Topic:
+    """Java: ``producer-topic-metrics``."""
+
+    __slots__ = ("bytes", "compression", "errors", "group", "partitions", "retries", "sent")
+
+    def __init__(self, windows: Windows) -> None:
+        group = self.group = Group(windows)
+        self.sent = group.meter("record-send")
+        self.bytes = group.meter("byte")
+        self.compression = group.average("compression-rate")
+        self.retries = group.meter("record-retry")
+        self.errors = group.meter("record-error")
+        self.partitions: dict[int, _PartitionTotals] = {}
+
+
+class _PartitionTotals:
+    __slots__ = ("batches", "bytes", "records")
+
+    def __init__(self) -> None:
+        self.batches = self.bytes = self.records = 0
+
+    def snapshot(self) -> dict[str, float]:
+        return {
+            "batch-send-total": self.batches,
+            "byte-total": self.bytes,
+            "record-send-total": self.records,
+        }

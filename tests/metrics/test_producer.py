@@ -1,0 +1,276 @@
+"""The producer's metrics: Java's names, and what each report changes."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from kafkaclient.metrics import ProducerMetrics
+from kafkaclient.types import TopicPartition
+
+# Java's names (SenderMetricsRegistry, BufferPool, RecordAccumulator, KafkaProducerMetrics,
+# Selector), in the short form "name-{a,b}/-c" that stands for name-a, name-b and name-c.
+JAVA_PRODUCER = """
+    batch-size-avg/-max, batch-split-rate/-total, buffer-available-bytes,
+    buffer-exhausted-rate/-total, buffer-total-bytes, bufferpool-wait-ratio,
+    bufferpool-wait-time-total, bufferpool-wait-time-ns-total, compression-rate-avg,
+    flush-time-ns-total, metadata-age, metadata-wait-time-ns-total,
+    produce-throttle-time-avg/-max, record-error-rate/-total, record-queue-time-avg/-max,
+    record-retry-rate/-total, record-send-rate/-total, record-size-avg/-max,
+    records-per-request-avg, request-latency-avg/-max, requests-in-flight, waiting-threads,
+    txn-init-time-ns-total, txn-begin-time-ns-total, txn-send-offsets-time-ns-total,
+    txn-commit-time-ns-total, txn-abort-time-ns-total,
+    connection-close-rate/-total, connection-creation-rate/-total, connection-count,
+    failed-authentication-rate/-total, failed-reauthentication-rate/-total,
+    successful-authentication-rate/-total, successful-reauthentication-rate/-total,
+    successful-authentication-no-reauth-total, reauthentication-latency-avg/-max,
+    incoming-byte-rate/-total, outgoing-byte-rate/-total, network-io-rate/-total,
+    request-rate/-total, request-size-avg/-max, response-rate/-total, select-rate/-total,
+    io-ratio, io-time-ns-avg, io-time-ns-total, iotime-total, io-wait-ratio, io-wait-time-ns-avg,
+    io-wait-time-ns-total, io-waittime-total
+"""
+JAVA_NODE = """
+    request-rate/-total, request-size-avg/-max, outgoing-byte-rate/-total, response-rate/-total,
+    incoming-byte-rate/-total, request-latency-avg/-max
+"""
+JAVA_TOPIC = """
+    record-send-rate/-total, byte-rate/-total, compression-rate, record-retry-rate/-total,
+    record-error-rate/-total
+"""
+
+# beginning of the name -> why this client has none
+DO_NOT_APPLY = {
+    "select-": "asyncio's loop is shared: nobody here waits in select",
+    "io-": "asyncio's loop is shared; see event-loop-lag",
+    "iotime-": "deprecated in Java",
+    "bufferpool-wait-time-total": "deprecated in Java",
+    "txn-": "no transactions yet",
+    "failed-authentication-": "no TLS or SASL yet",
+    "failed-reauthentication-": "no TLS or SASL yet",
+    "successful-": "no TLS or SASL yet",
+    "reauthentication-": "no TLS or SASL yet",
+}
+
+OUR_NODE_NAMES = {"produce-throttle-time-avg", "produce-throttle-time-max"}
+
+
+def names(short: str) -> set[str]:
+    found: set[str] = set()
+    for entry in short.replace("\n", " ").split(","):
+        first, *others = entry.strip().split("/")
+        found.add(first)
+        found.update(first.rsplit("-", 1)[0] + other for other in others)
+    return found
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def metrics(clock: Clock) -> ProducerMetrics:
+    return ProducerMetrics(clock)
+
+
+# --- names -------------------------------------------------------------------------------------
+
+
+def test_every_java_name_that_applies_is_there_and_no_other(metrics: ProducerMetrics) -> None:
+    metrics.request_sent(0, 1)
+    metrics.records_failed("t", 1)
+    snapshot = metrics.snapshot()
+    applying = {name for name in names(JAVA_PRODUCER) if not name.startswith(tuple(DO_NOT_APPLY))}
+    assert set(snapshot["producer-metrics"]) == applying
+    assert set(snapshot["producer-node-metrics"]["node-0"]) == names(JAVA_NODE) | OUR_NODE_NAMES
+    assert set(snapshot["producer-topic-metrics"]["t"]) == names(JAVA_TOPIC)
+
+
+def test_every_exemption_is_needed(metrics: ProducerMetrics) -> None:
+    for prefix in DO_NOT_APPLY:
+        assert any(name.startswith(prefix) for name in names(JAVA_PRODUCER)), prefix
+
+
+def test_our_own_names_stand_apart(metrics: ProducerMetrics) -> None:
+    assert set(metrics.snapshot()["kafkaclient-metrics"]) == {
+        "event-loop-lag-avg",
+        "event-loop-lag-max",
+        "record-error-unseen-rate",
+        "record-error-unseen-total",
+    }
+
+
+def test_values_are_numbers_before_anything_happened(metrics: ProducerMetrics) -> None:
+    for name, value in metrics.snapshot()["producer-metrics"].items():
+        if name.endswith(("-rate", "-total", "-ratio")) or name == "connection-count":
+            assert value == 0, name
+        else:
+            assert math.isnan(value), name
+
+
+# --- what the reports change -------------------------------------------------------------------
+
+
+def test_batches(metrics: ProducerMetrics) -> None:
+    metrics.batch_sealed("t", 10, 500, 1000, 300)
+    metrics.batch_sealed("t", 10, 1000, 1000)
+    metrics.batch_sent("t", 10, 500, 0.010)
+    metrics.batch_sent("u", 10, 1000, 0.030)
+    metrics.produce_request(20)
+    metrics.batch_split()
+    snapshot = metrics.snapshot()
+    values = snapshot["producer-metrics"]
+    assert values["batch-size-avg"] == 750
+    assert values["batch-size-max"] == 1000
+    assert values["compression-rate-avg"] == 0.75
+    assert values["record-size-avg"] == 100
+    assert values["record-size-max"] == 300
+    assert values["record-send-total"] == 20
+    assert values["record-send-rate"] == pytest.approx(20 / 30)
+    assert values["record-queue-time-avg"] == pytest.approx(20)
+    assert values["record-queue-time-max"] == pytest.approx(30)
+    assert values["records-per-request-avg"] == 20
+    assert values["batch-split-total"] == 1
+    topics = snapshot["producer-topic-metrics"]
+    assert topics["t"]["record-send-total"] == topics["u"]["record-send-total"] == 10
+    assert (topics["t"]["byte-total"], topics["u"]["byte-total"]) == (500, 1000)
+    assert topics["t"]["compression-rate"] == 0.75
+
+
+def test_queue_time_includes_expired_batches(metrics: ProducerMetrics) -> None:
+    metrics.batch_sent("t", 1, 100, 1)
+    metrics.batch_expired(120)
+    values = metrics.snapshot()["producer-metrics"]
+    assert values["record-queue-time-max"] == 120_000
+    assert values["record-queue-time-avg"] == 60_500
+    assert values["record-send-total"] == 1
+
+
+def test_failures_and_retries(metrics: ProducerMetrics) -> None:
+    metrics.records_failed("t", 3)
+    metrics.records_retried("t", 5)
+    metrics.errors_unseen(2)
+    snapshot = metrics.snapshot()
+    for values in (snapshot["producer-metrics"], snapshot["producer-topic-metrics"]["t"]):
+        assert values["record-error-total"] == 3
+        assert values["record-retry-total"] == 5
+    assert snapshot["kafkaclient-metrics"]["record-error-unseen-total"] == 2
+
+
+def test_requests_by_node(metrics: ProducerMetrics, clock: Clock) -> None:
+    metrics.request_sent(0, 100)
+    metrics.request_sent(1, 300)
+    clock.now += 10
+    metrics.response_received(0, 50, 0.020)
+    metrics.throttled(0, 0.5)
+    snapshot = metrics.snapshot()
+    values = snapshot["producer-metrics"]
+    assert values["request-total"] == 2
+    assert values["request-rate"] == pytest.approx(2 / 40)
+    assert values["outgoing-byte-total"] == 400
+    assert values["outgoing-byte-rate"] == pytest.approx(10)
+    assert (values["request-size-avg"], values["request-size-max"]) == (200, 300)
+    assert values["incoming-byte-total"] == 50
+    assert values["network-io-total"] == 3
+    assert values["request-latency-max"] == pytest.approx(20)
+    assert values["produce-throttle-time-avg"] == 500
+    nodes = snapshot["producer-node-metrics"]
+    assert list(nodes) == ["node-0", "node-1"]
+    assert (nodes["node-0"]["outgoing-byte-total"], nodes["node-1"]["request-total"]) == (100, 1)
+    assert nodes["node-0"]["request-latency-avg"] == pytest.approx(20)
+    assert math.isnan(nodes["node-1"]["request-latency-avg"])
+
+
+def test_connections(metrics: ProducerMetrics) -> None:
+    metrics.connection_opened(0)
+    metrics.connection_opened(1)
+    metrics.connection_closed(0)
+    values = metrics.snapshot()["producer-metrics"]
+    assert values["connection-count"] == 1
+    assert (values["connection-creation-total"], values["connection-close-total"]) == (2, 1)
+
+
+def test_waits(metrics: ProducerMetrics) -> None:
+    metrics.buffer_waited(3)
+    metrics.buffer_exhausted()
+    metrics.metadata_waited(0.25)
+    metrics.flushed(2e-9)
+    metrics.event_loop_lagged(0.004)
+    snapshot = metrics.snapshot()
+    values = snapshot["producer-metrics"]
+    assert values["bufferpool-wait-ratio"] == pytest.approx(0.1)
+    assert values["bufferpool-wait-time-ns-total"] == 3_000_000_000
+    assert values["buffer-exhausted-total"] == 1
+    assert values["metadata-wait-time-ns-total"] == 250_000_000
+    assert values["flush-time-ns-total"] == 2
+    assert snapshot["kafkaclient-metrics"]["event-loop-lag-max"] == pytest.approx(4)
+
+
+# --- gauges ------------------------------------------------------------------------------------
+
+
+def test_gauges_are_read_when_asked(metrics: ProducerMetrics) -> None:
+    waiting = [1]
+    metrics.bind_gauge("waiting-threads", lambda: waiting[0])
+    assert metrics.snapshot()["producer-metrics"]["waiting-threads"] == 1
+    waiting[0] = 7
+    assert metrics.snapshot()["producer-metrics"]["waiting-threads"] == 7
+
+
+@pytest.mark.parametrize("name", ["record-send-total", "waiting-thread"])
+def test_only_gauges_can_be_bound(metrics: ProducerMetrics, name: str) -> None:
+    with pytest.raises(KeyError):
+        metrics.bind_gauge(name, lambda: 0)
+
+
+def test_gauges_by_node_and_partition(metrics: ProducerMetrics) -> None:
+    metrics.request_sent(1, 10)
+    metrics.batch_sent("t", 5, 60, 0.1, partition=10)
+    metrics.batch_sent("t", 5, 60, 0.1, partition=10)
+    metrics.bind_node_gauges(lambda: {0: {"queued-bytes": 9}, 1: {"queued-bytes": 8}})
+    metrics.bind_partition_gauges(
+        lambda: {TopicPartition("t", 2): {"queued": 1}, TopicPartition("t", 10): {"queued": 3}}
+    )
+    snapshot = metrics.snapshot()
+    nodes = snapshot["producer-node-metrics"]
+    assert nodes["node-0"] == {"queued-bytes": 9}
+    assert (nodes["node-1"]["queued-bytes"], nodes["node-1"]["request-total"]) == (8, 1)
+    partitions = snapshot["producer-partition-metrics"]
+    assert list(partitions) == ["t-2", "t-10"]
+    assert partitions["t-10"] == {
+        "batch-send-total": 2,
+        "byte-total": 120,
+        "record-send-total": 10,
+        "queued": 3,
+    }
+
+
+def test_topics_and_nodes_can_be_forgotten(metrics: ProducerMetrics) -> None:
+    metrics.batch_sent("t", 5, 60, 0.1, partition=0)
+    metrics.request_sent(3, 10)
+    metrics.forget_topic("t")
+    metrics.forget_topic("never seen")
+    metrics.forget_node(3)
+    snapshot = metrics.snapshot()
+    assert snapshot["producer-topic-metrics"] == snapshot["producer-node-metrics"] == {}
+    assert snapshot["producer-partition-metrics"] == {}
+    assert snapshot["producer-metrics"]["record-send-total"] == 5
+
+
+def test_window_options(clock: Clock) -> None:
+    metrics = ProducerMetrics(clock, sample_window_ms=1000, num_samples=1)
+    metrics.batch_split()
+    clock.now += 0.5
+    assert metrics.snapshot()["producer-metrics"]["batch-split-rate"] == pytest.approx(2)
+    clock.now += 1
+    values = metrics.snapshot()["producer-metrics"]
+    assert (values["batch-split-rate"], values["batch-split-total"]) == (0, 1)

@@ -60,12 +60,6 @@ class Group:
         self._readings[name] = values.average
         return values
 
-    def maximum(self, name: str) -> Windowed:
-        """``name``, the largest of the values recorded."""
-        values = self._new()
-        self._readings[name] = values.maximum
-        return values
-
     def read_by(self, name: str, reading: Reading) -> None:
         """``name``, read from elsewhere."""
         self._readings[name] = reading

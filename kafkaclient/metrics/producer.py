@@ -45,8 +45,7 @@ class ProducerMetrics:
         group = self._group = Group(self._windows)
         self._batch_size = group.spread("batch-size")
         self._compression = group.average("compression-rate-avg")
-        self._record_size = group.average("record-size-avg")
-        self._largest_record = group.maximum("record-size-max")
+        self._record_size = group.spread("record-size")
         self._queue_time = group.duration("record-queue-time")
         self._sent = group.meter("record-send")
         self._per_request = group.average("records-per-request-avg")
@@ -69,7 +68,10 @@ class ProducerMetrics:
         )
         self._requests = group.spread("request-size", group.traffic("request", "outgoing-byte"))
         self._responses = group.traffic("response", "incoming-byte")
-        self._operations = group.meter("network-io")
+        group.read_by("network-io-rate", self._operations_per_second)
+        group.read_by(
+            "network-io-total", lambda _now: self._requests.events + self._responses.events
+        )
         self._created = group.meter("connection-creation")
         self._closed = group.meter("connection-close")
         group.read_by("connection-count", lambda _now: self._connections)
@@ -96,15 +98,15 @@ class ProducerMetrics:
         """A batch is ready to leave: ``nbytes`` on the wire, ``raw_bytes`` before compression.
 
         ``largest_record`` is the size of its largest record; the mean stands for it when unknown.
-        record-size-avg is the batches' mean size of a record; Java averages their largest ones.
+        As in Java, record-size-avg is the average of the batches' largest records.
         """
         now = self._clock()
         ratio = nbytes / raw_bytes if raw_bytes else 1.0
-        mean = raw_bytes / records if records else 0.0
+        if largest_record is None:
+            largest_record = raw_bytes // max(records, 1)
         self._batch_size.record(nbytes, now)
         self._compression.record(ratio, now)
-        self._record_size.record(mean, now)
-        self._largest_record.record(mean if largest_record is None else largest_record, now)
+        self._record_size.record(largest_record, now)
         self._topic(topic).compression.record(ratio, now)
 
     def batch_sent(
@@ -171,24 +173,20 @@ class ProducerMetrics:
         """A request of any kind was written; ``nbytes`` with its size field."""
         now = self._clock()
         self._requests.record(nbytes, now)
-        self._operations.record(1, now)
         self._node(node_id).requests.record(nbytes, now)
 
     def response_received(self, node_id: int, nbytes: int, latency_s: float) -> None:
         """A response of any kind was read, ``latency_s`` after its request was written."""
         now = self._clock()
         self._responses.record(nbytes, now)
-        self._operations.record(1, now)
         self._latency.record(latency_s, now)
         node = self._node(node_id)
         node.responses.record(nbytes, now)
         node.latency.record(latency_s, now)
 
-    def throttled(self, node_id: int, seconds: float) -> None:
-        """The broker's answer to a Produce request: how long it throttled us, mostly 0."""
-        now = self._clock()
-        self._throttle.record(seconds, now)
-        self._node(node_id).throttle.record(seconds, now)
+    def throttled(self, seconds: float) -> None:
+        """A broker's answer to a Produce request tells how long it throttles us, mostly 0."""
+        self._throttle.record(seconds, self._clock())
 
     def connection_opened(self, node_id: int) -> None:
         self._connections += 1
@@ -288,16 +286,15 @@ class ProducerMetrics:
 
 
 class _Node:
-    """Java: ``producer-node-metrics``; the throttle time is ours."""
+    """Java: ``producer-node-metrics``."""
 
-    __slots__ = ("group", "latency", "requests", "responses", "throttle")
+    __slots__ = ("group", "latency", "requests", "responses")
 
     def __init__(self, windows: Windows) -> None:
         group = self.group = Group(windows)
         self.requests = group.spread("request-size", group.traffic("request", "outgoing-byte"))
         self.responses = group.traffic("response", "incoming-byte")
         self.latency = group.duration("request-latency")
-        self.throttle = group.duration("produce-throttle-time")
 
 
 class _Topic:

@@ -68,10 +68,9 @@ class ProducerMetrics:
         )
         self._requests = group.spread("request-size", group.traffic("request", "outgoing-byte"))
         self._responses = group.traffic("response", "incoming-byte")
-        group.read_by("network-io-rate", self._operations_per_second)
-        group.read_by(
-            "network-io-total", lambda _now: self._requests.events + self._responses.events
-        )
+        reads, writes = self._responses, self._requests
+        group.read_by("network-io-rate", lambda now: reads.frequency(now) + writes.frequency(now))
+        group.read_by("network-io-total", lambda _now: reads.events + writes.events)
         self._created = group.meter("connection-creation")
         self._closed = group.meter("connection-close")
         group.read_by("connection-count", lambda _now: self._connections)

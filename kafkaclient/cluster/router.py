@@ -131,13 +131,19 @@ class Router:
     # --- control calls ----------------------------------------------------------------------
 
     async def call(
-        self, call: Call[T], node_id: int | None = None, *, timeout_s: float | None = None
+        self,
+        call: Call[T],
+        node_id: int | None = None,
+        *,
+        timeout_s: float | None = None,
+        bootstrap: bool = False,
     ) -> T:
         """Make a control call on a control connection, and return the answer.
 
         Without ``node_id`` it goes to the least loaded live broker, else to whichever known
-        broker or, after these, bootstrap server can be connected first. ``timeout_s`` (default:
-        the request timeout) is for connecting and answering together.
+        broker or, after these, bootstrap server can be connected first; with ``bootstrap`` to
+        bootstrap servers only. ``timeout_s`` (default: the request timeout) is for connecting
+        and answering together.
 
         Raises :class:`~kafkaclient.errors.BrokerConnectionError` when no broker could be
         reached, :class:`~kafkaclient.errors.RequestTimedOutError`,
@@ -150,7 +156,7 @@ class Router:
         whom = "any broker" if node_id is None else f"broker {node_id}"
         try:
             async with asyncio.timeout(limit_s) as limit:
-                connection = await self._control_connection(node_id)
+                connection = await self._control_connection(node_id, bootstrap)
                 whom = connection.node
                 silence_s = connection.throttled_until - self._clock()
                 if silence_s > 0:
@@ -168,9 +174,10 @@ class Router:
             connection.throttled_until = self._clock() + throttle_ms / 1000
         return answer
 
-    async def _control_connection(self, node_id: int | None) -> Connection:
+    async def _control_connection(self, node_id: int | None, bootstrap: bool) -> Connection:
         if node_id is None:
-            return await self._first_connection(self._by_preference(), _HEAD_START_S)
+            links = self._bootstrap if bootstrap else self._by_preference()
+            return await self._first_connection(links, _HEAD_START_S)
         if node_id not in self._brokers:
             raise BrokerConnectionError(f"broker {node_id} is not known in the cluster's metadata")
         return await self._first_connection([self._link(node_id, "control")], 0.0)

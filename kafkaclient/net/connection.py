@@ -459,5 +459,6 @@ def _settle(
         return
     if payload is None:
         answer.set_exception(error or BrokerConnectionError("the connection was closed"))
+        answer.exception()  # a caller cancelled in this very moment leaves no unretrieved error
     else:
         answer.set_result(payload)

@@ -1,0 +1,425 @@
+"""Keeps the view of the cluster fresh: one task, one request at a time, no more than needed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING
+
+from kafkaclient.cluster.backoff import backoff_s
+from kafkaclient.cluster.view import NO_LEADER, ClusterView, merge, with_leaders
+from kafkaclient.errors import (
+    BootstrapError,
+    BrokerConnectionError,
+    BrokerError,
+    KafkaError,
+    MetadataTimeoutError,
+    ProducerClosedError,
+    ProducerStateError,
+    UnknownTopicError,
+    broker_error,
+)
+from kafkaclient.wire.codec import MetadataCall
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kafkaclient.cluster.router import Router
+    from kafkaclient.cluster.view import LeaderHint, TopicView
+    from kafkaclient.config import ProducerConfig
+    from kafkaclient.wire.api import BrokerInfo
+    from kafkaclient.wire.results import MetadataResult
+
+__all__ = ["Metadata"]
+
+_log = logging.getLogger(__name__)
+
+_UNKNOWN_TOPIC = 3
+_LEADER_NOT_AVAILABLE = 5
+_REBOOTSTRAP_REQUIRED = 129
+
+_PATIENCE_S = 3.0
+"""How long the first broker asked has for its answer; doubled with each failure in a row, up to
+the request timeout. A paused broker must not keep new leaders secret for 30 s."""
+
+_AGE_JITTER = 0.1
+"""Clients that started together shall not refresh together for ever."""
+
+
+@dataclass(slots=True, eq=False)
+class _Topic:
+    last_used: float
+    error: BrokerError | None = None
+    failures: int = 0
+    retry_at: float = 0.0
+    waiters: set[asyncio.Future[TopicView]] = field(default_factory=set)
+
+    @property
+    def code(self) -> int:
+        return 0 if self.error is None else self.error.code or 0
+
+    @property
+    def is_hopeless(self) -> bool:
+        """True when the brokers said what asking again is not going to change soon."""
+        return self.error is not None and not self.error.retriable
+
+
+class Metadata:
+    """The current :attr:`view` of the brokers and of the topics in use.
+
+    It is asked for again every ``metadata_max_age_ms``, whenever :meth:`request_refresh` says
+    that it is out of date, and for every new topic at once. Refreshes that are asked for pause
+    at least ``retry_backoff_ms`` after the last answer, and up to ``retry_backoff_max_ms`` while
+    answers fail or bring nothing new (KIP-580). A topic that was not used for
+    ``metadata_max_idle_ms`` is forgotten (KIP-526). When no known broker can be reached, the
+    router turns to the bootstrap servers again (KIP-899, KIP-1102).
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        router: Router,
+        *,
+        clock: Callable[[], float] | None = None,
+        rng: Random | None = None,
+    ) -> None:
+        self.view = ClusterView()
+        """The latest snapshot; replaced, never changed."""
+        self._config = config
+        self._router = router
+        self._clock = clock or _loop_time
+        self._rng = rng or Random()
+        self._topics: dict[str, _Topic] = {}
+        self._listeners: list[Callable[[ClusterView, ClusterView], None]] = []
+
+        self._task: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()
+        self._first_answer: asyncio.Future[None] | None = None
+
+        self._reason: str | None = None
+        self._next_periodic_at = 0.0
+        self._not_before = 0.0
+        self._answered_at = 0.0
+        self._failures = 0
+        self._fruitless = 0
+        self._last_error: KafkaError | None = None
+        self._rebootstrap = False
+
+    # --- lifecycle --------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Fetch the first view, and keep it fresh until :meth:`stop`.
+
+        Raises :class:`~kafkaclient.errors.BootstrapError` when no bootstrap server answers
+        within ``max_block_ms``, and at once what no retry can mend, such as
+        :class:`~kafkaclient.errors.UnsupportedVersionError`.
+        """
+        if self._task is not None:
+            return
+        self._first_answer = asyncio.get_running_loop().create_future()
+        self._reason = "start"
+        self._task = asyncio.create_task(self._run(), name="refresh metadata")
+        self._task.add_done_callback(self._run_ended)
+        limit_s = self._config.max_block_ms / 1000
+        try:
+            async with asyncio.timeout(limit_s) as limit:
+                await self._first_answer
+        except BaseException as error:
+            await self.stop()
+            if isinstance(error, TimeoutError) and limit.expired():
+                servers = ", ".join(f"{h}:{p}" for h, p in self._config.bootstrap_servers)
+                raise BootstrapError(
+                    f"no bootstrap server ({servers}) answered within {limit_s:g} s "
+                    f"(max.block.ms): {self._last_error or 'no connection yet'}. Check the "
+                    "addresses, that brokers run there, and that the network lets you through"
+                ) from self._last_error
+            raise
+
+    async def stop(self) -> None:
+        """End the refreshing; whoever waits for a topic gets ``ProducerClosedError``."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+        self._fail_waiters(ProducerClosedError, "the client was closed while the topic was awaited")
+        if task is not None:
+            await asyncio.wait({task})
+
+    # --- topics -----------------------------------------------------------------------------
+
+    def add_topic(self, name: str) -> None:
+        """Note that the topic is used now; a new one is fetched at once. Cheap when it is known."""
+        self._use(name)
+
+    async def wait_topic(self, name: str, timeout_s: float) -> TopicView:
+        """The topic's view, at once when it is known; else it is fetched.
+
+        A topic that does not exist (yet) is asked for again, with backoff, until it does: the
+        brokers may create it. Raises :class:`~kafkaclient.errors.MetadataTimeoutError` after
+        ``timeout_s`` seconds, and at once what waiting cannot mend, such as an invalid name or
+        a missing authorisation.
+        """
+        topic = self._use(name)
+        known = self.view.topics.get(name)
+        if known is not None:
+            return known
+        if self._task is None:
+            raise ProducerStateError("metadata is not being fetched: not started, or stopped")
+        if topic.is_hopeless and self._clock() < topic.retry_at:
+            raise _topic_error(name, topic.code)  # just told: no need to ask again
+        waiter: asyncio.Future[TopicView] = asyncio.get_running_loop().create_future()
+        topic.waiters.add(waiter)
+        self._wake.set()
+        try:
+            async with asyncio.timeout(timeout_s) as limit:
+                return await waiter
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise self._timed_out(name, topic, timeout_s) from None
+        finally:
+            topic.waiters.discard(waiter)
+
+    def topic_error(self, name: str) -> KafkaError | None:
+        """What the brokers last said was wrong with the topic; None when nothing was."""
+        topic = self._topics.get(name)
+        return None if topic is None else topic.error
+
+    def _use(self, name: str) -> _Topic:
+        now = self._clock()
+        topic = self._topics.get(name)
+        if topic is None:
+            topic = self._topics[name] = _Topic(now)
+            self._wake.set()
+        topic.last_used = now
+        return topic
+
+    def _timed_out(self, name: str, topic: _Topic, timeout_s: float) -> MetadataTimeoutError:
+        cause: KafkaError | None = self._last_error or topic.error
+        if isinstance(cause, UnknownTopicError):
+            advice = (
+                "create the topic, or let the brokers do it (their auto.create.topics.enable)"
+                if self._config.allow_auto_create_topics
+                else "create the topic: allow_auto_create_topics is off"
+            )
+        elif isinstance(cause, BrokerError):
+            advice = "look at the brokers' logs; a longer max.block.ms may bridge it"
+        else:
+            advice = "check that the brokers are up and can be reached from here"
+        error = MetadataTimeoutError(
+            f"topic {name!r}: no metadata within {timeout_s:g} s (max.block.ms); last cause: "
+            f"{cause or 'no answer from any broker yet'}; {advice}"
+        )
+        error.__cause__ = cause
+        return error
+
+    # --- refreshing -------------------------------------------------------------------------
+
+    def request_refresh(self, reason: str) -> None:
+        """Ask for a fresh view soon. However many ask, one request is made; those who ask while
+        it is under way cause one more."""
+        if self._reason is None:
+            self._reason = reason
+            if self._clock() - self._answered_at > self._config.retry_backoff_max_ms / 1000:
+                self._fruitless = 0
+            self._wake.set()
+
+    def apply_leaders(
+        self, hints: Iterable[LeaderHint], endpoints: Iterable[BrokerInfo] = ()
+    ) -> None:
+        """Believe the leaders that a Produce response named, when they are news (KIP-951)."""
+        self._replace_view(with_leaders(self.view, hints, endpoints))
+
+    def subscribe(self, listener: Callable[[ClusterView, ClusterView], None]) -> None:
+        """Call ``listener(old, new)`` whenever the view has changed, or (with the same view
+        twice) a topic's error has. An exception it raises is logged, nothing more."""
+        self._listeners.append(listener)
+
+    async def _run(self) -> None:
+        while True:
+            await self._until_due()
+            now = self._clock()
+            full = self._reason is not None or now >= self._next_periodic_at
+            requested, self._reason = self._reason, None
+            try:
+                await self._refresh(full, requested)
+            except KafkaError as error:
+                self._failed(error, full, requested)
+            except Exception as error:  # noqa: BLE001
+                _log.exception("refreshing the metadata failed in an unexpected way")
+                self._failed(KafkaError(f"{type(error).__name__}: {error}"), full, requested)
+
+    async def _until_due(self) -> None:
+        while True:
+            self._wake.clear()
+            delay = self._due_at() - self._clock()
+            if delay <= 0:
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(delay):
+                    await self._wake.wait()
+
+    def _due_at(self) -> float:
+        due = self._not_before
+        if self._reason is None:
+            due = max(due, self._next_periodic_at)
+        missing = [self._topics[name].retry_at for name in self._missing()]
+        if missing:
+            # A topic that somebody waits for is not held up by the pace of other refreshes.
+            due = min(due, max(min(missing), self._not_before if self._failures else 0.0))
+        return due
+
+    def _missing(self) -> list[str]:
+        """The topics to fetch as soon as their own backoff allows."""
+        known = self.view.topics
+        return [
+            name
+            for name, topic in self._topics.items()
+            if name not in known and (topic.waiters or not topic.is_hopeless)
+        ]
+
+    async def _refresh(self, full: bool, requested: str | None) -> None:
+        now = self._clock()
+        if full:
+            self._forget_idle_topics(now)
+            names = list(self._topics)
+        else:
+            names = [name for name in self._missing() if self._topics[name].retry_at <= now]
+        request_timeout_s = self._config.request_timeout_ms / 1000
+        result = await self._router.call(
+            MetadataCall(tuple(names), self._config.allow_auto_create_topics),
+            timeout_s=min(request_timeout_s, _PATIENCE_S * 2.0 ** min(self._failures, 8)),
+            bootstrap=self._rebootstrap,
+        )
+        self._rebootstrap = result.error_code == _REBOOTSTRAP_REQUIRED
+        if result.error_code:
+            raise broker_error(result.error_code, "metadata request")
+        if not result.brokers:
+            # A broker that has just started knows of none yet; its answer would make us forget all.
+            raise BrokerConnectionError("a broker answered with metadata that names no brokers")
+        self._absorb(result, names, full, requested)
+
+    def _absorb(
+        self, result: MetadataResult, names: list[str], full: bool, requested: str | None
+    ) -> None:
+        now = self._answered_at = self._clock()
+        self._failures, self._last_error = 0, None
+        old = self.view
+        new = merge(old, result, now=now, keep=self._topics)
+        errors_changed = self._note_topics(result, names, now)
+        if full:
+            changed = new.topics != old.topics or new.brokers != old.brokers
+            self._fruitless = 0 if changed or requested is None else self._fruitless + 1
+            self._not_before = now + self._pause_s(1 + self._fruitless)
+            max_age_s = self._config.metadata_max_age_ms / 1000
+            self._next_periodic_at = now + max_age_s * self._rng.uniform(1 - _AGE_JITTER, 1)
+        if old.cluster_id not in (None, new.cluster_id):
+            _log.warning("the cluster id changed from %s to %s", old.cluster_id, new.cluster_id)
+        self._replace_view(new, notify=errors_changed)
+        for name, topic in self._topics.items():
+            if topic.waiters and name in new.topics:
+                for waiter in topic.waiters:
+                    if not waiter.done():
+                        waiter.set_result(new.topics[name])
+        if self._first_answer is not None and not self._first_answer.done():
+            self._first_answer.set_result(None)
+        if any(self._is_leaderless(new, name) for name in names):
+            self.request_refresh("a partition has no leader")
+
+    def _note_topics(self, result: MetadataResult, names: list[str], now: float) -> bool:
+        """Keep what the answer says is wrong with the topics asked for; True if that is news."""
+        codes = dict.fromkeys(names, _UNKNOWN_TOPIC)
+        for info in result.topics:
+            codes[info.name] = info.error_code
+            if not info.error_code and not info.partitions:
+                codes[info.name] = _LEADER_NOT_AVAILABLE
+        news = False
+        for name, code in codes.items():
+            topic = self._topics.get(name)
+            if topic is None:
+                continue
+            news |= code != topic.code
+            if not code:
+                topic.error, topic.failures, topic.retry_at = None, 0, 0.0
+                continue
+            topic.error = _topic_error(name, code)
+            topic.failures += 1
+            topic.retry_at = now + self._pause_s(topic.failures)
+            if not topic.error.retriable:
+                for waiter in topic.waiters:
+                    _fail(waiter, _topic_error(name, code))
+        return news
+
+    def _forget_idle_topics(self, now: float) -> None:
+        max_idle_s = self._config.metadata_max_idle_ms / 1000
+        for name, topic in list(self._topics.items()):
+            if not topic.waiters and now - topic.last_used > max_idle_s:
+                del self._topics[name]
+
+    def _is_leaderless(self, view: ClusterView, name: str) -> bool:
+        topic = view.topics.get(name)
+        return topic is not None and any(p.leader == NO_LEADER for p in topic.partitions)
+
+    def _failed(self, error: KafkaError, full: bool, requested: str | None) -> None:
+        self._failures += 1
+        self._last_error = error
+        self._not_before = self._clock() + self._pause_s(self._failures)
+        if full and self._reason is None:
+            self._reason = requested or "retry"
+        first = self._first_answer
+        if first is not None and not first.done() and not error.retriable and not self._rebootstrap:
+            first.set_exception(error)
+            first.exception()
+        level = logging.WARNING if self._failures == 1 else logging.INFO
+        _log.log(
+            level, "metadata could not be fetched (%d times in a row): %s", self._failures, error
+        )
+
+    def _pause_s(self, failures: int) -> float:
+        config = self._config
+        return backoff_s(
+            failures, config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000, self._rng
+        )
+
+    def _replace_view(self, new: ClusterView, *, notify: bool = False) -> None:
+        old = self.view
+        if new is old and not notify:
+            return
+        self.view = new
+        self._router.update_brokers(new)
+        if not notify and new.topics == old.topics and new.brokers == old.brokers:
+            return
+        for listener in self._listeners:
+            try:
+                listener(old, new)
+            except Exception:  # noqa: BLE001
+                _log.exception("a listener failed on new metadata")
+
+    def _fail_waiters(self, kind: type[KafkaError], why: str) -> None:
+        for name, topic in self._topics.items():
+            for waiter in topic.waiters:
+                _fail(waiter, kind(f"topic {name!r}: {why}"))
+
+    def _run_ended(self, task: asyncio.Task[None]) -> None:
+        if task is not self._task:
+            return  # stopped on purpose
+        self._task = None
+        cause = "cancelled" if task.cancelled() else repr(task.exception())
+        _log.error("the metadata task has ended unexpectedly: %s", cause)
+        self._fail_waiters(KafkaError, f"the metadata task has ended unexpectedly: {cause}")
+
+
+def _topic_error(name: str, code: int) -> BrokerError:
+    return broker_error(code, f"metadata of topic {name!r}")
+
+
+def _fail(waiter: asyncio.Future[TopicView], error: KafkaError) -> None:
+    if not waiter.done():
+        waiter.set_exception(error)
+        waiter.exception()  # a waiter cancelled in this very moment leaves no unretrieved error
+
+
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()

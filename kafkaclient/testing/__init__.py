@@ -1,0 +1,27 @@
+"""Tools for testing Kafka clients: real brokers, a fault proxy, an in-process fake cluster.
+
+Every name is loaded when it is first used, so that importing one tool, or pytest loading the
+plugin of this package, does not pay for the others.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kafkaclient.testing.cluster import LocalCluster
+    from kafkaclient.testing.proxy import FaultProxy
+
+__all__ = ["FaultProxy", "LocalCluster"]
+
+_MODULES = {
+    "FaultProxy": "kafkaclient.testing.proxy",
+    "LocalCluster": "kafkaclient.testing.cluster",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULES[name]), name)

@@ -1,0 +1,321 @@
+"""The brokers of one cluster with their fault proxies, as the supervisor process owns them."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kafkaclient.errors import ConfigError
+from kafkaclient.testing.broker import CHECKPOINT_FILE, BrokerProcess, BrokerState, Jvm
+from kafkaclient.testing.errors import BrokerStartError
+from kafkaclient.testing.ports import free_ports
+from kafkaclient.testing.probe import membership
+from kafkaclient.testing.proxy import FaultProxy
+from kafkaclient.testing.settings import (
+    HOST,
+    ClusterSpec,
+    Ports,
+    broker_properties,
+    controller_ids,
+    new_uuid,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+__all__ = ["PROXY_FAULTS", "Fleet"]
+
+PROXY_FAULTS = frozenset(
+    {
+        "corrupt_request",
+        "corrupt_response",
+        "cut",
+        "cut_after",
+        "cut_before",
+        "delay_all",
+        "delay_produce",
+        "heal",
+        "resume",
+        "round_trip",
+        "stall",
+        "truncate_request",
+        "truncate_response",
+    }
+)
+"""The methods of FaultProxy that may be called from another process."""
+
+_PORT_ATTEMPTS = 4
+_POLL_S = 0.1
+
+
+class _PortsTakenError(Exception):
+    """Another process was faster; choose other ports."""
+
+
+class Fleet:
+    """``directory`` holds everything of the cluster; ``template`` is where the result of
+    formatting is kept for the next cluster with the same settings; ``say`` takes progress."""
+
+    def __init__(
+        self,
+        spec: ClusterSpec,
+        jvm: Jvm,
+        directory: Path,
+        template: Path,
+        say: Callable[[str], None],
+    ) -> None:
+        self._spec = spec
+        self._jvm = jvm
+        self._directory = directory
+        self._template = template
+        self._say = say
+        self._cluster_id = new_uuid()
+        self._ports: list[Ports] = []
+        self._brokers: list[BrokerProcess] = []
+        self._proxies: list[FaultProxy] = []
+
+    # --- life ---
+
+    async def start(self, timeout_s: float) -> None:
+        """Start every broker and wait until each sees all of them.
+
+        Raises BrokerStartError, with everything ended again.
+        """
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        for attempt in range(1, _PORT_ATTEMPTS + 1):
+            try:
+                await self._try_start(deadline)
+            except _PortsTakenError:
+                await self._end_all()
+                if attempt == _PORT_ATTEMPTS:
+                    raise self._brokers[0].start_error() from None
+                self._say("a port was taken meanwhile: starting again with others")
+            except BaseException:
+                await self._end_all()
+                raise
+            else:
+                return
+
+    async def stop(self, *, orderly: bool = True) -> None:
+        """End everything. The data is thrown away, so SIGKILL does; ``orderly`` allows the time
+        to leave a class data sharing archive when there is none yet."""
+        archive = self._jvm.archive
+        if orderly and archive is not None and self._recording.parent.is_dir():
+            first = self._brokers[0] if self._brokers else None
+            if first is not None and not archive.exists() and first.state is BrokerState.RUNNING:
+                await first.terminate()
+                if self._recording.exists():
+                    _install(self._recording, archive)
+        await self._end_all()
+
+    async def _try_start(self, deadline: float) -> None:
+        spec = self._spec
+        numbers = iter(free_ports(len(Ports._fields) * spec.brokers))
+        self._ports = [Ports(*(next(numbers) for _ in Ports._fields)) for _ in range(spec.brokers)]
+        self._brokers = [
+            BrokerProcess(node, self._directory / f"broker-{node}", self._jvm)
+            for node in range(spec.brokers)
+        ]
+        await self._start_proxies()
+        for broker in self._brokers:
+            shutil.rmtree(broker.directory, ignore_errors=True)
+            properties = broker_properties(spec, broker.node, self._ports, str(broker.log_dir))
+            broker.prepare(properties)
+        await self._format()
+        self._say(f"starting {spec.brokers} brokers")
+        for broker in self._brokers:
+            await broker.start(self._record_to(broker))
+        everyone = frozenset(range(spec.brokers))
+        await asyncio.gather(*(self._ready(broker, everyone, deadline) for broker in self._brokers))
+
+    async def _start_proxies(self) -> None:
+        self._proxies = [
+            FaultProxy(HOST, ports.proxied, listen_port=ports.proxy) for ports in self._ports
+        ]
+        try:
+            for proxy in self._proxies:
+                await proxy.start()
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise _PortsTakenError from error
+            raise
+
+    async def _format(self) -> None:
+        """Give every broker the file that says which features a new cluster starts with.
+
+        It depends on Kafka's version and settings alone, not on the broker, so that one run of
+        Kafka's own tool serves them all, and the next clusters too.
+        """
+        if not self._template.exists():
+            self._say("formatting")
+            await self._make_template()
+        for broker in self._brokers:
+            broker.format(self._template, self._cluster_id, new_uuid())
+
+    async def _make_template(self) -> None:
+        first = self._brokers[0]
+        command = self._jvm.command(
+            "kafka.tools.StorageTool",
+            ["format", "--cluster-id", self._cluster_id, "--config", str(first.properties_file)],
+            heap_mb=128,
+            properties={"log4j2.level": "OFF"},
+        )
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        output, _ = await process.communicate()
+        if process.returncode != 0:
+            text = output.decode("utf-8", "replace").strip()
+            raise BrokerStartError(f"Kafka's storage tool refused the settings:\n{text}")
+        _install(first.log_dir / CHECKPOINT_FILE, self._template)
+
+    async def _end_all(self) -> None:
+        await asyncio.gather(*(broker.kill() for broker in self._brokers))
+        for proxy in self._proxies:
+            await proxy.close()
+
+    @property
+    def _recording(self) -> Path:
+        return self._directory / "classes.jsa"
+
+    def _record_to(self, broker: BrokerProcess) -> Path | None:
+        archive = self._jvm.archive
+        wanted = broker.node == 0 and archive is not None and not archive.exists()
+        return self._recording if wanted else None
+
+    async def _ready(self, broker: BrokerProcess, expected: Iterable[int], deadline: float) -> None:
+        """Return when the broker serves clients and sees the ``expected`` brokers up."""
+        loop = asyncio.get_running_loop()
+        while True:
+            if broker.pid is None:
+                raise _PortsTakenError if broker.address_in_use() else broker.start_error()
+            seen = await membership(self._ports[broker.node].direct)
+            if (
+                seen is not None
+                and seen.cluster_id == self._cluster_id
+                and seen.brokers.issuperset(expected)
+            ):
+                self._say(f"broker {broker.node} is ready")
+                return
+            if loop.time() > deadline:
+                raise broker.start_error()
+            await asyncio.sleep(_POLL_S)
+
+    # --- one broker ---
+
+    def broker(self, node: int) -> BrokerProcess:
+        """Raises ConfigError when there is no such broker."""
+        if not 0 <= node < len(self._brokers):
+            raise ConfigError(f"there is no broker {node}: they are 0 to {len(self._brokers) - 1}")
+        return self._brokers[node]
+
+    async def start_broker(self, node: int, *, wait: bool, timeout_s: float) -> None:
+        """Start a broker that is stopped, on its ports and its data."""
+        broker = self.broker(node)
+        await broker.start()
+        if wait:
+            await self._wait_ready(broker, timeout_s)
+
+    async def restart_broker(self, node: int, *, wait: bool, timeout_s: float) -> None:
+        """End the broker in an orderly way (it may be stopped already) and start it."""
+        await self.broker(node).terminate()
+        await self.start_broker(node, wait=wait, timeout_s=timeout_s)
+
+    async def heal(self, timeout_s: float) -> None:
+        """End every fault: proxies healed, paused brokers resumed, stopped ones started, all seen
+        by each other again."""
+        for proxy in self._proxies:
+            proxy.heal()
+        for broker in self._brokers:
+            if broker.state is BrokerState.PAUSED:
+                broker.resume()
+            elif broker.state is BrokerState.STOPPED:
+                await broker.start()
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        everyone = frozenset(range(len(self._brokers)))
+        try:
+            await asyncio.gather(
+                *(self._ready(broker, everyone, deadline) for broker in self._brokers)
+            )
+        except _PortsTakenError as error:
+            raise BrokerStartError("a port of a stopped broker was taken meanwhile") from error
+
+    async def _wait_ready(self, broker: BrokerProcess, timeout_s: float) -> None:
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        try:
+            await self._ready(broker, {broker.node}, deadline)
+        except _PortsTakenError as error:
+            raise broker.start_error() from error
+
+    # --- proxies ---
+
+    def set_fault(self, node: int, fault: str, arguments: dict[str, Any]) -> int | None:
+        """Call a method of the broker's proxy; raises ConfigError when it refuses."""
+        self.broker(node)
+        if fault not in PROXY_FAULTS:
+            known = ", ".join(sorted(PROXY_FAULTS))
+            raise ConfigError(f"no fault {fault!r}; there are: {known}")
+        if "xor" in arguments:  # JSON has no integer keys
+            arguments = arguments | {"xor": dict(arguments["xor"])}
+        try:
+            result = getattr(self._proxies[node], fault)(**arguments)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"fault {fault} refused {arguments}: {error}") from error
+        return result if isinstance(result, int) else None
+
+    # --- what there is ---
+
+    def describe(self) -> dict[str, Any]:
+        """Everything worth knowing, as JSON values."""
+        controllers = controller_ids(self._spec.brokers)
+        racks: Sequence[str | None] = self._spec.racks or [None] * self._spec.brokers
+        return {
+            "version": self._spec.version,
+            "cluster_id": self._cluster_id,
+            "bootstrap": ",".join(f"{HOST}:{ports.direct}" for ports in self._ports),
+            "proxied_bootstrap": ",".join(f"{HOST}:{ports.proxy}" for ports in self._ports),
+            "config": dict(self._spec.config),
+            "directory": str(self._directory),
+            "brokers": [
+                {
+                    "node_id": broker.node,
+                    "port": ports.direct,
+                    "proxied_port": ports.proxy,
+                    "state": broker.state.value,
+                    "pid": broker.pid,
+                    "controller": broker.node in controllers,
+                    "rack": racks[broker.node],
+                    "log_dir": str(broker.log_dir),
+                    "log_file": str(broker.log_file),
+                }
+                for broker, ports in zip(self._brokers, self._ports, strict=True)
+            ],
+        }
+
+    def proxy_stats(self) -> list[dict[str, Any]]:
+        """The proxies' counters, by broker."""
+        return [
+            {
+                "connections": counters.connections,
+                "request_bytes": counters.request_bytes,
+                "response_bytes": counters.response_bytes,
+                "produce_bytes": counters.produce_bytes,
+                "requests": dict(counters.requests),
+                "responses": dict(counters.responses),
+            }
+            for counters in (proxy.counters for proxy in self._proxies)
+        ]
+
+
+def _install(source: Path, target: Path) -> None:
+    """Put a file into the cache so that nobody ever sees a part of it."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        Path(shutil.copy(source, scratch)).replace(target)

@@ -1,0 +1,90 @@
+"""Makes the lock of a Kafka version: ``python -m kafkaclient.testing.lock 4.3.1``.
+
+Maven resolves, once; what it copied is hashed and written down. Running brokers needs neither
+this module nor Maven.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kafkaclient.testing.errors import JarsUnavailableError
+from kafkaclient.testing.jars import Jar, cache_dir, format_lock
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["main", "make_lock", "scan"]
+
+_POM = """\
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>lock</groupId><artifactId>lock</artifactId><version>1</version>
+  <dependencies>{dependencies}</dependencies>
+</project>
+"""
+_DEPENDENCY = (
+    "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>"
+)
+_KAFKA = "org.apache.kafka"
+_LOG4J = "org.apache.logging.log4j"
+
+
+def make_lock(version: str, maven: str) -> str:
+    """The text of the lock of a Kafka version: the broker, its tools, what they need to run."""
+    roots = [(_KAFKA, "kafka_2.13", version), (_KAFKA, "kafka-tools", version)]
+    jars = _resolve(roots, maven)
+    # Kafka's published poms leave out the bridge from slf4j to log4j, which its distribution adds.
+    by_name = {(jar.group, jar.artifact): jar.version for jar in jars}
+    slf4j = by_name["org.slf4j", "slf4j-api"]
+    bridge = "log4j-slf4j-impl" if slf4j.startswith("1.") else "log4j-slf4j2-impl"
+    jars = _resolve([*roots, (_LOG4J, bridge, by_name[_LOG4J, "log4j-core"])], maven)
+    return format_lock(version, jars)
+
+
+def scan(repository: Path) -> list[Jar]:
+    """The jars below a directory in Maven's layout."""
+    jars = []
+    for path in sorted(repository.rglob("*.jar")):
+        *group, artifact, version, _ = path.relative_to(repository).parts
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        jars.append(Jar(".".join(group), artifact, version, digest, path.stat().st_size))
+    return jars
+
+
+def _resolve(roots: Sequence[tuple[str, str, str]], maven: str) -> list[Jar]:
+    with tempfile.TemporaryDirectory() as scratch:
+        pom, repository = Path(scratch, "pom.xml"), Path(scratch, "jars")
+        dependencies = "".join(_DEPENDENCY.format(*root) for root in roots)
+        pom.write_text(_POM.format(dependencies=dependencies), "utf-8")
+        command = [maven, "--quiet", "--batch-mode", "--file", str(pom)]
+        command += ["dependency:copy-dependencies", "-DincludeScope=runtime"]
+        command += [f"-DoutputDirectory={repository}", "-Dmdep.useRepositoryLayout=true"]
+        subprocess.run(command, check=True, stdout=sys.stderr)  # noqa: S603 - the user's Maven
+        return scan(repository)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Command line entry point."""
+    parser = argparse.ArgumentParser(prog="python -m kafkaclient.testing.lock", description=__doc__)
+    parser.add_argument("version", help="a Kafka version, for example 4.3.1")
+    parser.add_argument("--output", type=Path, help="the file to write; default: the user's cache")
+    options = parser.parse_args(arguments)
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise JarsUnavailableError("making a lock needs Maven: there is no `mvn` on the PATH")
+    output: Path = options.output or cache_dir() / "locks" / f"kafka-{options.version}.lock"
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(make_lock(options.version, maven), "utf-8")
+    sys.stderr.write(f"wrote {output}\n")
+
+
+if __name__ == "__main__":
+    main()

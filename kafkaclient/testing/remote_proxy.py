@@ -1,0 +1,134 @@
+"""A broker's fault proxy, which runs in the supervisor, seen from the user's process."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from kafkaclient.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkaclient.testing.control import Control
+
+__all__ = ["RemoteProxy"]
+
+
+class RemoteProxy:
+    """The methods of :class:`~kafkaclient.testing.proxy.FaultProxy` as coroutines.
+
+    What they do is said there. Predicates over frames (``when``) cannot be sent to another
+    process; ``api_key``, ``every`` and ``times`` can.
+    """
+
+    def __init__(self, control: Control, broker: int) -> None:
+        self._control = control
+        self.broker = broker
+
+    def __repr__(self) -> str:
+        return f"<RemoteProxy of broker {self.broker}>"
+
+    async def delay_produce(self, seconds: float) -> None:
+        """Delay Produce responses, one after the other (KIP-794's slow broker); 0 ends it."""
+        await self._fault("delay_produce", seconds=seconds)
+
+    async def delay_all(self, seconds: float) -> None:
+        """Delay all responses, one after the other; 0 ends it."""
+        await self._fault("delay_all", seconds=seconds)
+
+    async def round_trip(self, seconds: float) -> None:
+        """Add a network distance to everything; 0 ends it."""
+        await self._fault("round_trip", seconds=seconds)
+
+    async def stall(self) -> None:
+        """Forward nothing, keep connections open, until :meth:`resume`."""
+        await self._fault("stall")
+
+    async def resume(self) -> None:
+        """End a stall."""
+        await self._fault("resume")
+
+    async def heal(self) -> None:
+        """End every fault."""
+        await self._fault("heal")
+
+    async def cut(self, *, reset: bool = False) -> int:
+        """Close every connection now; returns how many there were."""
+        return int(await self._fault("cut", reset=reset) or 0)
+
+    async def cut_before(
+        self,
+        api_key: ApiKey | None = ApiKey.PRODUCE,
+        *,
+        every: int = 1,
+        times: int | None = 1,
+        reset: bool = False,
+    ) -> None:
+        """Cut when a matching request comes; the broker never sees it."""
+        await self._fault("cut_before", api_key=api_key, every=every, times=times, reset=reset)
+
+    async def cut_after(
+        self,
+        api_key: ApiKey | None = ApiKey.PRODUCE,
+        *,
+        every: int = 1,
+        times: int | None = 1,
+        reset: bool = False,
+    ) -> None:
+        """Cut when a matching request was answered; the client never sees the answer."""
+        await self._fault("cut_after", api_key=api_key, every=every, times=times, reset=reset)
+
+    async def truncate_request(
+        self,
+        api_key: ApiKey | None = ApiKey.PRODUCE,
+        *,
+        keep: int | None = None,
+        every: int = 1,
+        times: int | None = 1,
+    ) -> None:
+        """Forward ``keep`` bytes of a matching request (default: half), then cut."""
+        kept = {} if keep is None else {"keep": keep}
+        await self._fault("truncate_request", api_key=api_key, every=every, times=times, **kept)
+
+    async def truncate_response(
+        self,
+        api_key: ApiKey | None = ApiKey.PRODUCE,
+        *,
+        keep: int | None = None,
+        every: int = 1,
+        times: int | None = 1,
+    ) -> None:
+        """Forward ``keep`` bytes of a matching response (default: half), then cut."""
+        kept = {} if keep is None else {"keep": keep}
+        await self._fault("truncate_response", api_key=api_key, every=every, times=times, **kept)
+
+    async def corrupt_request(
+        self,
+        xor: Mapping[int, int],
+        api_key: ApiKey | None = ApiKey.PRODUCE,
+        *,
+        every: int = 1,
+        times: int | None = 1,
+    ) -> None:
+        """Change bytes of a matching request: offset -> mask to XOR with."""
+        pairs = list(xor.items())
+        await self._fault("corrupt_request", xor=pairs, api_key=api_key, every=every, times=times)
+
+    async def corrupt_response(
+        self,
+        xor: Mapping[int, int],
+        api_key: ApiKey | None = ApiKey.PRODUCE,
+        *,
+        every: int = 1,
+        times: int | None = 1,
+    ) -> None:
+        """Change bytes of a matching response: offset -> mask to XOR with."""
+        pairs = list(xor.items())
+        await self._fault("corrupt_response", xor=pairs, api_key=api_key, every=every, times=times)
+
+    async def _fault(self, fault: str, **arguments: Any) -> int | None:
+        result: int | None = await asyncio.to_thread(
+            self._control.call, "fault", broker=self.broker, fault=fault, arguments=arguments
+        )
+        return result

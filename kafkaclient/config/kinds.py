@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 import operator
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
 __all__ = [
     "INT32_MAX",
@@ -162,7 +163,7 @@ def addresses() -> Kind[tuple[Address, ...]]:
     def read(value: object) -> tuple[Address, ...]:
         if isinstance(value, str):
             given: Iterable[object] = [part for part in value.split(",") if part.strip()]
-        elif isinstance(value, (list, tuple)):
+        elif isinstance(value, Iterable) and not isinstance(value, (bytes, Mapping)):
             given = value
         else:
             raise TypeError(value)

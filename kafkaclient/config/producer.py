@@ -302,7 +302,8 @@ class ProducerConfig:
     on_error: Callable[..., object] | None = option(
         None,
         optional(function("(failure)")),
-        "Called on the event loop about records that failed while nobody looked at their Delivery.",
+        "Called on the event loop with an UnseenFailure (topic, partition, records, error) when "
+        "records failed and nobody looked at their Delivery.",
         section=_HOOKS,
     )
 

@@ -1,0 +1,277 @@
+"""A TCP proxy in front of one broker that knows Kafka's frames and breaks things on request.
+
+It serves tests (every fault a network or a broker can show, on real sockets) and measurements
+(KIP-794's slow broker), so it costs little while no fault is in force.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Self
+
+from kafkaclient.testing.proxy_faults import Faults, Frame, FrameFault, ProxyCounters
+from kafkaclient.testing.proxy_link import Link
+from kafkaclient.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = ["FaultProxy", "Frame", "FrameFault", "ProxyCounters"]
+
+_HALF = -1
+
+
+class FaultProxy:
+    """Forwards connections to one broker, with faults that can be set and healed at any time.
+
+    Faults apply to every connection of the proxy, present and future. Times are seconds. An
+    answer of the broker is matched with its request, so that Produce answers can be treated
+    apart; a Produce request with acks=0 has none.
+
+    The methods that spoil frames return a :class:`FrameFault`, whose ``hits`` tells how often it
+    struck. They share these arguments: ``api_key`` (default Produce; None: every API), ``when``
+    (a predicate over the :class:`Frame`), ``every`` n-th matching frame, ``times`` at most
+    (default once; None: until :meth:`heal`).
+
+    ``target_host`` and ``target_port`` may be changed; connections made later go there.
+    """
+
+    def __init__(
+        self,
+        target_host: str,
+        target_port: int,
+        *,
+        listen_host: str = "127.0.0.1",
+        listen_port: int = 0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.target_host = target_host
+        self.target_port = target_port
+        self.counters = ProxyCounters()
+        self._listen = (listen_host, listen_port)
+        self._clock = clock
+        self._faults = Faults()
+        self._links: set[Link] = set()
+        self._server: asyncio.Server | None = None
+
+    def __repr__(self) -> str:
+        state = "stalled" if self._faults.stalled else f"{len(self._links)} connections"
+        port = self._listen[1]
+        return f"<FaultProxy :{port} -> {self.target_host}:{self.target_port}, {state}>"
+
+    # --- life ---
+
+    async def start(self) -> None:
+        """Listen. A ``listen_port`` of 0 takes a free port and keeps it over close and start."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(self._accept, *self._listen)
+        self._listen = self._server.sockets[0].getsockname()[:2]
+
+    async def close(self) -> None:
+        """Stop listening and cut every connection."""
+        if self._server is None:
+            return
+        self._server.close()
+        self.cut()
+        if self._links:
+            await asyncio.wait([link.done for link in self._links])
+        await self._server.wait_closed()
+        self._server = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    @property
+    def host(self) -> str:
+        return self._listen[0]
+
+    @property
+    def port(self) -> int:
+        """The port it listens on; 0 before the first start when none was asked for."""
+        return self._listen[1]
+
+    @property
+    def connections(self) -> int:
+        """Connections open now."""
+        return len(self._links)
+
+    # --- slowness ---
+
+    def delay_produce(self, seconds: float) -> None:
+        """Hold back every Produce response, one after the other; 0 ends it.
+
+        This is the set-up of KIP-794's experiment ("20ms sleep injected for each produce
+        response"): a broker handles the requests of one connection one by one, so the requests
+        behind a sleeping one wait. A response leaves ``seconds`` after it came from the broker,
+        and no earlier than ``seconds`` after the response before it left on its connection. Other
+        connections are served side by side, as by a broker's several request handler threads.
+        """
+        self._set_service_time(ApiKey.PRODUCE, seconds)
+
+    def delay_all(self, seconds: float) -> None:
+        """As :meth:`delay_produce`, for the responses of every API that has no delay of its own."""
+        self._set_service_time(None, seconds)
+
+    def _set_service_time(self, api_key: int | None, seconds: float) -> None:
+        if seconds > 0:
+            self._faults.service_times[api_key] = seconds
+        else:
+            self._faults.service_times.pop(api_key, None)
+
+    def round_trip(self, seconds: float) -> None:
+        """Network distance: half of ``seconds`` is added to all bytes each way; 0 ends it.
+
+        Not serial: any number of requests travel at the same time. The TCP handshake is with the
+        proxy and takes no longer.
+        """
+        self._faults.one_way_s = seconds / 2
+
+    def stall(self) -> None:
+        """Forward nothing in either direction, as a paused broker or a dead network.
+
+        Connections stay open, new ones are accepted and get no answer, until :meth:`resume`.
+        """
+        self._faults.stalled = True
+        for link in self._links:
+            link.stall()
+
+    def resume(self) -> None:
+        """End a stall: whatever was held back is forwarded."""
+        self._faults.stalled = False
+        for link in list(self._links):
+            link.resume()
+
+    def heal(self) -> None:
+        """End every fault."""
+        self._faults.heal()
+        self.resume()
+
+    # --- lost connections ---
+
+    def cut(self, *, reset: bool = False) -> int:
+        """Close every connection at once; ``reset``: by RST instead of FIN. Returns how many."""
+        links = list(self._links)
+        for link in links:
+            link.cut(reset=reset)
+        return len(links)
+
+    def cut_before(
+        self,
+        api_key: int | None = ApiKey.PRODUCE,
+        *,
+        when: Callable[[Frame], bool] | None = None,
+        every: int = 1,
+        times: int | None = 1,
+        reset: bool = False,
+    ) -> FrameFault:
+        """Cut the connection when a matching request comes; the broker never sees it."""
+        return self._spoil_request(
+            FrameFault(api_key=api_key, when=when, every=every, times=times, keep=0, reset=reset)
+        )
+
+    def cut_after(
+        self,
+        api_key: int | None = ApiKey.PRODUCE,
+        *,
+        when: Callable[[Frame], bool] | None = None,
+        every: int = 1,
+        times: int | None = 1,
+        reset: bool = False,
+    ) -> FrameFault:
+        """Cut when the broker has answered a matching request; the client never sees the answer."""
+        return self._spoil_response(
+            FrameFault(api_key=api_key, when=when, every=every, times=times, keep=0, reset=reset)
+        )
+
+    # --- damaged frames ---
+
+    def truncate_request(
+        self,
+        api_key: int | None = ApiKey.PRODUCE,
+        *,
+        keep: int = _HALF,
+        when: Callable[[Frame], bool] | None = None,
+        every: int = 1,
+        times: int | None = 1,
+    ) -> FrameFault:
+        """Forward the first ``keep`` bytes of a matching request (default: half), then cut."""
+        return self._spoil_request(
+            FrameFault(api_key=api_key, when=when, every=every, times=times, keep=keep)
+        )
+
+    def truncate_response(
+        self,
+        api_key: int | None = ApiKey.PRODUCE,
+        *,
+        keep: int = _HALF,
+        when: Callable[[Frame], bool] | None = None,
+        every: int = 1,
+        times: int | None = 1,
+    ) -> FrameFault:
+        """Forward the first ``keep`` bytes of a matching response (default: half), then cut."""
+        return self._spoil_response(
+            FrameFault(api_key=api_key, when=when, every=every, times=times, keep=keep)
+        )
+
+    def corrupt_request(
+        self,
+        xor: Mapping[int, int],
+        api_key: int | None = ApiKey.PRODUCE,
+        *,
+        when: Callable[[Frame], bool] | None = None,
+        every: int = 1,
+        times: int | None = 1,
+    ) -> FrameFault:
+        """Change bytes of a matching request: offset in the frame -> mask to XOR with.
+
+        Offset 0 is the first byte of the frame's size; negative offsets count from its end. At
+        ``{-8: 0xFF}`` a Produce request has record bytes, so the broker's CRC check refuses it.
+        """
+        return self._spoil_request(
+            FrameFault(api_key=api_key, when=when, every=every, times=times, xor=dict(xor))
+        )
+
+    def corrupt_response(
+        self,
+        xor: Mapping[int, int],
+        api_key: int | None = ApiKey.PRODUCE,
+        *,
+        when: Callable[[Frame], bool] | None = None,
+        every: int = 1,
+        times: int | None = 1,
+    ) -> FrameFault:
+        """Change bytes of a matching response; offsets 4 to 7 are its correlation id."""
+        return self._spoil_response(
+            FrameFault(api_key=api_key, when=when, every=every, times=times, xor=dict(xor))
+        )
+
+    def _spoil_request(self, fault: FrameFault) -> FrameFault:
+        self._faults.requests.append(fault)
+        return fault
+
+    def _spoil_response(self, fault: FrameFault) -> FrameFault:
+        self._faults.responses.append(fault)
+        return fault
+
+    # --- connections ---
+
+    def _accept(self) -> asyncio.Protocol:
+        self.counters.connections += 1
+        link = Link(
+            self.counters.connections, self._faults, self.counters, self._connect, self._clock
+        )
+        self._links.add(link)
+        link.done.add_done_callback(lambda _: self._links.discard(link))
+        return link.client
+
+    def _connect(self, broker_end: asyncio.Protocol) -> asyncio.Task[None]:
+        async def connect() -> None:
+            loop = asyncio.get_running_loop()
+            await loop.create_connection(lambda: broker_end, self.target_host, self.target_port)
+
+        return asyncio.create_task(connect())

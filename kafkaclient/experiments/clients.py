@@ -6,11 +6,10 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kafkaclient.producer.producer import Producer
-
 from kafkaclient.errors import BufferFullError, ConfigError, KafkaError
 from kafkaclient.experiments.peers import AiokafkaClient, ConfluentClient
 from kafkaclient.experiments.traffic import BrokerTraffic, PartitionTraffic, Traffic, unheard
+from kafkaclient.producer.producer import Producer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,7 +38,8 @@ class LoadClient(Protocol):
     async def flush(self) -> None:
         """Return when ``completed`` has heard of every record taken."""
 
-    async def stop(self) -> None: ...
+    async def stop(self, timeout: float | None = None) -> None:
+        """Disconnect; what is not answered within ``timeout`` seconds is given up."""
 
     def traffic(self) -> Traffic | None:
         """What went where so far, and what waits; None when the client does not know.
@@ -60,10 +60,12 @@ class KafkaclientClient:
         self._producer = Producer(config)
         self._topic = topic
         self._completed: Completed = unheard
+        self._started = False
 
     async def start(self, completed: Completed) -> None:
         self._completed = completed
         await self._producer.start()
+        self._started = True
 
     def send_nowait(self, key: bytes | None, value: bytes, started: float) -> bool:
         try:
@@ -89,10 +91,12 @@ class KafkaclientClient:
     async def flush(self) -> None:
         await self._producer.flush()
 
-    async def stop(self) -> None:
-        await self._producer.stop()
+    async def stop(self, timeout: float | None = None) -> None:
+        await self._producer.stop(timeout)
 
     def traffic(self) -> Traffic | None:
+        if not self._started:
+            return None
         load = self._producer.load()
         return Traffic(
             brokers=tuple(

@@ -68,11 +68,7 @@ class AiokafkaClient:
         self._completed = completed
         self._producer = self._module.AIOKafkaProducer(**self._options)
         self._count_requests(self._producer.client)
-        try:
-            await self._producer.start()
-        except BaseException:
-            await self._producer.stop()
-            raise
+        await self._producer.start()
 
     def send_nowait(self, key: bytes | None, value: bytes, started: float) -> bool:
         return False  # its send() is a coroutine, which waits for metadata and for room
@@ -90,10 +86,13 @@ class AiokafkaClient:
         await self._producer.flush()
         await asyncio.sleep(0)  # the futures' callbacks run one turn of the loop later
 
-    async def stop(self) -> None:
-        await self._producer.stop()
+    async def stop(self, timeout: float | None = None) -> None:
+        if self._producer is not None:
+            await asyncio.wait_for(self._producer.stop(), timeout)
 
     def traffic(self) -> Traffic | None:
+        if self._producer is None:
+            return None
         cluster = self._producer.client.cluster
         partitions = sorted(cluster.partitions_for_topic(self._topic) or ())
         leaders = {
@@ -195,7 +194,7 @@ class ConfluentClient:
         await _until(lambda: not len(self._producer))
         self._drain()
 
-    async def stop(self) -> None:
+    async def stop(self, timeout: float | None = None) -> None:
         if self._drainer is not None:
             # Its counters come with the statistics; the second set from now began after the end.
             enough = self._statistics_count + 2

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Labels", "Run", "measure"]
 
-_ABANDON_AFTER_S = 3.0
+_GIVE_UP_AFTER_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +46,8 @@ async def measure(
     try:
         outcome = await load.run(records)
     except BaseException:
-        # The first error is the one to tell, also when stopping fails or hangs because of it.
-        stopping = asyncio.wait_for(client.stop(), _ABANDON_AFTER_S)
-        await asyncio.gather(stopping, return_exceptions=True)
+        # The first error is the one to tell, also when stopping fails because of it.
+        await asyncio.gather(client.stop(_GIVE_UP_AFTER_S), return_exceptions=True)
         raise
     await client.stop()
     traffic = client.traffic()

@@ -1,0 +1,144 @@
+"""``kafkaclient demo``: a real dataset through three real brokers, one of them slow."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from kafkaclient.cli.run import FAILED, run_command, stderr_console
+from kafkaclient.experiments.demo import DemoPlan, DemoRun, run_demo
+from kafkaclient.experiments.record import write_runs
+from kafkaclient.experiments.report import write_report
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+__all__ = ["demo"]
+
+_REFRESH_S = 0.25
+_LINE_EVERY_S = 10.0
+_PIPE_WIDTH = 200
+
+
+def demo(
+    *,
+    out: Annotated[Path, typer.Option(help="Folder for summary.json and report.html.")] = Path(
+        "build/demo"
+    ),
+    rows: Annotated[
+        int | None, typer.Option(min=1, help="Publish the first ROWS flights only.")
+    ] = None,
+    rate: Annotated[float, typer.Option(min=1, help="Rows per second.")] = 8000.0,
+    delay_ms: Annotated[
+        float, typer.Option(min=0, help="How late broker 0 answers each Produce request.")
+    ] = 20.0,
+) -> None:
+    """Publish 336,776 flights to three real Kafka brokers, one of them slow, in four settings.
+
+    Starts the brokers itself (the first time, it fetches Kafka), reads every topic back with
+    another client's consumer, prints one table, and writes OUT/summary.json and OUT/report.html.
+    Takes four to five minutes. The exit status is 1 when a row is lost, duplicated or reordered.
+    """
+    plan = DemoPlan(rows=rows, rate=rate, delay_ms=delay_ms)
+    runs = run_command(run_demo(plan, _Watcher(stderr_console())))
+    write_runs(out / "summary.json", [run.as_json() for run in runs])
+    write_report(out / "report.html", plan, runs)
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = _PIPE_WIDTH
+    console.print(_table(runs))
+    console.print(f"{out / 'report.html'}, {out / 'summary.json'}", style="dim", soft_wrap=True)
+    if not all(run.read_back.is_exact for run in runs):
+        raise typer.Exit(FAILED)
+
+
+class _Watcher:
+    """Lines on stderr, and a bar while something goes on; without a terminal, more lines."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._start = time.perf_counter()
+
+    def say(self, text: str) -> None:
+        self._console.print(f"[dim]{time.perf_counter() - self._start:5.0f} s[/]  {text}")
+
+    @asynccontextmanager
+    async def working(self, text: str, total: int, done: Callable[[], int]) -> AsyncIterator[None]:
+        progress = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            console=self._console,
+            # A thread of its own would fight the load for the interpreter.
+            auto_refresh=False,
+            transient=True,
+            disable=not self._console.is_terminal,
+        )
+        task = progress.add_task(text, total=total)
+        follow = self._draw(progress, task, done)
+        if not self._console.is_terminal:
+            self.say(text)
+            follow = self._report(text, total, done)
+        with progress:
+            follower = asyncio.create_task(follow)
+            try:
+                yield
+            finally:
+                follower.cancel()
+                await asyncio.gather(follower, return_exceptions=True)
+
+    async def _draw(self, progress: Progress, task: TaskID, done: Callable[[], int]) -> None:
+        while True:
+            progress.update(task, completed=done(), refresh=True)
+            await asyncio.sleep(_REFRESH_S)
+
+    async def _report(self, text: str, total: int, done: Callable[[], int]) -> None:
+        while True:
+            await asyncio.sleep(_LINE_EVERY_S)
+            self.say(f"{text}: {done():,} of {total:,}")
+
+
+def _table(runs: Sequence[DemoRun]) -> Table:
+    table = Table(title="One slow broker of three: broker 0 answers late", title_style="bold")
+    table.add_column("setting", overflow="fold")
+    for heading in (
+        *("rows/s", "avg ms", "p50", "p95", "p99", "p99.9", "MB to broker 0 / 1 / 2"),
+        *("requests", "lost", "duplicated", "reordered"),
+    ):
+        table.add_column(
+            heading, justify="right", no_wrap=heading not in {"MB to broker 0 / 1 / 2"}
+        )
+    for run in runs:
+        record = run.record
+        latencies = (record.avg_ms, record.p50_ms, record.p95_ms, record.p99_ms, record.p999_ms)
+        table.add_row(
+            record.setting,
+            f"{record.records_per_s:,.0f}",
+            *("?" if latency is None else f"{latency:,.1f}" for latency in latencies),
+            " / ".join(f"{sent / 1e6:.1f}" for sent in record.bytes_per_broker or ()),
+            f"{sum(record.requests_per_broker or ()):,}",
+            *(_count(count) for count in (record.lost, record.duplicated, record.reordered)),
+        )
+    return table
+
+
+def _count(count: int | None) -> str:
+    return f"[bold red]{count:,}[/]" if count else "0"

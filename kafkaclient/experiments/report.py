@@ -1,0 +1,118 @@
+"""A run's results as one HTML file that needs nothing else, not even a network."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from html import escape
+from importlib import import_module
+from importlib.resources import files
+from string import Template
+from typing import TYPE_CHECKING, Any
+
+from kafkaclient.experiments.figures import broker_share, gauges, latency_ecdf, latency_tail
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from kafkaclient.experiments.demo import DemoPlan, DemoRun
+    from kafkaclient.experiments.figures import Figure
+
+__all__ = ["write_report"]
+
+_TEMPLATE = "report.html"
+
+
+def write_report(path: Path, plan: DemoPlan, runs: Sequence[DemoRun]) -> None:
+    """Write the report; the folder is made when it is missing."""
+    figures: dict[str, Figure] = {
+        "ecdf": latency_ecdf(runs),
+        "tail": latency_tail(runs),
+        "share": broker_share(runs),
+        "gauges": gauges(runs),
+    }
+    template = Template(files("kafkaclient.experiments").joinpath(_TEMPLATE).read_text("utf-8"))
+    page = template.substitute(
+        lead=_lead(plan, runs),
+        verdict=_verdict(runs),
+        table=_table(runs),
+        machine=escape(_machine()),
+        figures=_script_json(figures),
+        plotly=_plotly_js(),
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page, encoding="utf-8")
+
+
+def _plotly_js() -> str:
+    script: str = import_module("plotly.offline").get_plotlyjs()
+    return script
+
+
+def _script_json(value: Any) -> str:
+    # "</" would end the script element that the JSON stands in.
+    return json.dumps(value, separators=(",", ":")).replace("</", "<\\/")
+
+
+def _lead(plan: DemoPlan, runs: Sequence[DemoRun]) -> str:
+    records = max((run.record.records for run in runs), default=0)
+    return (
+        f"{records:,} flights that left New York City in 2013, as JSON, {plan.rate:,.0f} a second, "
+        f"into {plan.partitions} partitions on three real Kafka brokers. Broker 0 answers each "
+        f"Produce request {plan.delay_ms:g} ms late, one after the other; the others answer at "
+        "once. What differs between the runs is how a partition is chosen."
+    )
+
+
+def _verdict(runs: Sequence[DemoRun]) -> str:
+    if all(run.read_back.is_exact for run in runs):
+        return (
+            '<p class="verdict good">Read back by an independent consumer: every row of every run '
+            "is there exactly once, in order.</p>"
+        )
+    return (
+        '<p class="verdict bad">Reading back found rows lost, duplicated or out of order; see the '
+        "table.</p>"
+    )
+
+
+def _table(runs: Sequence[DemoRun]) -> str:
+    lowest = {
+        name: min((_number(run, name) for run in runs), default=0.0)
+        for name in ("avg_ms", "p50_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms")
+    }
+    return "\n".join(_row(run, lowest) for run in runs)
+
+
+def _row(run: DemoRun, lowest: dict[str, float]) -> str:
+    record = run.record
+    cells = [f"<th scope=row>{escape(record.setting)}</th>", _cell(f"{record.records_per_s:,.0f}")]
+    for name, least in lowest.items():
+        value = _number(run, name)
+        cells.append(_cell(f"{value:,.1f}", "best" if value <= least else ""))
+    cells.append(_cell(" / ".join(f"{sent / 1e6:.1f}" for sent in record.bytes_per_broker or ())))
+    cells.append(_cell(f"{sum(record.requests_per_broker or ()):,}"))
+    found = run.read_back
+    cells += [
+        _cell(f"{count:,}", "bad" if count else "")
+        for count in (found.lost, found.duplicated, found.reordered)
+    ]
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+def _cell(text: str, css_class: str = "") -> str:
+    return f'<td class="{css_class}">{text}</td>' if css_class else f"<td>{text}</td>"
+
+
+def _number(run: DemoRun, name: str) -> float:
+    value: float | None = getattr(run.record, name)
+    return value or 0.0
+
+
+def _machine() -> str:
+    return (
+        f"Python {platform.python_version()} on {platform.system()} {platform.machine()}, "
+        f"{os.cpu_count()} CPUs, shared by the brokers, the proxies and the producer"
+    )

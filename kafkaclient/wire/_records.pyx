@@ -23,6 +23,8 @@ cdef Py_ssize_t BATCH_OVERHEAD = 61
 cdef Py_ssize_t MAX_CAPACITY = 2**31 - 1
 # Small, as there may be thousands of quiet topics; it doubles whenever it is used up.
 cdef Py_ssize_t FIRST_ALLOCATION = 1024
+# There is only one empty tuple; records without headers are by far the most.
+cdef tuple NO_HEADERS = ()
 
 
 cdef class RecordBuffer:
@@ -177,7 +179,7 @@ cdef Py_ssize_t checked_capacity(capacity) except -1:
     return capacity
 
 
-cdef int64_t checked_timestamp(timestamp_ms) except -1:
+cdef inline int64_t checked_timestamp(timestamp_ms) except -1:
     cdef int overflow = 0
     if not isinstance(timestamp_ms, int):
         raise TypeError(f"timestamp must be int, not {type(timestamp_ms).__name__}")
@@ -192,7 +194,7 @@ cdef int64_t checked_timestamp(timestamp_ms) except -1:
 cdef inline bytes as_bytes(data, str what):
     # The other types are copied first: they are rare, and their memory could move.
     if data is None or isinstance(data, bytes):
-        return data
+        return <bytes>data
     if isinstance(data, (bytearray, memoryview)):
         return bytes(data)
     raise TypeError(
@@ -200,10 +202,12 @@ cdef inline bytes as_bytes(data, str what):
     )
 
 
-cdef list header_pairs(headers):
+cdef inline list header_pairs(headers):
     """The headers as (bytes, bytes or None); None instead of an empty list."""
-    if type(headers) is tuple and not <tuple>headers:
-        return None
+    return None if headers is NO_HEADERS else checked_header_pairs(headers)
+
+
+cdef list checked_header_pairs(headers):
     cdef list pairs = []
     for name, content in headers:
         if not isinstance(name, str):
@@ -234,7 +238,7 @@ cdef inline Py_ssize_t field_size(bytes data) noexcept:
     return varint_size(zigzag(size)) + size
 
 
-cdef Py_ssize_t headers_size(list pairs) noexcept:
+cdef inline Py_ssize_t headers_size(list pairs) noexcept:
     if pairs is None:
         return 1
     cdef Py_ssize_t size = varint_size(zigzag(len(pairs)))
@@ -265,7 +269,7 @@ cdef inline uint8_t* put_field(uint8_t* end, bytes data) noexcept:
     return end + size
 
 
-cdef uint8_t* put_headers(uint8_t* end, list pairs) noexcept:
+cdef inline uint8_t* put_headers(uint8_t* end, list pairs) noexcept:
     if pairs is None:
         end[0] = 0
         return end + 1

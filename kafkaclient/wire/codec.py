@@ -12,16 +12,10 @@ whatever is asked of it; that is paid at import time, never inside a running eve
 from __future__ import annotations
 
 import struct
+import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
-
-import kafka.protocol.admin
-import kafka.protocol.consumer
-import kafka.protocol.metadata
-import kafka.protocol.producer
-import kafka.protocol.sasl
-from kafka.protocol.api_message import ApiMessage
 
 from kafkaclient.errors import ProtocolError
 from kafkaclient.wire.api import ApiKey, BrokerInfo, Call
@@ -38,6 +32,17 @@ from kafkaclient.wire.results import (
     TopicInfo,
     TopicOutcome,
 )
+
+with warnings.catch_warnings():
+    # It reads its schemas by a function that Python 3.11 and 3.12 called deprecated (3.13 no longer
+    # does); an application that turns warnings into errors could not import this package.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka.protocol.admin
+    import kafka.protocol.consumer
+    import kafka.protocol.metadata
+    import kafka.protocol.producer
+    import kafka.protocol.sasl
+    from kafka.protocol.api_message import ApiMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -448,10 +453,12 @@ def _build(data_class: Any, version: int, values: Mapping[str, Any]) -> Any:
     built = {}
     for name, value in values.items():
         schema = data_class.fields.get(name)
+        if schema is not None and not schema.for_version_q(version):
+            continue
         if isinstance(value, dict) and schema is not None and schema.is_struct():
             built[name] = _build(schema.data_class, version, value)
         elif isinstance(value, (list, tuple)) and schema is not None and schema.is_struct_array():
             built[name] = [_build(schema.data_class, version, element) for element in value]
         else:
-            built[name] = value
+            built[name] = value  # an unknown name is refused by the class
     return data_class(version=version, **built)

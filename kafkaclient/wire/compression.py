@@ -142,6 +142,8 @@ def _decompress_snappy(data: memoryview, limit: int) -> bytes:
         return _decompress_snappy_block(data, limit)
     parts = []
     position = len(_XERIAL_HEADER)
+    if len(data) < position:
+        raise EOFError("the snappy stream's header is cut short")
     while position < len(data):
         if len(data) - position < _INT32.size:
             raise EOFError("the snappy stream is cut short")

@@ -1,0 +1,149 @@
+"""The examples, run as their users run them, and what they wrote read back by another client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+import uuid
+from asyncio.subprocess import PIPE, Process
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import aiohttp
+import pytest
+
+from kafkaclient.experiments.readback import read_back
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from kafkaclient.testing.cluster import ClusterHandle
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+EXIT_S = 40.0
+
+Record = tuple[bytes | None, bytes]
+
+
+@asynccontextmanager
+async def running(example: str, *arguments: str) -> AsyncIterator[Process]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(EXAMPLES / example),
+        *arguments,
+        stdout=PIPE,
+        stderr=PIPE,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.communicate()
+
+
+async def finished(process: Process) -> tuple[str, str]:
+    async with asyncio.timeout(EXIT_S):
+        output, errors = await process.communicate()
+    return output.decode(), errors.decode()
+
+
+# --- produce.py --------------------------------------------------------------------------------
+
+
+async def test_script(kafka_cluster: ClusterHandle) -> None:
+    topic = f"readings-{uuid.uuid4().hex}"
+    async with running("produce.py", kafka_cluster.bootstrap, topic, "--count", "500") as process:
+        output, errors = await finished(process)
+    assert (process.returncode, errors) == (0, "")
+    lines = re.findall(rf"^{topic}-\d+: (\d+) records$", output, re.MULTILINE)
+    assert sum(map(int, lines)) == 500
+    sent: list[Record] = [
+        (
+            f"sensor-{number % 10}".encode(),
+            json.dumps({"sensor": number % 10, "reading": number}).encode(),
+        )
+        for number in range(500)
+    ]
+    result = await read_back(kafka_cluster.bootstrap, topic, sent)
+    assert result.is_exact, result
+
+
+async def test_script_with_a_bad_address() -> None:
+    """A bad address is one line on stderr, not a traceback."""
+    async with running("produce.py", "no host", "readings") as process:
+        _, errors = await finished(process)
+    assert process.returncode == 1
+    assert errors.startswith("not published: bootstrap_servers='no host' is not accepted")
+    assert "Traceback" not in errors
+
+
+# --- web_service.py ----------------------------------------------------------------------------
+
+
+async def address(process: Process) -> str:
+    """Where the service says that it listens."""
+    assert process.stdout is not None
+    async with asyncio.timeout(EXIT_S):
+        while line := (await process.stdout.readline()).decode():
+            if match := re.search(r"Running on (http://127\.0\.0\.1:\d+)", line):
+                return match[1]
+    _, errors = await finished(process)
+    pytest.fail(f"the service did not start: {errors}")
+
+
+class Visitors:
+    """Keep the service busy until it goes away, and remember what it accepted."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
+        self._session = session
+        self._url = url
+        self.accepted: dict[str, list[Record]] = {"orders": [], "clicks": []}
+        self.busy = asyncio.Event()
+
+    async def visit(self, name: str) -> None:
+        for number in range(1_000_000):
+            for kind in ("orders", "clicks"):
+                body = json.dumps({kind: f"{name}-{number}"}).encode()
+                try:
+                    status = await self._post(f"/{kind}?customer={name}", body)
+                except aiohttp.ClientError:
+                    return  # the service has gone, whether or not it took this one
+                key = name.encode() if kind == "orders" else None
+                assert status == (HTTPStatus.CREATED if key else HTTPStatus.ACCEPTED)
+                self.accepted[kind].append((key, body))
+                if len(self.accepted["clicks"]) > 200:
+                    self.busy.set()
+
+    async def _post(self, path: str, body: bytes) -> int:
+        async with self._session.post(self._url + path, data=body) as answer:
+            await answer.read()
+            return answer.status
+
+
+async def test_web_service_delivers_what_it_accepted(kafka_cluster: ClusterHandle) -> None:
+    """SIGTERM in the middle of its work loses no request that was answered."""
+    prefix = f"web-{uuid.uuid4().hex}-"
+    arguments = [kafka_cluster.bootstrap, "--port", "0", "--prefix", prefix]
+    async with running("web_service.py", *arguments) as process, aiohttp.ClientSession() as session:
+        visitors = Visitors(session, await address(process))
+        async with asyncio.timeout(EXIT_S), asyncio.TaskGroup() as group:
+            for name in ("ann", "bob", "cyd", "dan"):
+                group.create_task(visitors.visit(name))
+            await visitors.busy.wait()
+            process.send_signal(signal.SIGTERM)
+        _, errors = await finished(process)
+    assert process.returncode == 0, errors
+    assert "ERROR" not in errors
+    for topic, accepted in visitors.accepted.items():
+        result = await read_back(kafka_cluster.bootstrap, prefix + topic, accepted)
+        assert (result.lost, result.duplicated) == (0, 0), result
+        # One request of each visitor may have been cut off after its record was taken.
+        assert result.unexpected <= 4, result

@@ -175,6 +175,8 @@ class Router:
         return answer
 
     async def _control_connection(self, node_id: int | None, bootstrap: bool) -> Connection:
+        if self._closed:
+            raise ProducerClosedError("the connections to the brokers have been closed")
         if node_id is None:
             links = self._bootstrap if bootstrap else self._by_preference()
             return await self._first_connection(links, _HEAD_START_S)

@@ -1,0 +1,504 @@
+"""Bootstrap, coalescing, pace, topics that do not exist, hints, the end."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from kafkaclient.cluster.view import LeaderHint
+from kafkaclient.errors import (
+    AuthorizationError,
+    BootstrapError,
+    BrokerError,
+    MetadataTimeoutError,
+    ProducerClosedError,
+    ProducerStateError,
+    UnknownTopicError,
+    UnsupportedVersionError,
+)
+from kafkaclient.testing.clock import virtual_time
+from kafkaclient.wire.api import BrokerInfo
+
+BOTH = pytest.mark.parametrize("auto_create", [True, False])
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+# --- start ------------------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_start_fetches_the_brokers(bench: Any) -> None:
+    async with bench(bootstrap="dead:1,b1:9092") as b:
+        await b.metadata.start()
+        await b.metadata.start()
+        assert set(b.metadata.view.brokers) == {0, 1, 2}
+        assert b.metadata.view.cluster_id == "mem"
+        assert b.net.asked_topics() == [[]]
+        assert await b.produce_connection(2)
+
+
+@virtual_time
+async def test_start_ends_by_max_block_and_says_why(bench: Any) -> None:
+    async with bench(bootstrap="dead:1,gone:2", max_block_ms=5000) as b:
+        with pytest.raises(BootstrapError, match=r"dead:1, gone:2.*within 5 s.*refused") as caught:
+            await b.metadata.start()
+        assert _now() == 5.0
+        assert caught.value.retriable
+        assert b.metadata._task is None
+
+
+@virtual_time
+async def test_start_waits_for_a_cluster_that_comes_up_late(bench: Any) -> None:
+    async with bench() as b:
+        b.net.refusing.add("b0:9092")
+        asyncio.get_running_loop().call_later(7, b.net.refusing.clear)
+        await b.metadata.start()
+        assert 7 < _now() < 8.5
+
+
+@virtual_time
+async def test_start_fails_at_once_when_no_retry_can_help(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with bench() as b:
+
+        async def refuse(*_: Any, **__: Any) -> Any:
+            raise UnsupportedVersionError("no common version of METADATA")
+
+        monkeypatch.setattr(b.router, "call", refuse)
+        with pytest.raises(UnsupportedVersionError):
+            await b.metadata.start()
+        assert _now() < 1
+
+
+@pytest.mark.parametrize("after", [0.0, 0.0005, 0.0015, 0.0025])
+@virtual_time
+async def test_a_cancelled_start_leaves_nothing(bench: Any, after: float) -> None:
+    async with bench() as b:
+        start = asyncio.create_task(b.metadata.start())
+        await asyncio.sleep(after)
+        start.cancel()
+        await asyncio.wait({start})
+        assert start.cancelled()
+        assert b.metadata._task is None
+
+
+# --- topics -----------------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_a_new_topic_is_fetched_at_once_and_alone(bench: Any) -> None:
+    async with bench() as b:
+        b.net.topic("a", 0, 1)
+        b.net.topic("b", 2)
+        await b.metadata.start()
+        before = _now()
+        topic = await b.metadata.wait_topic("a", 10)
+        assert topic.partition_count == 2
+        await b.metadata.wait_topic("b", 10)
+        assert _now() - before < 0.02
+        assert b.net.asked_topics() == [[], ["a"], ["b"]]
+        assert await b.metadata.wait_topic("a", 0) is topic
+        assert len(b.net.asked()) == 3
+
+
+@virtual_time
+async def test_many_new_topics_share_a_request(bench: Any) -> None:
+    async with bench() as b:
+        names = [f"t{n:02}" for n in range(50)]
+        for name in names:
+            b.net.topic(name, 0)
+        await b.metadata.start()
+        await asyncio.gather(*(b.metadata.wait_topic(name, 10) for name in names for _ in "12"))
+        assert b.net.asked_topics() == [[], names]
+
+
+@virtual_time
+async def test_a_topic_added_before_start_is_in_the_first_request(bench: Any) -> None:
+    async with bench() as b:
+        b.net.topic("a", 0)
+        b.metadata.add_topic("a")
+        await b.metadata.start()
+        assert b.net.asked_topics() == [["a"]]
+        assert "a" in b.metadata.view.topics
+
+
+@BOTH
+@virtual_time
+async def test_an_unknown_topic_is_awaited_with_backoff_until_the_limit(
+    bench: Any, auto_create: bool
+) -> None:
+    async with bench(allow_auto_create_topics=auto_create) as b:
+        b.net.topic("good", 0)
+        await b.metadata.start()
+        before = _now()
+        with pytest.raises(MetadataTimeoutError) as caught:
+            await b.metadata.wait_topic("nope", 10)
+        assert _now() - before == pytest.approx(10)
+        text = str(caught.value)
+        assert "'nope'" in text
+        assert "within 10 s" in text
+        assert "UNKNOWN_TOPIC_OR_PARTITION" in text
+        assert ("auto.create.topics.enable" in text) == auto_create
+        assert isinstance(b.metadata.topic_error("nope"), UnknownTopicError)
+        asked = [seen for seen in b.net.asked() if seen.message.topics]
+        assert all(seen.message.allow_auto_topic_creation == auto_create for seen in asked)
+        gaps = [later.at - earlier.at for earlier, later in pairwise(asked)]
+        assert gaps[0] < 0.15
+        assert all(0.75 <= gap <= 1.1 for gap in gaps[5:])
+        assert await b.metadata.wait_topic("good", 10)
+
+
+@virtual_time
+async def test_a_topic_that_the_brokers_create_arrives(bench: Any) -> None:
+    async with bench() as b:
+        await b.metadata.start()
+        b.net.topics["new"] = 5
+        loop = asyncio.get_running_loop()
+        loop.call_later(1.0, b.net.topic, "new", 0, 1)
+        topic = await b.metadata.wait_topic("new", 10)
+        assert topic.partition_count == 2
+        assert 1.0 < _now() < 2.2
+        assert b.metadata.topic_error("new") is None
+
+
+@pytest.mark.parametrize(("code", "kind"), [(29, AuthorizationError), (17, BrokerError)])
+@virtual_time
+async def test_what_waiting_cannot_mend_fails_at_once_for_its_own_waiters(
+    bench: Any, code: int, kind: type[BrokerError]
+) -> None:
+    async with bench() as b:
+        b.net.topics["bad"] = code
+        b.net.topics["slow"] = 5
+        await b.metadata.start()
+        slow = asyncio.create_task(b.metadata.wait_topic("slow", 10))
+        with pytest.raises(kind, match="'bad'") as caught:
+            await b.metadata.wait_topic("bad", 10)
+        assert caught.value.code == code
+        assert _now() < 0.1
+        requests = len(b.net.asked())
+        with pytest.raises(kind):  # told a moment ago: no request
+            await b.metadata.wait_topic("bad", 10)
+        assert len(b.net.asked()) == requests
+        b.net.topic("slow", 0)
+        assert (await slow).name == "slow"
+        await asyncio.sleep(30)
+        assert sum("bad" in names for names in b.net.asked_topics()) == 1
+        b.net.topic("bad", 0)
+        assert (await b.metadata.wait_topic("bad", 10)).name == "bad"
+        assert b.metadata.topic_error("bad") is None
+
+
+@virtual_time
+async def test_a_known_topic_survives_a_broker_that_does_not_know_it(bench: Any) -> None:
+    async with bench() as b:
+        b.net.topic("t", 0)
+        await b.metadata.start()
+        known = await b.metadata.wait_topic("t", 10)
+        del b.net.topics["t"]
+        b.metadata.request_refresh("test")
+        await asyncio.sleep(1)
+        assert b.metadata.view.topics["t"] is known
+        assert isinstance(b.metadata.topic_error("t"), UnknownTopicError)
+
+
+@virtual_time
+async def test_a_wait_for_a_topic_may_be_cancelled(bench: Any) -> None:
+    async with bench() as b:
+        await b.metadata.start()
+        waits = [asyncio.create_task(b.metadata.wait_topic("t", 10)) for _ in range(3)]
+        await asyncio.sleep(0.05)
+        waits[1].cancel()
+        b.net.topic("t", 0)
+        await asyncio.wait(waits)
+        assert waits[1].cancelled()
+        assert waits[0].result() == waits[2].result()
+
+
+@virtual_time
+async def test_waiting_needs_a_started_metadata(bench: Any) -> None:
+    async with bench() as b:
+        with pytest.raises(ProducerStateError):
+            await b.metadata.wait_topic("t", 10)
+        await b.metadata.start()
+        wait = asyncio.create_task(b.metadata.wait_topic("t", 10))
+        await asyncio.sleep(0.05)
+        await b.metadata.stop()
+        with pytest.raises(ProducerClosedError, match="'t'"):
+            await wait
+        with pytest.raises(ProducerStateError):
+            await b.metadata.wait_topic("t", 10)
+
+
+@virtual_time
+async def test_a_timeout_while_no_broker_answers_names_that_cause(bench: Any) -> None:
+    async with bench() as b:
+        await b.metadata.start()
+        b.net.refusing.update(b.net.brokers.values())
+        b.net.lose_all()
+        with pytest.raises(MetadataTimeoutError, match=r"refused.*can be reached"):
+            await b.metadata.wait_topic("t", 5)
+
+
+# --- refreshing -------------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_a_crowd_asking_for_a_refresh_causes_one_request(bench: Any) -> None:
+    async with bench() as b:
+        await b.metadata.start()
+        await asyncio.sleep(5)
+        for _ in range(100):
+            b.metadata.request_refresh("leader moved")
+        await asyncio.sleep(5)
+        assert len(b.net.asked()) == 2
+
+
+@virtual_time
+async def test_those_who_ask_during_a_request_cause_one_more(bench: Any) -> None:
+    async with bench() as b:
+        await b.metadata.start()
+        await asyncio.sleep(5)
+        b.metadata.request_refresh("first")
+        await asyncio.sleep(0.0005)
+        for _ in range(100):
+            b.metadata.request_refresh("meanwhile")
+        await asyncio.sleep(5)
+        assert len(b.net.asked()) == 3
+
+
+@virtual_time
+async def test_fruitless_refreshes_slow_down_and_quiet_restores_the_pace(bench: Any) -> None:
+    async with bench() as b:
+        await b.metadata.start()
+        await asyncio.sleep(5)
+        b.net.seen.clear()
+        for _ in range(2000):
+            b.metadata.request_refresh("again")
+            await asyncio.sleep(0.005)
+        times = [seen.at for seen in b.net.asked()]
+        assert 8 <= len(times) <= 18
+        gaps = [later - earlier for earlier, later in pairwise(times)]
+        assert gaps[0] < 0.3
+        assert gaps[-1] > 0.7
+        await asyncio.sleep(5)
+        b.net.seen.clear()
+        b.metadata.request_refresh("now")
+        await asyncio.sleep(0.01)
+        b.metadata.request_refresh("and again")
+        await asyncio.sleep(0.35)
+        assert len(b.net.asked()) == 2
+
+
+@virtual_time
+async def test_only_topics_in_use_are_refreshed(bench: Any) -> None:
+    async with bench(metadata_max_age_ms=60_000, metadata_max_idle_ms=100_000) as b:
+        for name in ("used", "left"):
+            b.net.topic(name, 0)
+        await b.metadata.start()
+        await b.metadata.wait_topic("used", 10)
+        await b.metadata.wait_topic("left", 10)
+        b.net.seen.clear()
+        for _ in range(300):
+            b.metadata.add_topic("used")
+            await asyncio.sleep(1)
+        asked = b.net.asked_topics()
+        assert 5 <= len(asked) <= 6
+        assert asked[0] == ["left", "used"]
+        assert asked[-1] == ["used"]
+        assert set(b.metadata.view.topics) == {"used"}
+        assert b.metadata.topic_error("left") is None
+
+
+@virtual_time
+async def test_a_leaderless_partition_is_looked_after(bench: Any) -> None:
+    async with bench() as b:
+        b.net.topic("t", 0, -1)
+        await b.metadata.start()
+        assert (await b.metadata.wait_topic("t", 10)).available == (0,)
+        asyncio.get_running_loop().call_later(3, lambda: b.net.topic("t", 0, 1, epoch=1))
+        await asyncio.sleep(4.5)
+        assert b.metadata.view.topics["t"].available == (0, 1)
+        requests = len(b.net.asked())
+        assert requests < 12
+        await asyncio.sleep(60)
+        assert len(b.net.asked()) == requests
+
+
+@virtual_time
+async def test_failures_back_off_and_end(bench: Any, caplog: pytest.LogCaptureFixture) -> None:
+    async with bench() as b:
+        await b.metadata.start()
+        b.net.refusing.update(b.net.brokers.values())
+        b.net.lose_all()
+        await asyncio.sleep(0)
+        b.metadata.request_refresh("test")
+        await asyncio.sleep(30)
+        assert (
+            sum("could not be fetched" in r.message for r in caplog.records if r.levelno >= 30) == 1
+        )
+        assert b.metadata._failures > 5
+        b.net.refusing.clear()
+        b.net.topic("t", 0)
+        before = _now()
+        await b.metadata.wait_topic("t", 10)
+        assert _now() - before < 2.5
+        assert b.metadata._failures == 0
+
+
+@virtual_time
+async def test_a_cluster_that_moved_is_found_through_the_bootstrap_servers(bench: Any) -> None:
+    async with bench(bootstrap="seed:9092") as b:
+        b.net.brokers[9] = "seed:9092"
+        await b.metadata.start()
+        assert await b.produce_connection(0)
+        b.net.brokers = {n: f"new{n}:9092" for n in range(3)} | {9: "seed:9092"}
+        b.net.lose_all()
+        b.metadata.request_refresh("connection lost")
+        await asyncio.sleep(5)
+        assert b.metadata.view.brokers[0].host == "new0"
+        assert "new0" in (await b.produce_connection(0)).node
+
+
+@virtual_time
+async def test_a_broker_may_ask_for_a_new_bootstrap(bench: Any) -> None:
+    async with bench(bootstrap="seed:9092") as b:
+        b.net.brokers[9] = "seed:9092"
+        await b.metadata.start()
+        await asyncio.sleep(2)
+        b.metadata.request_refresh("test")
+        await asyncio.sleep(1)
+        b.net.seen.clear()
+        b.net.metadata_error = 129
+        b.metadata.request_refresh("test")
+        asyncio.get_running_loop().call_later(0.05, setattr, b.net, "metadata_error", 0)
+        await asyncio.sleep(3)
+        assert b.net.asked()[-1].address == "seed:9092"
+        assert b.metadata._failures == 0
+
+
+@virtual_time
+async def test_an_answer_without_brokers_is_not_believed(bench: Any) -> None:
+    async with bench() as b:
+        await b.metadata.start()
+        b.net.forgets_brokers = True
+        b.metadata.request_refresh("test")
+        await asyncio.sleep(3)
+        assert set(b.metadata.view.brokers) == {0, 1, 2}
+        assert b.metadata._failures > 0
+
+
+@virtual_time
+async def test_a_paused_broker_does_not_hold_up_the_news(bench: Any) -> None:
+    async with bench() as b:
+        b.net.topic("t", 0)
+        await b.metadata.start()
+        await b.metadata.wait_topic("t", 10)
+        (stuck,) = {pipe.address for pipe in b.net.pipes}
+        b.net.silent.add(stuck)
+        b.net.topic("t", 1, epoch=1)
+        b.metadata.request_refresh("overdue")
+        await asyncio.sleep(4)
+        assert b.metadata.view.topics["t"].partitions[0].leader == 1
+
+
+@virtual_time
+async def test_an_unexpected_error_is_logged_and_survived(
+    bench: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with bench() as b:
+        await b.metadata.start()
+
+        async def broken(*_: Any, **__: Any) -> Any:
+            raise ZeroDivisionError("a bug")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(b.router, "call", broken)
+            b.metadata.request_refresh("test")
+            await asyncio.sleep(1)
+        assert "unexpected" in caplog.text
+        b.net.topic("t", 0)
+        assert await b.metadata.wait_topic("t", 10)
+
+
+@virtual_time
+async def test_a_task_that_ends_by_itself_fails_its_waiters(
+    bench: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with bench() as b:
+        await b.metadata.start()
+        wait = asyncio.create_task(b.metadata.wait_topic("t", 10))
+        await asyncio.sleep(0.01)
+        b.metadata._task.cancel()
+        with pytest.raises(Exception, match="ended unexpectedly"):
+            await wait
+        assert "ended unexpectedly" in caplog.text
+
+
+# --- hints and listeners ----------------------------------------------------------------------
+
+
+@virtual_time
+async def test_hints_change_the_view_without_a_request(bench: Any) -> None:
+    async with bench() as b:
+        b.net.topic("t", 0, 1)
+        await b.metadata.start()
+        await b.metadata.wait_topic("t", 10)
+        news: list[Any] = []
+        b.metadata.subscribe(lambda old, new: news.append((old, new)))
+        requests = len(b.net.asked())
+        old = b.metadata.view
+        b.metadata.apply_leaders([LeaderHint("t", 0, 7, 3)], [BrokerInfo(7, "b7", 9092, None)])
+        assert news == [(old, b.metadata.view)]
+        assert b.metadata.view.topics["t"].partitions[0].leader == 7
+        assert b.router.produce_connection(7) is None  # known, and being dialled
+        b.metadata.apply_leaders([LeaderHint("t", 0, 7, 3)])
+        assert len(news) == 1
+        assert len(b.net.asked()) == requests
+
+
+@virtual_time
+async def test_listeners_hear_of_changes_and_topic_errors_only(
+    bench: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with bench() as b:
+        heard: list[tuple[Any, Any]] = []
+
+        def broken(*_: Any) -> None:
+            raise RuntimeError("listener broke")
+
+        b.metadata.subscribe(broken)
+        b.metadata.subscribe(lambda old, new: heard.append((old, new)))
+        await b.metadata.start()
+        assert len(heard) == 1
+        b.net.topic("t", 0)
+        await b.metadata.wait_topic("t", 10)
+        assert len(heard) == 2
+        await asyncio.sleep(2)
+        b.metadata.request_refresh("nothing new")
+        await asyncio.sleep(2)
+        assert len(heard) == 2
+        b.net.topics["bad"] = 29
+        b.metadata.add_topic("bad")
+        await asyncio.sleep(0.1)
+        assert len(heard) == 3
+        assert "listener broke" in caplog.text
+
+
+@virtual_time
+async def test_a_topic_created_anew_is_taken_over(bench: Any) -> None:
+    async with bench() as b:
+        b.net.topic("t", 0, 1, epoch=9)
+        await b.metadata.start()
+        await b.metadata.wait_topic("t", 10)
+        b.net.topic("t", 2, epoch=0, topic_id=2)
+        b.metadata.request_refresh("test")
+        await asyncio.sleep(1)
+        (partition,) = b.metadata.view.topics["t"].partitions
+        assert (partition.leader, partition.leader_epoch) == (2, 0)

@@ -76,7 +76,8 @@ class _Watcher:
         self._start = time.perf_counter()
 
     def say(self, text: str) -> None:
-        self._console.print(f"[dim]{time.perf_counter() - self._start:5.0f} s[/]  {text}")
+        elapsed = time.perf_counter() - self._start
+        self._console.print(f"[dim]{elapsed:5.0f} s[/]  {text}", soft_wrap=True)
 
     @asynccontextmanager
     async def working(self, text: str, total: int, done: Callable[[], int]) -> AsyncIterator[None]:
@@ -93,8 +94,9 @@ class _Watcher:
             disable=not self._console.is_terminal,
         )
         task = progress.add_task(text, total=total)
-        follow = self._draw(progress, task, done)
-        if not self._console.is_terminal:
+        if self._console.is_terminal:
+            follow = self._draw(progress, task, done)
+        else:
             self.say(text)
             follow = self._report(text, total, done)
         with progress:

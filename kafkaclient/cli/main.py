@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import typer
 
-from kafkaclient.cli.demo import demo
 from kafkaclient.cli.perf_test import PerfTestCommand, perf_test
+from kafkaclient.cli.run import FAILED, stderr_console
 
 __all__ = ["app"]
 
@@ -17,4 +19,37 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.command("perf-test", cls=PerfTestCommand)(perf_test)
-app.command("demo")(demo)
+
+
+def _mount_demo() -> None:
+    app.command("demo")(import_module("kafkaclient.cli.demo").demo)
+
+
+def _mount_cluster() -> None:
+    app.add_typer(import_module("kafkaclient.cli.cluster").app, name="cluster")
+
+
+def _mount_hint(name: str, missing: str | None) -> None:
+    """In place of a command whose libraries are not installed, one that says how to get them."""
+
+    @app.command(
+        name,
+        help=f"Not available: {missing} is not installed.",
+        add_help_option=False,
+        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    )
+    def hint() -> None:
+        stderr_console().print(
+            f"`kafkaclient {name}` needs {missing}, which is not installed: "
+            "pip install 'kafkaclient[demo]'",
+            markup=False,
+            soft_wrap=True,
+        )
+        raise typer.Exit(FAILED)
+
+
+for _name, _mount in (("demo", _mount_demo), ("cluster", _mount_cluster)):
+    try:
+        _mount()
+    except ModuleNotFoundError as error:
+        _mount_hint(_name, error.name)

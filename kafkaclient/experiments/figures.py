@@ -1,5 +1,7 @@
-"""The report's pictures, as plain plotly figures (``data`` and ``layout``) without any colours of
-the page: the page sets those by the reader's light or dark setting."""
+"""The report's pictures: plotly figures as plain ``data`` and ``layout``.
+
+Colours of text, grid and background are the page's, by the reader's light or dark setting.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,13 @@ if TYPE_CHECKING:
     from kafkaclient.experiments.sampler import Samples
     from kafkaclient.experiments.traffic import BrokerTraffic
 
-__all__ = ["Figure", "broker_share", "gauges", "latency_ecdf", "latency_tail"]
+__all__ = ["Figure", "broker_share", "gauges", "latency_ecdf", "latency_tail", "run_colour"]
 
 Figure: TypeAlias = dict[str, Any]
 
-RUN_COLOURS = ("#e8743b", "#3b82f6", "#14a38b", "#a46ede")
-SLOW_COLOUR = "#e8743b"
-FAST_COLOURS = ("#3b82f6", "#14a38b", "#a46ede", "#8d99ae")
+_RUN_COLOURS = ("#e8743b", "#3b82f6", "#14a38b", "#a46ede")
+_SLOW_COLOUR = "#e8743b"
+_FAST_COLOURS = ("#3b82f6", "#14a38b", "#a46ede", "#8d99ae")
 
 _BIN_S = 0.5
 _TAIL_TICKS = (0.0, 90.0, 99.0, 99.9, 99.99)
@@ -44,6 +46,7 @@ def latency_ecdf(runs: Sequence[DemoRun]) -> Figure:
             "xaxis": _latency_axis(),
             "yaxis": {"title": {"text": "rows acknowledged, %"}, "range": [0, 101]},
             "hovermode": "closest",
+            "showlegend": False,
         },
     }
 
@@ -73,6 +76,7 @@ def latency_tail(runs: Sequence[DemoRun]) -> Figure:
             },
             "yaxis": _latency_axis(),
             "hovermode": "closest",
+            "showlegend": False,
         },
     }
 
@@ -89,7 +93,7 @@ def broker_share(runs: Sequence[DemoRun]) -> Figure:
             {
                 "type": "bar",
                 "orientation": "h",
-                "name": broker_name(broker),
+                "name": _broker_name(broker),
                 "x": shares,
                 "y": names,
                 "text": [f"{share:.0f} %" for share in shares],
@@ -98,13 +102,14 @@ def broker_share(runs: Sequence[DemoRun]) -> Figure:
                 "textfont": {"color": "#ffffff"},
                 "customdata": [run[broker] / 1e6 for run in sent],
                 "hovertemplate": "%{customdata:.1f} MB, %{x:.1f} %<extra>%{fullData.name}</extra>",
-                "marker": {"color": broker_colour(broker)},
+                "marker": {"color": _broker_colour(broker)},
             }
         )
     return {
         "data": bars,
         "layout": {
             "barmode": "stack",
+            "legend": {"traceorder": "normal"},
             "bargap": 0.35,
             "xaxis": {"title": {"text": "share of the bytes, %"}, "range": [0, 100]},
             "yaxis": {"autorange": "reversed", "ticksuffix": "  "},
@@ -125,6 +130,7 @@ def gauges(runs: Sequence[DemoRun]) -> Figure:
         "grid": {"rows": len(runs), "columns": len(columns), "pattern": "independent"},
         "annotations": [],
         "hovermode": "x",
+        "legend": {"y": 1.035},
     }
     tops = [[0.0] * len(columns) for _ in runs]
     for row, run in enumerate(runs):
@@ -138,14 +144,14 @@ def gauges(runs: Sequence[DemoRun]) -> Figure:
                     {
                         "type": "scatter",
                         "mode": "lines",
-                        "name": broker_name(broker),
-                        "legendgroup": broker_name(broker),
+                        "name": _broker_name(broker),
+                        "legendgroup": _broker_name(broker),
                         "showlegend": cell == 1,
                         "x": [round((i + 0.5) * _BIN_S, 2) for i in range(len(values))],
                         "y": [round(value, 3) for value in values],
                         "xaxis": f"x{suffix}",
                         "yaxis": f"y{suffix}",
-                        "line": {"color": broker_colour(broker), "width": 1.6},
+                        "line": {"color": _broker_colour(broker), "width": 1.6},
                         "hovertemplate": "%{y:.2f}",
                     }
                 )
@@ -158,12 +164,17 @@ def gauges(runs: Sequence[DemoRun]) -> Figure:
     return {"data": data, "layout": layout}
 
 
-def broker_name(broker: int) -> str:
+def run_colour(place: int) -> str:
+    """The colour of the run at this place in every picture."""
+    return _RUN_COLOURS[place % len(_RUN_COLOURS)]
+
+
+def _broker_name(broker: int) -> str:
     return f"broker {broker}" + (" (late)" if broker == 0 else "")
 
 
-def broker_colour(broker: int) -> str:
-    return SLOW_COLOUR if broker == 0 else FAST_COLOURS[(broker - 1) % len(FAST_COLOURS)]
+def _broker_colour(broker: int) -> str:
+    return _SLOW_COLOUR if broker == 0 else _FAST_COLOURS[(broker - 1) % len(_FAST_COLOURS)]
 
 
 def _line(run: DemoRun, place: int, **trace: Any) -> dict[str, Any]:
@@ -171,7 +182,7 @@ def _line(run: DemoRun, place: int, **trace: Any) -> dict[str, Any]:
         "type": "scatter",
         "mode": "lines",
         "name": run.setting.name,
-        "line": {"color": RUN_COLOURS[place % len(RUN_COLOURS)], "width": 2.2},
+        "line": {"color": run_colour(place), "width": 2.2},
         **trace,
     }
 

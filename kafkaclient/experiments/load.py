@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import islice
+from math import inf, nextafter
 from typing import TYPE_CHECKING
 
 from kafkaclient.experiments.latency import LatencyRecorder, Summary
@@ -98,7 +99,7 @@ class Load:
         self._on_steady_state = on_steady_state
         self._recorder = LatencyRecorder(clock(), spec.reporting_interval_s, on_window)
         self._steady: LatencyRecorder | None = None
-        self._steady_from = float("inf")
+        self._steady_from = inf
         self._errors: Counter[str] = Counter()
 
     @property
@@ -140,6 +141,7 @@ class Load:
         for number, (key, value) in enumerate(islice(records, spec.num_records)):
             now = clock()
             if number == warmup:
+                now = nextafter(now, inf)  # a clock may tell the last record the same time
                 self._begin_steady_state(now)
             if not send_nowait(key, value, now):
                 await client.send(key, value, now)

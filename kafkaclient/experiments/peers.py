@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.experiments.traffic import Completed
 
-__all__ = ["AiokafkaClient", "ConfluentClient"]
+__all__ = ["AiokafkaClient", "ConfluentClient", "aiokafka_options"]
 
 _LEVEL = {"acks": "all", "enable.idempotence": "true", "linger.ms": "5"}
 
@@ -57,7 +57,7 @@ class AiokafkaClient:
     def __init__(self, config: Mapping[str, str], topic: str) -> None:
         self._module = _import("aiokafka")
         self._topic = topic
-        self._options = _aiokafka_options({**_LEVEL, **config})
+        self._options = aiokafka_options(config)
         self._requests: Counter[int] = Counter()
         self._records: Counter[int] = Counter()
         self._bytes: Counter[int] = Counter()
@@ -277,9 +277,10 @@ def _import(name: str) -> Any:
         ) from error
 
 
-def _aiokafka_options(config: Mapping[str, str]) -> dict[str, Any]:
+def aiokafka_options(config: Mapping[str, str]) -> dict[str, Any]:
+    """aiokafka's keyword arguments for options by Kafka's names, levelled with ours."""
     options: dict[str, Any] = {}
-    for name, value in config.items():
+    for name, value in {**_LEVEL, **config}.items():
         if name not in _AIOKAFKA_OPTIONS:
             raise ConfigError(
                 f"{name}: aiokafka has no such option; it takes {', '.join(_AIOKAFKA_OPTIONS)}"

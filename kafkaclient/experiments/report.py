@@ -11,7 +11,13 @@ from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.experiments.figures import broker_share, gauges, latency_ecdf, latency_tail
+from kafkaclient.experiments.figures import (
+    broker_share,
+    gauges,
+    latency_ecdf,
+    latency_tail,
+    run_colour,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +44,7 @@ def write_report(path: Path, plan: DemoPlan, runs: Sequence[DemoRun]) -> None:
         lead=_lead(plan, runs),
         verdict=_verdict(runs),
         table=_table(runs),
+        legend=_legend(runs),
         machine=escape(_machine()),
         figures=_script_json(figures),
         plotly=_plotly_js(),
@@ -75,6 +82,13 @@ def _verdict(runs: Sequence[DemoRun]) -> str:
     return (
         '<p class="verdict bad">Reading back found rows lost, duplicated or out of order; see the '
         "table.</p>"
+    )
+
+
+def _legend(runs: Sequence[DemoRun]) -> str:
+    return "".join(
+        f'<span><i style="background:{run_colour(place)}"></i>{escape(run.setting.name)}</span>'
+        for place, run in enumerate(runs)
     )
 
 

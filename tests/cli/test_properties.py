@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkaclient.cli.properties import parse_properties, read_properties, split_pairs
+from kafkaclient.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("text", "properties"),
+    [
+        ("acks=all\nlinger.ms = 5\n", {"acks": "all", "linger.ms": "5"}),
+        ("# a comment\n  ! another\n\nacks: 1", {"acks": "1"}),
+        ("acks all", {"acks": "all"}),
+        ("empty=", {"empty": ""}),
+        ("empty", {"empty": ""}),
+        ("jaas=a \\\n    b=c;", {"jaas": "a b=c;"}),
+        ("path=C\\:\\\\dir\\tx", {"path": "C:\\dir\tx"}),
+        ("na\\=me=v", {"na=me": "v"}),
+        ("letter=\\u00e9", {"letter": "é"}),
+        ("twice=1\ntwice=2", {"twice": "2"}),
+        ("last=1\\", {"last": "1"}),
+        ("servers=h1:9092,h2:9092", {"servers": "h1:9092,h2:9092"}),
+    ],
+)
+def test_files_are_read_as_java_reads_them(text: str, properties: dict[str, str]) -> None:
+    assert parse_properties(text) == properties
+
+
+def test_an_unreadable_file_is_a_config_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.properties"):
+        read_properties(tmp_path / "none.properties")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="binary"):
+        read_properties(tmp_path / "binary")
+
+
+def test_words_are_split_at_the_first_equals_sign() -> None:
+    words = ["acks=all", "sasl.jaas.config=X required a=b;"]
+    assert split_pairs(words) == {"acks": "all", "sasl.jaas.config": "X required a=b;"}
+
+
+@pytest.mark.parametrize("word", ["acks", "=all", ""])
+def test_a_word_without_a_name_and_a_value_is_refused(word: str) -> None:
+    with pytest.raises(ConfigError, match="name=value"):
+        split_pairs([word])

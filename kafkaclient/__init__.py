@@ -1,0 +1,59 @@
+"""An asyncio Kafka producer that chooses partitions by live load.
+
+Everything public is named here; parts are imported when they are first used, so that
+``import kafkaclient`` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkaclient.config import ProducerConfig
+    from kafkaclient.errors import KafkaError
+    from kafkaclient.producer.delivery import Delivery
+    from kafkaclient.producer.failures import UnseenFailure
+    from kafkaclient.producer.load import BrokerLoad, LoadSnapshot, PartitionLoad
+    from kafkaclient.producer.producer import Producer
+    from kafkaclient.types import RecordMetadata, TopicPartition
+
+__all__ = [
+    "BrokerLoad",
+    "Delivery",
+    "KafkaError",
+    "LoadSnapshot",
+    "PartitionLoad",
+    "Producer",
+    "ProducerConfig",
+    "RecordMetadata",
+    "TopicPartition",
+    "UnseenFailure",
+    "__version__",
+]
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "BrokerLoad": "producer.load",
+    "Delivery": "producer.delivery",
+    "KafkaError": "errors",
+    "LoadSnapshot": "producer.load",
+    "PartitionLoad": "producer.load",
+    "Producer": "producer.producer",
+    "ProducerConfig": "config",
+    "RecordMetadata": "types",
+    "TopicPartition": "types",
+    "UnseenFailure": "producer.failures",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,312 @@
+"""Where records wait: the topics' batches, in memory that is bounded by bytes.
+
+Java: ``RecordAccumulator``. Records come in through :meth:`RecordAccumulator.append`, batches leave
+through :meth:`RecordAccumulator.drain`; ``lines`` knows which may leave, and ``incomplete`` what
+becomes of them. Nothing here reads a clock or touches a socket.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from itertools import count
+from typing import TYPE_CHECKING
+
+from kafkaclient.producer.batch import ProducerBatch
+from kafkaclient.producer.budget import BufferBudget
+from kafkaclient.producer.delivery import Delivery, Receipt
+from kafkaclient.producer.incomplete import IncompleteBatches
+from kafkaclient.producer.lines import Lines
+from kafkaclient.producer.partitioner import BuiltInPartitioner, Random31
+from kafkaclient.producer.topic import TopicBuffer
+from kafkaclient.wire.compression import Codec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaclient.cluster.view import TopicView
+    from kafkaclient.producer.partition import PartitionQueue
+    from kafkaclient.producer.record import Record
+    from kafkaclient.producer.sequence import ProducerIdentity
+    from kafkaclient.producer.settings import AccumulatorSettings
+
+__all__ = ["RecordAccumulator"]
+
+
+class RecordAccumulator:
+    """The buffers between ``send`` and the :class:`Sender`.
+
+    ``wake(when)`` is called whenever there is work at the time ``when`` (0: now).
+    """
+
+    def __init__(
+        self,
+        settings: AccumulatorSettings,
+        *,
+        identity: ProducerIdentity,
+        random31: Random31,
+        wake: Callable[[float], None],
+        new_receipt: Callable[[str], Receipt] = Receipt,
+    ) -> None:
+        self.settings = settings
+        self.identity = identity
+        self.budget = BufferBudget(settings.buffer_memory)
+        self.topics: dict[str, TopicBuffer] = {}
+        self.load_changed: dict[TopicBuffer, None] = {}
+        """Topics whose queue lengths changed since the partitioner last saw them."""
+        self.lines = Lines(
+            linger=settings.linger,
+            one_in_flight=settings.one_in_flight,
+            identity=identity,
+            wake=wake,
+            hurried=self._hurried,
+        )
+        self.incomplete = IncompleteBatches(
+            self.budget,
+            self.lines,
+            delivery_timeout=settings.delivery_timeout,
+            changed=self._changed,
+        )
+        self._closed = False
+        self._random31 = random31
+        self._new_receipt = new_receipt
+        self._serials = count(1)
+
+    def __repr__(self) -> str:
+        return (
+            f"<RecordAccumulator topics={len(self.topics)} incomplete={len(self.incomplete)} "
+            f"{self.budget!r}>"
+        )
+
+    def topic(self, name: str) -> TopicBuffer:
+        buffer = self.topics.get(name)
+        if buffer is None:
+            partitioner = BuiltInPartitioner(max(1, self.settings.batch_size), self._random31)
+            buffer = self.topics[name] = TopicBuffer(name, partitioner)
+        return buffer
+
+    # --- in: from send ------------------------------------------------------------------------
+
+    def append(
+        self,
+        topic: TopicBuffer,
+        partition: int | None,
+        record: Record,
+        now: float,
+        *,
+        force: bool = False,
+    ) -> Delivery | None:
+        """Put a record into its partition's open batch, or a new one; None: no buffer space.
+
+        ``partition`` None lets the topic's partitioner choose. ``force`` goes beyond the budget,
+        for a record that is in memory already. The topic's metadata must be known.
+        """
+        view = topic.view
+        if view is None:
+            raise ValueError(f"the metadata of topic {topic.name!r} is not known yet")
+        while True:
+            queue = self._queue_for(topic, view, partition)
+            batch = queue.batches[-1] if queue.batches else None
+            if batch is None or batch.closed:
+                break
+            before = batch.size
+            fits = self._fit(batch, record, force=force)
+            if fits is None:
+                return None
+            if fits:
+                return self._appended(queue, batch, batch.size - before, partition, record, now)
+            batch.close()
+            self.lines.schedule(queue, now)
+        batch = self._open(queue, record, now, force=force)
+        if batch is None:
+            return None
+        batch.append(record)
+        return self._appended(queue, batch, batch.size, partition, record, now)
+
+    def _queue_for(
+        self, topic: TopicBuffer, view: TopicView, partition: int | None
+    ) -> PartitionQueue:
+        if partition is not None:
+            return topic.queue(partition)
+        partitioner = topic.partitioner
+        queue = topic.queue(partitioner.current(view).partition)
+        if queue.all_full and partitioner.update(0, view, all_full=True):
+            # A switch that had waited for the batch boundary.
+            queue = topic.queue(partitioner.current(view).partition)
+        return queue
+
+    def _appended(
+        self,
+        queue: PartitionQueue,
+        batch: ProducerBatch,
+        nbytes: int,
+        partition: int | None,
+        record: Record,
+        now: float,
+    ) -> Delivery:
+        topic = queue.topic
+        if partition is None and topic.view is not None:
+            topic.partitioner.update(nbytes, topic.view, all_full=queue.all_full)
+        if batch.count == 1 or batch.full:
+            self.lines.schedule(queue, now)
+        return batch.receipt.handle(record.timestamp)
+
+    def _fit(self, batch: ProducerBatch, record: Record, *, force: bool) -> bool | None:
+        """Append to the open batch, growing it within its limit; None: no buffer space."""
+        if batch.append(record):
+            return True
+        growth = batch.growth_for(record)
+        if growth is None:
+            return False
+        least, best = growth
+        granted = best
+        if not self.budget.try_take(best):
+            granted = least
+            if not self.budget.try_take(least):
+                if not force:
+                    return None
+                self.budget.force(least)
+        batch.charged += granted
+        batch.builder.reserve(batch.builder.capacity + granted)
+        return batch.append(record)
+
+    def _open(
+        self, queue: PartitionQueue, record: Record, now: float, *, force: bool
+    ) -> ProducerBatch | None:
+        limit = max(self.settings.batch_size, record.upper_bound)
+        capacity = ProducerBatch.first_capacity(limit, record.upper_bound)
+        if not self.budget.try_take(capacity):
+            capacity = record.upper_bound
+            if not self.budget.try_take(capacity):
+                if not force:
+                    return None
+                self.budget.force(capacity)
+        receipt = self._new_receipt(queue.topic.name)
+        batch = self._make(queue, receipt, now, limit, capacity, next(self._serials))
+        queue.batches.append(batch)
+        self.incomplete.add(batch)
+        self._changed(queue)
+        return batch
+
+    def _make(
+        self,
+        queue: PartitionQueue,
+        receipt: Receipt,
+        created: float,
+        limit: int,
+        capacity: int,
+        serial: int,
+    ) -> ProducerBatch:
+        receipt.partition = queue.partition
+        batch = ProducerBatch(
+            receipt,
+            queue,
+            serial=serial,
+            created=created,
+            limit=limit,
+            capacity=capacity,
+            codec=self.settings.codec,
+            level=self.settings.level,
+            ratio=queue.topic.ratio,
+        )
+        batch.charged = capacity
+        return batch
+
+    # --- out: to the sender -------------------------------------------------------------------
+
+    def drain(self, node_id: int, max_bytes: int, now: float) -> list[ProducerBatch]:
+        """The batches of one request to a broker: at most one per partition, in turn.
+
+        Together they are at most ``max_bytes``, except for a first one that is larger alone.
+        They are sealed, stamped and count as on the wire.
+        """
+        line = self.lines.ready.get(node_id) or deque()
+        batches: list[ProducerBatch] = []
+        size = 0
+        for _ in range(len(line)):
+            queue = line[0]
+            head = self.lines.sendable(queue, now)
+            if head is not None:
+                self._seal(head)
+                size += head.size
+                if batches and size > max_bytes:
+                    break  # it is the first in line for the next request
+                queue.batches.popleft()
+                self._launch(queue, head)
+                batches.append(head)
+            self.lines.leave(queue, now)
+        return batches
+
+    def _seal(self, batch: ProducerBatch) -> None:
+        if batch.sealed:
+            return
+        batch.seal()
+        held = batch.charged if self.settings.codec is Codec.NONE else batch.size
+        self.budget.give_back(batch.charged - held)
+        batch.charged = held
+
+    def _launch(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        if self.identity.enabled and not batch.stamped:
+            queue.sequence.stamp(batch, self.identity)
+        if not batch.attempts:
+            queue.unacked.append(batch)
+        batch.attempts += 1
+        batch.leader_epoch = queue.leader_epoch
+        batch.on_wire = True
+        queue.on_wire += 1
+        self._changed(queue)
+
+    def split(self, batch: ProducerBatch, now: float) -> None:
+        """Halve a batch that its topic does not take as it is; see :class:`IncompleteBatches`."""
+
+        def make(capacity: int, receipt: Receipt) -> ProducerBatch:
+            return self._make(batch.queue, receipt, batch.created, capacity, capacity, batch.serial)
+
+        self.incomplete.split(batch, make, now)
+
+    # --- as a whole ---------------------------------------------------------------------------
+
+    def update_topic(self, view: TopicView, now: float) -> TopicBuffer | None:
+        """Take up new metadata of a topic: leaders, epochs, partition count."""
+        topic = self.topics.get(view.name)
+        if topic is None:
+            return None
+        topic.view = view
+        self.load_changed[topic] = None
+        for queue in topic.queues.values():
+            if queue.partition < view.partition_count:
+                known = view.partitions[queue.partition]
+                self.lines.lead(queue, known.leader, known.leader_epoch, now)
+            else:
+                self.lines.lead(queue, -1, queue.leader_epoch, now)
+        return topic
+
+    def forget_topic(self, name: str) -> None:
+        """Metadata dropped the topic as unused: the next record asks for it again."""
+        topic = self.topics.get(name)
+        if topic is not None and not any(q.batches or q.unacked for q in topic.queues.values()):
+            topic.view = None
+
+    def close(self, now: float) -> None:
+        """Send what is there without lingering; it is the producer that refuses more."""
+        self._closed = True
+        self.incomplete.reschedule(now)
+
+    def largest_backlog(self) -> tuple[int, int]:
+        """(broker, bytes queued for it) of the broker that most is queued for; (-1, 0): none."""
+        backlog: Counter[int] = Counter()
+        for batch in self.incomplete:
+            if not batch.on_wire:
+                backlog[batch.queue.leader] += batch.size
+        return backlog.most_common(1)[0] if backlog else (-1, 0)
+
+    def _hurried(self) -> bool:
+        # batch.size 0 means "do not batch": no record waits for company (KAFKA-14303).
+        return (
+            self.incomplete.flushing
+            or self._closed
+            or self.budget.waiting > 0
+            or self.settings.batch_size == 0
+        )
+
+    def _changed(self, queue: PartitionQueue) -> None:
+        self.load_changed[queue.topic] = None

@@ -1,0 +1,205 @@
+"""The way back: what becomes of the batches of a Produce request when its answer comes, or none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from kafkaclient.cluster.backoff import backoff_s
+from kafkaclient.cluster.view import LeaderHint
+from kafkaclient.errors import (
+    DeliveryTimeoutError,
+    KafkaError,
+    ProtocolError,
+    RecordTooLargeError,
+    broker_error,
+)
+from kafkaclient.producer.partition import Place
+from kafkaclient.producer.verdict import AMBIGUOUS_CODES, REFRESH_CODES, Verdict, verdict_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from random import Random
+
+    from kafkaclient.metrics import ProducerMetrics
+    from kafkaclient.producer.accumulator import RecordAccumulator
+    from kafkaclient.producer.batch import ProducerBatch
+    from kafkaclient.producer.settings import RetrySettings
+    from kafkaclient.wire.api import BrokerInfo
+    from kafkaclient.wire.produce import PartitionResult, ProduceResult
+
+__all__ = ["Answers", "Leaders", "delivery_timeout"]
+
+
+class Leaders(Protocol):
+    """What the way back needs of :class:`kafkaclient.cluster.metadata.Metadata`."""
+
+    def add_topic(self, name: str) -> None: ...
+
+    def request_refresh(self, reason: str) -> None: ...
+
+    def apply_leaders(
+        self, hints: Sequence[LeaderHint], endpoints: Sequence[BrokerInfo] = ()
+    ) -> None: ...
+
+
+class Answers:
+    """Applies verdicts. ``on_fatal(error)``: the producer may not go on."""
+
+    def __init__(
+        self,
+        accumulator: RecordAccumulator,
+        leaders: Leaders,
+        settings: RetrySettings,
+        metrics: ProducerMetrics,
+        *,
+        rng: Random,
+        on_fatal: Callable[[KafkaError], None],
+    ) -> None:
+        self._accumulator = accumulator
+        self._incomplete = accumulator.incomplete
+        self._leaders = leaders
+        self._settings = settings
+        self._metrics = metrics
+        self._rng = rng
+        self._on_fatal = on_fatal
+
+    def none(self, batches: Sequence[ProducerBatch], error: KafkaError, now: float) -> None:
+        """No answer came: each batch may or may not have been written."""
+        self._leaders.request_refresh(f"a Produce request went unanswered: {error}")
+        for batch in batches:
+            batch.maybe_written = True
+            self.retry(batch, error, now)
+
+    def take(
+        self, batches: Sequence[ProducerBatch], result: ProduceResult, node_id: int, now: float
+    ) -> None:
+        """Broker ``node_id`` has answered for these batches."""
+        hints = [
+            LeaderHint(p.topic, p.partition, p.leader_id, p.leader_epoch)
+            for p in result.partitions
+            if p.error_code and p.leader_id >= 0
+        ]
+        if hints:  # first, so that a retry knows its new leader (KIP-951)
+            self._leaders.apply_leaders(hints, result.endpoints)
+        answers = {(p.topic, p.partition): p for p in result.partitions}
+        for batch in batches:
+            answer = answers.get((batch.receipt.topic, batch.receipt.partition))
+            if answer is not None:
+                self._judge(batch, answer, node_id, now)
+                continue
+            batch.maybe_written = True
+            tp = batch.queue.tp
+            missing = ProtocolError(f"broker {node_id} left {tp} out of its answer to a Produce")
+            self.retry(batch, missing, now)
+
+    def retry(self, batch: ProducerBatch, error: KafkaError, now: float) -> None:
+        """Send the batch again after its back-off, unless its retries are used up."""
+        if batch.attempts > self._settings.retries and not batch.receipt.done:
+            self.refuse(batch, error, now)
+            return
+        self._metrics.records_retried(batch.receipt.topic, batch.count)
+        self._incomplete.retry(batch, error, now + self._backoff(batch), now)
+
+    def refuse(
+        self,
+        batch: ProducerBatch,
+        error: KafkaError,
+        now: float,
+        record_errors: dict[int, KafkaError] | None = None,
+    ) -> None:
+        """The batch has failed for good."""
+        if not batch.receipt.done:
+            self._metrics.records_failed(batch.receipt.topic, batch.count)
+        self._incomplete.fail(batch, error, now, record_errors)
+
+    def _judge(
+        self, batch: ProducerBatch, answer: PartitionResult, node_id: int, now: float
+    ) -> None:
+        code = answer.error_code
+        verdict = verdict_for(code)
+        if verdict is Verdict.DONE:
+            self._incomplete.complete(batch, answer.base_offset, answer.log_append_time_ms, now)
+            return
+        what = f"{batch.count} records to {batch.queue.tp} on broker {node_id}"
+        error: KafkaError = broker_error(code, what, answer.error_message)
+        batch.maybe_written |= code in AMBIGUOUS_CODES
+        if code in REFRESH_CODES:
+            self._leaders.request_refresh(str(error))
+        if batch.receipt.done:  # given up meanwhile: only its place in the sequence matters
+            self._incomplete.retry(batch, error, now, now)
+        elif verdict is Verdict.SPLIT and batch.count > 1:
+            self._metrics.batch_split()
+            self._accumulator.split(batch, now)
+        elif verdict is Verdict.RESEQUENCE and batch.stamped:
+            self._metrics.records_retried(batch.receipt.topic, batch.count)
+            self._incomplete.resequence(batch, error, now + self._backoff(batch), now)
+        elif verdict is Verdict.RETRY:
+            self.retry(batch, error, now)
+        else:
+            if verdict is Verdict.SPLIT:
+                error = _too_large(batch, error)
+            self.refuse(batch, error, now, _culprits(answer, batch))
+            if verdict is Verdict.FATAL:
+                self._on_fatal(error)
+
+    def _backoff(self, batch: ProducerBatch) -> float:
+        if batch.queue.leader_epoch > batch.leader_epoch:
+            return 0.0  # a newer leader is known already: ask it at once
+        settings = self._settings
+        return backoff_s(
+            batch.attempts, settings.retry_backoff, settings.retry_backoff_max, self._rng
+        )
+
+
+def _culprits(answer: PartitionResult, batch: ProducerBatch) -> dict[int, KafkaError] | None:
+    """The broker's word on single records (KIP-467), by their index in the batch."""
+    if not answer.record_errors:
+        return None
+    return {
+        index: broker_error(answer.error_code, f"a record to {batch.queue.tp}", message)
+        for index, message in answer.record_errors
+    }
+
+
+def _too_large(batch: ProducerBatch, error: KafkaError) -> RecordTooLargeError:
+    too_large = RecordTooLargeError(
+        f"a record to {batch.queue.tp} makes a batch of {batch.size} bytes, more than the topic's "
+        f"max.message.bytes allows ({error}); it was not written. Raise the topic's limit or "
+        "send less at a time."
+    )
+    too_large.code = error.code
+    return too_large
+
+
+_WAITING = {
+    Place.IDLE: "waited for its turn",
+    Place.LINGER: "waited for its turn",
+    Place.BACKOFF: "waited for its retry",
+    Place.BLOCKED: "waited for earlier batches of its partition, or for a producer id",
+    Place.LEADERLESS: "waited for the partition to have a leader",
+    Place.READY: "waited for broker {leader} to take requests",
+}
+
+
+def delivery_timeout(
+    batch: ProducerBatch, age: float, limit: float, cause: KafkaError | None
+) -> DeliveryTimeoutError:
+    """The error for a batch that was not acknowledged in time: where it was, why, and whether it
+    may have been written. ``age`` and ``limit`` are in seconds; ``cause``: what went wrong last."""
+    queue = batch.queue
+    cause = batch.last_error or cause
+    maybe_written = batch.on_wire or batch.maybe_written
+    state = "was on its way to broker {leader}" if batch.on_wire else _WAITING[queue.place]
+    error = DeliveryTimeoutError(
+        f"{batch.count} records to {queue.tp} were not acknowledged within "
+        f"delivery.timeout.ms={limit * 1000:.0f}: after {age:.3f} s and {batch.attempts} attempts "
+        f"the batch {state.format(leader=queue.leader)}; last error: {cause or 'none'}. "
+        + (
+            "It may have been written nevertheless."
+            if maybe_written
+            else "It has not been written; it can be sent again."
+        )
+    )
+    error.maybe_written = maybe_written
+    error.__cause__ = cause
+    return error

@@ -1,0 +1,233 @@
+"""One batch of records on its way to one partition (Java: ``ProducerBatch``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkaclient.producer.delivery import Receipt
+from kafkaclient.producer.record import Record
+from kafkaclient.wire.compression import Codec
+from kafkaclient.wire.records import BATCH_OVERHEAD, BatchBuilder, iter_records, record_size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaclient.errors import KafkaError
+    from kafkaclient.producer.partition import PartitionQueue
+
+__all__ = ["NO_SEQUENCE", "CompressionRatio", "ProducerBatch"]
+
+NO_SEQUENCE = -1
+_INITIAL_CAPACITY = 1024
+# Java's CompressionRatioEstimator: rises at once, sinks slowly, so that a batch rarely outgrows
+# what it was estimated at.
+_RATIO_STEP_UP, _RATIO_STEP_DOWN, _ESTIMATE_MARGIN = 0.05, 0.005, 1.05
+
+
+class CompressionRatio:
+    """The expected compressed size of a topic's batches as a part of the raw size."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: float = 1.0) -> None:
+        self.value = value
+
+    def observe(self, ratio: float) -> None:
+        if ratio > self.value:
+            self.value = max(self.value + _RATIO_STEP_UP, ratio)
+        elif ratio < self.value:
+            self.value = max(self.value - _RATIO_STEP_DOWN, ratio)
+
+
+class ProducerBatch:
+    """Records that travel together, from the first append to the receipt.
+
+    ``limit`` is the (estimated) size in bytes at which the batch is full. The buffer starts small
+    and grows up to it; ``charged`` is what the batch holds of the buffer budget at the moment.
+    """
+
+    __slots__ = (
+        "_codec",
+        "_level",
+        "_ratio",
+        "_ratio_factor",
+        "_raw_limit",
+        "attempts",
+        "base_sequence",
+        "builder",
+        "charged",
+        "closed",
+        "created",
+        "last_error",
+        "leader_epoch",
+        "maybe_written",
+        "on_wire",
+        "producer_epoch",
+        "producer_id",
+        "queue",
+        "receipt",
+        "retry_at",
+        "sealed",
+        "sent_at",
+        "serial",
+    )
+
+    def __init__(
+        self,
+        receipt: Receipt,
+        queue: PartitionQueue,
+        *,
+        serial: int,
+        created: float,
+        limit: int,
+        capacity: int,
+        codec: Codec = Codec.NONE,
+        level: int | None = None,
+        ratio: CompressionRatio | None = None,
+    ) -> None:
+        self.receipt = receipt
+        self.serial = serial
+        """Order of creation over the whole producer; the parts of a split keep it."""
+        self.created = created
+        self.builder = BatchBuilder(capacity)
+        self.charged = 0
+        self.queue = queue
+        self.closed = False
+        self.sealed = False
+        self.attempts = 0
+        self.retry_at = 0.0
+        self.last_error: KafkaError | None = None
+        self.on_wire = False
+        self.maybe_written = False
+        """An attempt ended without a clear answer."""
+        self.leader_epoch = -1
+        """The leader epoch known at the last attempt."""
+        self.sent_at = 0.0
+        self.base_sequence = NO_SEQUENCE
+        self.producer_id = -1
+        self.producer_epoch = -1
+        self._codec = codec
+        self._level = level
+        self._ratio = ratio or CompressionRatio()
+        self._ratio_factor = 1.0 if codec is Codec.NONE else self._ratio.value * _ESTIMATE_MARGIN
+        self._raw_limit = BATCH_OVERHEAD + int((limit - BATCH_OVERHEAD) / self._ratio_factor)
+
+    def __repr__(self) -> str:
+        receipt = self.receipt
+        where = f"{receipt.topic}-{receipt.partition}"
+        return (
+            f"<ProducerBatch #{self.serial} {where} records={self.count} bytes={self.size} "
+            f"attempts={self.attempts} sequence={self.base_sequence} full={self.full}>"
+        )
+
+    # --- filling ------------------------------------------------------------------------------
+
+    @staticmethod
+    def first_capacity(limit: int, upper_bound: int) -> int:
+        """How large the buffer of a new batch starts whose first record needs ``upper_bound``."""
+        return max(min(limit, _INITIAL_CAPACITY), upper_bound)
+
+    def append(self, record: Record) -> bool:
+        """Add a record if the buffer has room for it as it is."""
+        timestamp, key, value, headers = record[:4]
+        if self.closed or not self.builder.append(timestamp, key, value, headers):
+            return False
+        self.receipt.count += 1
+        return True
+
+    def growth_for(self, record: Record) -> tuple[int, int] | None:
+        """(least, best) bytes by which the buffer must grow to take a record :meth:`append` did
+        not; None when the record does not belong into this batch any more."""
+        if self.closed:
+            return None
+        builder = self.builder
+        delta = record.timestamp - builder.base_timestamp
+        needed = builder.size + record_size(
+            builder.count, delta, record.key, record.value, record.headers
+        )
+        if needed > self._raw_limit:
+            return None
+        best = max(needed, min(2 * builder.capacity, self._raw_limit))
+        return needed - builder.capacity, best - builder.capacity
+
+    @property
+    def count(self) -> int:
+        return self.receipt.count
+
+    @property
+    def size(self) -> int:
+        """Bytes on the wire: exact once sealed, before that as estimated from the last batches."""
+        if self.sealed:
+            return self.builder.sealed_size
+        size = self.builder.size
+        if self._ratio_factor == 1.0:
+            return size
+        return BATCH_OVERHEAD + int((size - BATCH_OVERHEAD) * self._ratio_factor)
+
+    @property
+    def raw_size(self) -> int:
+        """Bytes before compression."""
+        return self.builder.size
+
+    @property
+    def full(self) -> bool:
+        return self.closed or self.builder.size >= self._raw_limit
+
+    def close(self) -> None:
+        """Take no more records; from now on the batch counts as full."""
+        self.closed = True
+
+    # --- leaving ------------------------------------------------------------------------------
+
+    def seal(self) -> None:
+        """Compress, and fix everything but producer id, epoch and sequence. Idempotent."""
+        if self.sealed:
+            return
+        self.close()
+        raw = self.builder.size - BATCH_OVERHEAD
+        self.builder.seal(self._codec, self._level)
+        self.sealed = True
+        if self._codec is not Codec.NONE and raw > 0:
+            self._ratio.observe((self.builder.sealed_size - BATCH_OVERHEAD) / raw)
+
+    def stamp(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+        """Give the sealed batch its identity; a retry keeps it, an epoch bump gives a new one."""
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.base_sequence = base_sequence
+        self.builder.stamp(producer_id, producer_epoch, base_sequence)
+
+    @property
+    def stamped(self) -> bool:
+        return self.base_sequence != NO_SEQUENCE
+
+    def buffer(self) -> memoryview:
+        return self.builder.buffer()
+
+    def observe_ratio(self, ratio: float) -> None:
+        """Correct the estimate after a broker found the batch too large (as Java does)."""
+        self._ratio.value = max(1.0, ratio)
+
+    def split(self, make: Callable[[int, Receipt], ProducerBatch]) -> list[ProducerBatch]:
+        """Two batches with the halves of this one's records (KIP-126); leads deliveries on.
+
+        Halving ends whatever the topic's limit is: a record alone either fits or fails alone.
+        ``make(capacity, receipt)`` creates an open batch.
+        """
+        records = list(iter_records(self.buffer()))
+        middle = (len(records) + 1) // 2
+        parts = []
+        for half in (records[:middle], records[middle:]):
+            capacity = BATCH_OVERHEAD + sum(
+                record_size(i, r.timestamp - half[0].timestamp, r.key, r.value, r.headers)
+                for i, r in enumerate(half)
+            )
+            part = make(capacity, Receipt(self.receipt.topic, self.receipt.on_unseen))
+            part.receipt.partition = self.receipt.partition
+            for r in half:
+                part.append(Record(r.timestamp, r.key, r.value, r.headers, None, 0))
+            part.close()
+            part.attempts, part.last_error = self.attempts, self.last_error
+            parts.append(part)
+        self.receipt.divide([0, middle], [part.receipt for part in parts])
+        return parts

@@ -1,0 +1,260 @@
+"""What the caller holds: a light handle per record, and one receipt per batch behind it.
+
+A record costs no asyncio future. Its :class:`Delivery` points at the :class:`Receipt` of the batch
+it went into; a future exists only while somebody awaits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from kafkaclient.types import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from kafkaclient.errors import KafkaError
+
+__all__ = ["Delivery", "Receipt"]
+
+
+class Receipt:
+    """What became of one batch; all its records' deliveries point here.
+
+    Pending until :meth:`resolve`, :meth:`fail` or :meth:`divide` is called, once.
+    ``on_unseen(receipt, error, count)`` is told of failed records whose delivery nobody holds.
+    """
+
+    __slots__ = (
+        "_parts",
+        "_waiters",
+        "base_offset",
+        "count",
+        "done",
+        "error",
+        "handles",
+        "hook",
+        "hooked",
+        "log_append_time",
+        "on_unseen",
+        "partition",
+        "record_errors",
+        "topic",
+    )
+
+    def __init__(
+        self, topic: str, on_unseen: Callable[[Receipt, KafkaError, int], None] | None = None
+    ) -> None:
+        self.topic = topic
+        self.partition = -1
+        self.base_offset = NO_OFFSET
+        self.log_append_time = NO_TIMESTAMP
+        self.count = 0
+        self.done = False
+        self.error: KafkaError | None = None
+        self.record_errors: dict[int, KafkaError] | None = None
+        self.on_unseen = on_unseen
+        self.handles = 0
+        """Deliveries of this receipt that are still referenced by somebody."""
+        self.hook: Callable[[Delivery], object] | None = None
+        """The producer's ``on_delivery``; called for each record, in order."""
+        self.hooked: list[Delivery] = []
+        """The deliveries that the hook is owed; empty without one."""
+        self._waiters: list[tuple[int, Callable[[], None]]] | None = None
+        self._parts: tuple[list[int], list[Receipt]] | None = None
+
+    def handle(self, timestamp: int) -> Delivery:
+        """The delivery of the record that was added last."""
+        delivery = Delivery(self, self.count - 1, timestamp)
+        if self.hook is not None:
+            self.hooked.append(delivery)
+        return delivery
+
+    def resolve(self, base_offset: int, log_append_time: int = NO_TIMESTAMP) -> None:
+        """The batch is written: its first record has ``base_offset`` (-1: not known)."""
+        self.base_offset = base_offset
+        self.log_append_time = log_append_time
+        self._finish()
+
+    def fail(self, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> None:
+        """The batch failed; ``record_errors`` names culprits by their index (KIP-467)."""
+        self.error = error
+        self.record_errors = record_errors
+        self._finish()
+        unseen = self.count - self.handles
+        if unseen > 0 and self.on_unseen is not None:
+            self.on_unseen(self, error, unseen)
+
+    def divide(self, firsts: list[int], parts: list[Receipt]) -> None:
+        """The batch was split (KIP-126): part ``i`` begins with record ``firsts[i]``.
+
+        The handles keep pointing here and are led on, so waiters move with their records.
+        """
+        self._parts = (firsts, parts)
+        for index, wake in self.take_waiters():
+            part, at = self.locate(index)
+            part.when_done(at, wake)
+        for delivery in self.hooked:
+            part, _ = self.locate(delivery._index)
+            part.hook = self.hook
+            part.hooked.append(delivery)
+        # Which records still have a handle is known only in sum. With no handle left, none is
+        # held; otherwise all count as held, and a handle says so itself when it is dropped.
+        for part in parts:
+            part.handles = part.count if self.handles else 0
+
+    def locate(self, index: int) -> tuple[Receipt, int]:
+        """The receipt (of the last split) that the record ``index`` belongs to, and its index."""
+        receipt = self
+        while receipt._parts is not None:
+            firsts, parts = receipt._parts
+            at = bisect_right(firsts, index) - 1
+            receipt, index = parts[at], index - firsts[at]
+        return receipt, index
+
+    def when_done(self, index: int, wake: Callable[[], None]) -> None:
+        """Call ``wake()`` once this receipt, or the part that ``index`` moves to, is done."""
+        if self._waiters is None:
+            self._waiters = []
+        self._waiters.append((index, wake))
+
+    def forget(self, wake: Callable[[], None]) -> None:
+        """Undo :meth:`when_done` for a waiter that was cancelled."""
+        if self._waiters is not None:
+            self._waiters = [waiter for waiter in self._waiters if waiter[1] is not wake]
+
+    def take_waiters(self) -> list[tuple[int, Callable[[], None]]]:
+        waiters, self._waiters = self._waiters, None
+        return waiters or []
+
+    def error_of(self, index: int) -> KafkaError | None:
+        if self.error is not None and self.record_errors is not None:
+            return self.record_errors.get(index, self.error)
+        return self.error
+
+    def _finish(self) -> None:
+        self.done = True
+        for _, wake in self.take_waiters():
+            wake()
+        if self.hook is not None:
+            hooked, self.hooked = self.hooked, []
+            for delivery in hooked:
+                delivery.add_done_callback(self.hook)
+
+
+def _call_soon(
+    loop: asyncio.AbstractEventLoop, callback: Callable[[Delivery], object], delivery: Delivery
+) -> None:
+    loop.call_soon(callback, delivery)
+
+
+class Delivery:
+    """One record on its way: await it for its :class:`RecordMetadata`, any number of times.
+
+    Works with ``asyncio.gather``, ``wait_for`` and ``create_task``-style helpers. Cancelling a task
+    that awaits a delivery never takes the record back: once ``send`` has returned, the record is
+    sent. If it fails and nobody looks (no await, ``exception()``, ``result()`` or callback), the
+    failure is counted, logged and given to the producer's ``on_error``.
+    """
+
+    __slots__ = ("_index", "_receipt", "_timestamp", "_unseen")
+
+    def __init__(self, receipt: Receipt, index: int, timestamp: int) -> None:
+        self._receipt = receipt
+        self._index = index
+        self._timestamp = timestamp
+        self._unseen = True
+        receipt.handles += 1
+
+    def __repr__(self) -> str:
+        receipt, index = self._receipt.locate(self._index)
+        state = "pending"
+        if receipt.done:
+            error = receipt.error_of(index)
+            state = f"failed: {error}" if error else f"offset={self.result().offset}"
+        return f"<Delivery {receipt.topic}-{receipt.partition} {state}>"
+
+    def __del__(self) -> None:
+        receipt, index = self._receipt.locate(self._index)
+        receipt.handles -= 1
+        if self._unseen and receipt.error is not None and receipt.on_unseen is not None:
+            receipt.on_unseen(receipt, receipt.error_of(index) or receipt.error, 1)
+
+    def done(self) -> bool:
+        """Whether the record is acknowledged or has failed."""
+        return self._receipt.locate(self._index)[0].done
+
+    def exception(self) -> KafkaError | None:
+        """The error the record failed with, None when it was delivered.
+
+        Raises:
+            asyncio.InvalidStateError: it is not done yet.
+        """
+        self._unseen = False
+        receipt, index = self._receipt.locate(self._index)
+        if not receipt.done:
+            raise asyncio.InvalidStateError("the record is still on its way")
+        return receipt.error_of(index)
+
+    def result(self) -> RecordMetadata:
+        """Where the record was written; raises the error it failed with.
+
+        Raises:
+            KafkaError: the record failed.
+            asyncio.InvalidStateError: it is not done yet.
+        """
+        error = self.exception()
+        if error is not None:
+            raise error
+        receipt, index = self._receipt.locate(self._index)
+        offset = receipt.base_offset
+        return RecordMetadata(
+            receipt.topic,
+            receipt.partition,
+            offset if offset < 0 else offset + index,
+            self._timestamp if receipt.log_append_time < 0 else receipt.log_append_time,
+        )
+
+    def add_done_callback(self, callback: Callable[[Delivery], Any]) -> None:
+        """Call ``callback(delivery)`` from the event loop once the record is done (or at once
+        in the loop's next turn if it is done already)."""
+        self._unseen = False
+        loop = asyncio.get_running_loop()
+        receipt, index = self._receipt.locate(self._index)
+        if receipt.done:
+            loop.call_soon(callback, self)
+        else:
+            receipt.when_done(index, partial(_call_soon, loop, callback, self))
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        self._unseen = False
+        receipt, index = self._receipt.locate(self._index)
+        if not receipt.done:
+            # Each waiter gets a future of its own: a cancelled task cancels what it awaits.
+            woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+            def wake() -> None:
+                if not woken.done():
+                    woken.set_result(None)
+
+            receipt.when_done(index, wake)
+            try:
+                yield from woken
+            except asyncio.CancelledError:
+                self._receipt.locate(self._index)[0].forget(wake)
+                raise
+        return self.result()
+
+    def move_to(self, other: Delivery) -> None:
+        """Stand for another delivery's record: a parked record got its place in a batch."""
+        parked, receipt = self._receipt, other._receipt
+        parked.handles -= 1
+        receipt.handles += 1
+        self._receipt, self._index = receipt, other._index
+        for _, wake in parked.take_waiters():
+            receipt.when_done(self._index, wake)
+        if receipt.hook is not None:
+            receipt.hooked[-1] = self  # the hook sees the handle that the caller holds

@@ -1,0 +1,84 @@
+"""Asks the cluster for a producer id when one is wanted, for as long as it takes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from kafkaclient.cluster.backoff import backoff_s
+from kafkaclient.errors import KafkaError, UnsupportedVersionError, broker_error
+from kafkaclient.wire.codec import InitProducerIdCall
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from kafkaclient.cluster.router import Router
+    from kafkaclient.producer.sequence import ProducerIdentity
+
+__all__ = ["IdentityKeeper"]
+
+_log = logging.getLogger(__name__)
+
+
+class IdentityKeeper:
+    """``on_assigned()`` is called with a new id in place; ``on_fatal(error)`` when the cluster
+    refuses idempotence for good. Times in seconds."""
+
+    def __init__(
+        self,
+        identity: ProducerIdentity,
+        router: Router,
+        *,
+        retry_backoff: float,
+        retry_backoff_max: float,
+        rng: Random,
+        on_assigned: Callable[[], None],
+        on_fatal: Callable[[KafkaError], None],
+    ) -> None:
+        self._identity = identity
+        self._router = router
+        self._retry_backoff = retry_backoff
+        self._retry_backoff_max = retry_backoff_max
+        self._rng = rng
+        self._on_assigned = on_assigned
+        self._on_fatal = on_fatal
+        self._task: asyncio.Task[None] | None = None
+
+    def ensure(self) -> None:
+        """Begin to ask if an id is wanted and nobody asks yet."""
+        if self._identity.wanted and (self._task is None or self._task.done()):
+            self._task = asyncio.get_running_loop().create_task(
+                self._obtain(), name="kafkaclient-producer-id"
+            )
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _obtain(self) -> None:
+        failures = 0
+        while True:
+            try:
+                answer = await self._router.call(InitProducerIdCall())
+                if answer.error_code:
+                    raise broker_error(answer.error_code, "asking for a producer id")
+            except KafkaError as error:
+                # A cluster that starts or restarts answers with all kinds of errors; only a
+                # clear refusal ends the producer.
+                if isinstance(error, UnsupportedVersionError) or (
+                    error.code is not None and not error.retriable
+                ):
+                    self._on_fatal(error)
+                    return
+                failures += 1
+                _log.debug("no producer id yet: %s", error)
+                await asyncio.sleep(
+                    backoff_s(failures, self._retry_backoff, self._retry_backoff_max, self._rng)
+                )
+            else:
+                self._identity.assign(answer.producer_id, answer.producer_epoch)
+                self._on_assigned()
+                return

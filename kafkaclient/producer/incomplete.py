@@ -1,0 +1,208 @@
+"""All batches without an outcome, and what becomes of them (Java: ``IncompleteBatches``)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from kafkaclient.producer.sequence import advance
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kafkaclient.errors import KafkaError
+    from kafkaclient.producer.batch import ProducerBatch
+    from kafkaclient.producer.budget import BufferBudget
+    from kafkaclient.producer.delivery import Receipt
+    from kafkaclient.producer.lines import Lines
+    from kafkaclient.producer.partition import PartitionQueue
+
+__all__ = ["IncompleteBatches"]
+
+
+class IncompleteBatches:
+    """From creation to outcome. ``delivery_timeout`` is in seconds.
+
+    ``changed(queue)`` is called when the number of batches queued for a partition changed.
+    """
+
+    def __init__(
+        self,
+        budget: BufferBudget,
+        lines: Lines,
+        *,
+        delivery_timeout: float,
+        changed: Callable[[PartitionQueue], None],
+    ) -> None:
+        self._batches: dict[ProducerBatch, None] = {}  # oldest first
+        self._budget = budget
+        self._lines = lines
+        self._delivery_timeout = delivery_timeout
+        self._changed = changed
+        self._flushes: dict[asyncio.Future[None], int] = {}
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def __iter__(self) -> Iterator[ProducerBatch]:
+        return iter(self._batches)
+
+    @property
+    def flushing(self) -> bool:
+        return bool(self._flushes)
+
+    def add(self, batch: ProducerBatch) -> None:
+        self._batches[batch] = None
+
+    def reschedule(self, now: float) -> None:
+        """Look at every queue with batches again: a flush began, or the producer id arrived."""
+        for queue in dict.fromkeys(batch.queue for batch in self._batches):
+            self._lines.schedule(queue, now)
+
+    async def flush(self, now: float) -> None:
+        """Send what is there without lingering; wait until all of it has an outcome."""
+        if not self._batches:
+            return
+        flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._flushes[flushed] = next(reversed(self._batches)).serial
+        self.reschedule(now)
+        try:
+            await flushed
+        finally:
+            del self._flushes[flushed]
+
+    # --- answers ------------------------------------------------------------------------------
+
+    def complete(
+        self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float
+    ) -> None:
+        """The batch is in the log."""
+        queue = _land(batch)
+        queue.unacked.remove(batch)
+        queue.sequence.acknowledged(batch)
+        queue.records_sent += batch.count
+        queue.bytes_sent += batch.size
+        if not batch.receipt.done:
+            batch.receipt.resolve(base_offset, log_append_time)
+        self._finish(batch, now)
+
+    def fail(
+        self,
+        batch: ProducerBatch,
+        error: KafkaError,
+        now: float,
+        record_errors: dict[int, KafkaError] | None = None,
+    ) -> None:
+        """The batch was refused for good and is not written: its sequence numbers are missing
+        from the log, so the partition starts over. ``record_errors`` names culprits by index."""
+        queue = _land(batch)
+        queue.unacked.remove(batch)
+        queue.sequence.start_over |= batch.stamped
+        if not batch.receipt.done:
+            batch.receipt.fail(error, record_errors)
+        self._finish(batch, now)
+
+    def retry(self, batch: ProducerBatch, error: KafkaError, retry_at: float, now: float) -> None:
+        """The batch goes back to the front of its queue, in its order."""
+        queue = _land(batch)
+        batch.last_error = error
+        if batch.receipt.done:  # given up while it was on the wire
+            queue.unacked.remove(batch)
+            queue.sequence.unresolved |= batch.stamped
+            self._finish(batch, now)
+            return
+        batch.retry_at = retry_at
+        queue.put_back(batch)
+        self._changed(queue)
+        self._lines.schedule(queue, now)
+
+    def resequence(self, batch: ProducerBatch, error: KafkaError, at: float, now: float) -> None:
+        """The broker expects another sequence. First in line, the partition starts over with a
+        raised epoch; else a batch before this one is missing, and comes first (KIP-360)."""
+        queue = batch.queue
+        if queue.unacked[0] is batch and not batch.receipt.done:
+            queue.sequence.start_over = True
+        self.retry(batch, error, at, now)
+
+    def split(
+        self, batch: ProducerBatch, make: Callable[[int, Receipt], ProducerBatch], now: float
+    ) -> None:
+        """Put two halves in the place of a batch that is too large for its topic (KIP-126).
+
+        ``make(capacity, receipt)`` creates an open batch like this one.
+        """
+        queue = _land(batch)
+        parts = batch.split(make)
+        sequence = batch.base_sequence
+        for part in parts:
+            self._budget.force(part.charged)
+            part.seal()
+            if batch.stamped:  # the parts have the numbers that their records had
+                part.stamp(batch.producer_id, batch.producer_epoch, sequence)
+                sequence = advance(sequence, part.count)
+        at = queue.unacked.index(batch)
+        queue.unacked.remove(batch)
+        for part in reversed(parts):
+            queue.unacked.insert(at, part)
+        queue.put_back(parts[0])
+        # They take the parent's place here too: deadlines stay in order.
+        order = [b for old in self._batches for b in (parts if old is batch else (old,))]
+        self._batches = dict.fromkeys(order)
+        self._release(batch)
+        self._changed(queue)
+        self._lines.schedule(queue, now)
+
+    # --- time ---------------------------------------------------------------------------------
+
+    def expire(self, now: float, error_of: Callable[[ProducerBatch], KafkaError]) -> None:
+        """Give up what is older than the delivery timeout, wherever it is."""
+        while (due := self.next_expiry()) is not None and due <= now:
+            batch = next(iter(self._batches))
+            self.abandon(batch, error_of(batch), now)
+
+    def next_expiry(self) -> float | None:
+        for batch in self._batches:
+            return batch.created + self._delivery_timeout
+        return None
+
+    def abandon(self, batch: ProducerBatch, error: KafkaError, now: float) -> None:
+        """Give a batch up without knowing whether it was written. On the wire it keeps its memory
+        and its place in the sequence until its answer comes or its connection ends."""
+        queue = batch.queue
+        batch.close()
+        if batch.on_wire:
+            batch.receipt.fail(error)
+            self._settle(batch)
+            return
+        queue.batches.remove(batch)
+        if batch in queue.unacked:
+            queue.unacked.remove(batch)
+            queue.sequence.unresolved |= batch.stamped
+        batch.receipt.fail(error)
+        self._finish(batch, now)
+
+    def _finish(self, batch: ProducerBatch, now: float) -> None:
+        self._settle(batch)
+        queue = batch.queue
+        self._changed(queue)
+        queue.sequence.resolve(queue)
+        self._lines.schedule(queue, now)
+        self._release(batch)
+
+    def _settle(self, batch: ProducerBatch) -> None:
+        self._batches.pop(batch, None)
+        if self._flushes:
+            oldest = next(iter(self._batches)).serial if self._batches else None
+            for flushed, youngest in self._flushes.items():
+                if (oldest is None or oldest > youngest) and not flushed.done():
+                    flushed.set_result(None)
+
+    def _release(self, batch: ProducerBatch) -> None:
+        charged, batch.charged = batch.charged, 0
+        self._budget.give_back(charged)
+
+
+def _land(batch: ProducerBatch) -> PartitionQueue:
+    batch.on_wire = False
+    batch.queue.on_wire -= 1
+    return batch.queue

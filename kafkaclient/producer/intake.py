@@ -1,0 +1,160 @@
+"""The way in: from a checked record to its place in a batch, waiting where the caller allows it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from kafkaclient.errors import BufferFullError, PartitionOutOfRangeError
+from kafkaclient.producer.parking import ParkingLot
+from kafkaclient.wire.murmur2 import partition_for_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaclient.cluster.metadata import Metadata
+    from kafkaclient.cluster.view import TopicView
+    from kafkaclient.metrics import ProducerMetrics
+    from kafkaclient.producer.accumulator import RecordAccumulator
+    from kafkaclient.producer.delivery import Delivery, Receipt
+    from kafkaclient.producer.record import Record
+    from kafkaclient.producer.topic import TopicBuffer
+
+__all__ = ["Intake"]
+
+
+class Intake:
+    """``check_open()`` raises when the producer takes no more records. Times in seconds."""
+
+    def __init__(
+        self,
+        accumulator: RecordAccumulator,
+        metadata: Metadata,
+        metrics: ProducerMetrics,
+        *,
+        max_block: float,
+        ignore_keys: bool,
+        clock: Callable[[], float],
+        new_receipt: Callable[[str], Receipt],
+        check_open: Callable[[], None],
+    ) -> None:
+        self._accumulator = accumulator
+        self._metadata = metadata
+        self._metrics = metrics
+        self._max_block = max_block
+        self._ignore_keys = ignore_keys
+        self._clock = clock
+        self._check_open = check_open
+        self.parking = ParkingLot(
+            accumulator,
+            metadata,
+            max_block=max_block,
+            clock=clock,
+            place=self._place,
+            new_receipt=new_receipt,
+        )
+
+    def put(self, topic: str, record: Record) -> Delivery:
+        """Append, or park until the topic is known; raises BufferFullError instead of waiting."""
+        buffer = self._accumulator.topic(topic)
+        if buffer.view is None or buffer.parked:
+            delivery = self.parking.park(buffer, record)
+        else:
+            delivery = self._try_place(buffer, record)
+        if delivery is None:
+            self._metrics.buffer_exhausted()
+            raise self._buffer_full(topic, record, 0.0)
+        return delivery
+
+    def try_put(self, topic: str, record: Record) -> Delivery | None:
+        """Append if nothing has to be waited for."""
+        buffer = self._accumulator.topics.get(topic)
+        if buffer is None or buffer.view is None or buffer.parked:
+            return None
+        if record.partition is not None and record.partition >= buffer.view.partition_count:
+            return None
+        return self._try_place(buffer, record)
+
+    async def wait_and_put(self, topic: str, record: Record) -> Delivery:
+        """Append once the topic is known and there is room, both within ``max_block``."""
+        deadline = self._clock() + self._max_block
+        await self._wait_metadata(topic, record.partition, deadline)
+        buffer = self._accumulator.topic(topic)
+        self._check_open()
+        delivery = self._try_place(buffer, record)
+        if delivery is None:
+            delivery = await self._place_when_free(buffer, record, deadline)
+        return delivery
+
+    def update_topic(self, view: TopicView) -> None:
+        """Take up a topic's metadata, and what waited for it."""
+        buffer = self._accumulator.update_topic(view, self._clock())
+        if buffer is not None:
+            self.parking.unpark(buffer)
+
+    def _try_place(self, buffer: TopicBuffer, record: Record) -> Delivery | None:
+        if self._accumulator.budget.waiting:
+            return None  # first come, first served
+        return self._place(buffer, record, force=False)
+
+    def _place(self, buffer: TopicBuffer, record: Record, *, force: bool = True) -> Delivery | None:
+        view, partition, key = buffer.view, record.partition, record.key
+        assert view is not None
+        if partition is not None:
+            _check_partition(view, partition)
+        elif key is not None and not self._ignore_keys:
+            partition = partition_for_key(key, view.partition_count)
+        return self._accumulator.append(buffer, partition, record, self._clock(), force=force)
+
+    async def _place_when_free(
+        self, buffer: TopicBuffer, record: Record, deadline: float
+    ) -> Delivery:
+        accumulator, asked_at = self._accumulator, self._clock()
+        try:
+            async with asyncio.timeout(deadline - asked_at):
+                await accumulator.budget.take(
+                    record.upper_bound,
+                    on_first=lambda: accumulator.incomplete.reschedule(self._clock()),
+                )
+        except TimeoutError:
+            self._metrics.buffer_exhausted()
+            raise self._buffer_full(buffer.name, record, self._max_block) from None
+        finally:
+            self._metrics.buffer_waited(self._clock() - asked_at)
+        with accumulator.budget.spend(record.upper_bound):
+            self._check_open()
+            delivery = self._place(buffer, record)
+            assert delivery is not None
+            return delivery
+
+    async def _wait_metadata(self, topic: str, partition: int | None, deadline: float) -> None:
+        asked_at = self._clock()
+        try:
+            view = await self._metadata.wait_topic(topic, deadline - asked_at)
+            if partition is not None and partition >= view.partition_count:
+                # The topic may have grown since: ask once more before refusing.
+                self._metadata.request_refresh(f"partition {partition} of topic {topic!r}")
+                _check_partition(view, partition)
+        finally:
+            self._metrics.metadata_waited(self._clock() - asked_at)
+        buffer = self._accumulator.topic(topic)
+        if buffer.view is not view:
+            self.update_topic(view)
+
+    def _buffer_full(self, topic: str, record: Record, waited: float) -> BufferFullError:
+        budget = self._accumulator.budget
+        worst, backlog = self._accumulator.largest_backlog()
+        return BufferFullError(
+            f"a record of up to {record.upper_bound} bytes for topic {topic!r} found no room in "
+            f"buffer.memory={budget.total} ({budget.total - budget.available} bytes used, "
+            f"{budget.waiting} callers waiting) within {waited:g} s; most is queued for broker "
+            f"{worst} ({backlog} bytes). It was not sent: send more slowly, or raise buffer.memory."
+        )
+
+
+def _check_partition(view: TopicView, partition: int) -> None:
+    if partition >= view.partition_count:
+        raise PartitionOutOfRangeError(
+            f"topic {view.name!r} has {view.partition_count} partitions, numbered from 0; "
+            f"{partition} is not one of them. The record was not sent."
+        )

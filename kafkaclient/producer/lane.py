@@ -1,0 +1,52 @@
+"""One broker's outgoing side: requests in flight, and how well the broker keeps up."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkaclient.net.connection import Connection
+
+__all__ = ["Lane"]
+
+
+class Lane:
+    """Java keeps these facts in ``NodeLatencyStats`` and ``InFlightRequests``.
+
+    Times are the clock's, in seconds.
+    """
+
+    __slots__ = ("_able_at", "_asked_at", "bytes_sent", "node_id", "requests_sent", "sent")
+
+    def __init__(self, node_id: int, now: float) -> None:
+        self.node_id = node_id
+        self.sent: deque[float] = deque()
+        """When each Produce request in flight left, oldest first."""
+        self.bytes_sent = 0
+        self.requests_sent = 0
+        self._asked_at = now
+        self._able_at = now
+
+    def __repr__(self) -> str:
+        return f"<Lane to broker {self.node_id} in_flight={len(self.sent)}>"
+
+    def free(self, connection: Connection | None, window: int, now: float) -> bool:
+        """Whether the broker can take a request now."""
+        return (
+            connection is not None
+            and connection.writable
+            and connection.throttled_until <= now
+            and len(self.sent) < window
+        )
+
+    def note(self, *, able: bool, now: float) -> None:
+        """Remember that a batch was ready for the broker, and whether it could be sent."""
+        self._asked_at = now
+        if able:
+            self._able_at = now
+
+    @property
+    def stuck_for(self) -> float:
+        """How long the broker has not been able to take what was ready for it (KIP-794)."""
+        return self._asked_at - self._able_at

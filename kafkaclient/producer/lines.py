@@ -1,0 +1,158 @@
+"""Where every partition's queue stands: in its leader's line, at a timer, or held up.
+
+A queue is looked at when something happens to it, so that a pass of the sender costs in
+proportion to what is ready and not to what exists. :meth:`Lines.schedule` is the one place that
+moves a queue between the :class:`Place` values.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heappop, heappush
+from itertools import count
+from typing import TYPE_CHECKING
+
+from kafkaclient.producer.partition import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaclient.producer.batch import ProducerBatch
+    from kafkaclient.producer.partition import PartitionQueue
+    from kafkaclient.producer.sequence import ProducerIdentity
+
+__all__ = ["Lines"]
+
+_NOW = 0.0
+
+
+class Lines:
+    """``linger`` is in seconds. ``one_in_flight`` mutes a partition while a batch of it is out.
+
+    ``wake(when)`` is called when there is work at the time ``when`` (0: now), ``hurried()`` tells
+    whether nothing lingers at present.
+    """
+
+    __slots__ = (
+        "_hurried",
+        "_identity",
+        "_linger",
+        "_one_in_flight",
+        "_order",
+        "_timers",
+        "_wake",
+        "leaderless",
+        "ready",
+    )
+
+    def __init__(
+        self,
+        *,
+        linger: float,
+        one_in_flight: bool,
+        identity: ProducerIdentity,
+        wake: Callable[[float], None],
+        hurried: Callable[[], bool],
+    ) -> None:
+        self.ready: dict[int, deque[PartitionQueue]] = {}
+        """Per leader: the queues whose first batch may leave, longest ready first."""
+        self.leaderless: dict[PartitionQueue, None] = {}
+        self._linger = linger
+        self._one_in_flight = one_in_flight
+        self._identity = identity
+        self._wake = wake
+        self._hurried = hurried
+        self._timers: list[tuple[float, int, PartitionQueue]] = []
+        self._order = count()
+
+    def schedule(self, queue: PartitionQueue, now: float) -> None:
+        """Put the queue where it belongs; call it after anything that may change that."""
+        sequence = queue.sequence
+        if sequence.start_over and not sequence.restart(queue, self._identity):
+            self._wake(_NOW)  # a producer id may be wanted
+        if queue.place is Place.READY:
+            return  # drain looks again before it takes anything
+        if queue.place is Place.LEADERLESS:
+            del self.leaderless[queue]
+        queue.place = place = self._place_of(queue, now)
+        if place is Place.READY:
+            self.ready.setdefault(queue.leader, deque()).append(queue)
+            self._wake(_NOW)
+        elif place is Place.LEADERLESS:
+            self.leaderless[queue] = None
+            self._wake(_NOW)
+        elif place in (Place.LINGER, Place.BACKOFF):
+            self._wake(queue.timer)
+
+    def leave(self, queue: PartitionQueue, now: float) -> None:
+        """Take the queue out of the front of its leader's line, and see where it belongs now."""
+        self.ready[queue.leader].popleft()
+        queue.place = Place.IDLE
+        self.schedule(queue, now)
+
+    def lead(self, queue: PartitionQueue, leader: int, epoch: int, now: float) -> None:
+        """The partition's leader is ``leader`` (-1: none) as of the leader epoch ``epoch``."""
+        newer = epoch > queue.leader_epoch
+        if leader == queue.leader and not newer:
+            return
+        if queue.place is Place.READY:
+            self.ready[queue.leader].remove(queue)
+            queue.place = Place.IDLE
+        queue.leader, queue.leader_epoch = leader, epoch
+        if newer and queue.batches:
+            queue.batches[0].retry_at = 0.0  # a new leader is asked at once (KIP-951)
+        self.schedule(queue, now)
+
+    def sendable(self, queue: PartitionQueue, now: float) -> ProducerBatch | None:
+        """The batch of a ready queue that may leave now, if that is still so."""
+        head = queue.batches[0] if queue.batches else None
+        if head is None or head.retry_at > now or not self._may_leave(queue, head):
+            return None
+        return head
+
+    def run_timers(self, now: float) -> None:
+        """Move on the queues whose linger time or back-off is over."""
+        timers = self._timers
+        while timers and timers[0][0] <= now:
+            when, _, queue = heappop(timers)
+            if _is_current(queue, when):
+                self.schedule(queue, now)
+
+    def next_timer(self) -> float | None:
+        """When :meth:`run_timers` has work next."""
+        timers = self._timers
+        while timers and not _is_current(timers[0][2], timers[0][0]):
+            heappop(timers)
+        return timers[0][0] if timers else None
+
+    def _place_of(self, queue: PartitionQueue, now: float) -> Place:
+        head = queue.batches[0] if queue.batches else None
+        if head is None:
+            return Place.IDLE
+        if queue.leader < 0:
+            return Place.LEADERLESS
+        if not self._may_leave(queue, head):
+            return Place.BLOCKED
+        place, due = Place.READY, now
+        if head.retry_at > now:
+            place, due = Place.BACKOFF, head.retry_at
+        elif not (head.attempts or head.full or len(queue.batches) > 1 or self._hurried()):
+            place, due = Place.LINGER, head.created + self._linger
+        if due <= now:
+            return Place.READY
+        queue.timer = due
+        heappush(self._timers, (due, next(self._order), queue))
+        return place
+
+    def _may_leave(self, queue: PartitionQueue, head: ProducerBatch) -> bool:
+        if head.attempts:
+            # Retries go one by one, oldest first: that keeps the order however many were out.
+            return queue.unacked[0] is head and not queue.sequence.start_over
+        if self._one_in_flight and queue.on_wire:
+            return False
+        return not self._identity.enabled or queue.sequence.may_stamp(queue, self._identity)
+
+
+def _is_current(queue: PartitionQueue, when: float) -> bool:
+    """Whether a timer still means something: later ones are set without taking it back."""
+    return queue.timer == when and queue.place in (Place.LINGER, Place.BACKOFF)

@@ -1,0 +1,83 @@
+"""The live load of a producer, as a snapshot to look at, plot or decide by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkaclient.producer.accumulator import RecordAccumulator
+    from kafkaclient.producer.lane import Lane
+
+__all__ = ["BrokerLoad", "LoadSnapshot", "PartitionLoad", "load_snapshot"]
+
+
+class PartitionLoad(NamedTuple):
+    """Queued: not sent, or waiting for a retry. Sent: acknowledged. Bytes as on the wire."""
+
+    topic: str
+    partition: int
+    leader: int
+    queued_batches: int
+    queued_bytes: int
+    in_flight_batches: int
+    bytes_sent: int
+    records_sent: int
+
+
+class BrokerLoad(NamedTuple):
+    """``oldest_in_flight_s``: age of the oldest unanswered Produce request, 0.0 when there is
+    none. ``bytes_sent`` and ``requests_sent`` count Produce requests since the start."""
+
+    node_id: int
+    queued_batches: int
+    queued_bytes: int
+    in_flight_requests: int
+    oldest_in_flight_s: float
+    bytes_sent: int
+    requests_sent: int
+
+
+class LoadSnapshot(NamedTuple):
+    """Brokers in the order of their ids; partitions that have been used, by topic."""
+
+    brokers: tuple[BrokerLoad, ...]
+    partitions: tuple[PartitionLoad, ...]
+
+
+def load_snapshot(
+    accumulator: RecordAccumulator, lanes: Mapping[int, Lane], now: float
+) -> LoadSnapshot:
+    partitions = tuple(
+        PartitionLoad(
+            queue.tp.topic,
+            queue.tp.partition,
+            queue.leader,
+            len(queue.batches),
+            queue.queued_bytes,
+            queue.on_wire,
+            queue.bytes_sent,
+            queue.records_sent,
+        )
+        for topic in accumulator.topics.values()
+        for queue in topic.queues.values()
+    )
+    queued = dict.fromkeys(lanes, (0, 0))
+    for load in partitions:
+        batches, size = queued.get(load.leader, (0, 0))
+        queued[load.leader] = (batches + load.queued_batches, size + load.queued_bytes)
+    return LoadSnapshot(
+        tuple(
+            BrokerLoad(
+                node_id,
+                *queued[node_id],
+                len(lane.sent),
+                now - lane.sent[0] if lane.sent else 0.0,
+                lane.bytes_sent,
+                lane.requests_sent,
+            )
+            for node_id, lane in sorted(lanes.items())
+        ),
+        partitions,
+    )

@@ -1,0 +1,122 @@
+"""Records given to ``send_nowait`` before their topic's metadata is known.
+
+They keep their order, count against the buffer budget, and fail with the metadata's error once
+they have waited for ``max.block.ms``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from kafkaclient.errors import KafkaError, MetadataTimeoutError
+from kafkaclient.producer.topic import ParkedRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaclient.cluster.metadata import Metadata
+    from kafkaclient.producer.accumulator import RecordAccumulator
+    from kafkaclient.producer.delivery import Delivery, Receipt
+    from kafkaclient.producer.record import Record
+    from kafkaclient.producer.topic import TopicBuffer
+
+__all__ = ["ParkingLot"]
+
+
+class ParkingLot:
+    """``place(topic, record)`` appends a record whose topic is known now, or raises."""
+
+    def __init__(
+        self,
+        accumulator: RecordAccumulator,
+        metadata: Metadata,
+        *,
+        max_block: float,
+        clock: Callable[[], float],
+        place: Callable[[TopicBuffer, Record], Delivery | None],
+        new_receipt: Callable[[str], Receipt],
+    ) -> None:
+        self._accumulator = accumulator
+        self._metadata = metadata
+        self._max_block = max_block
+        self._clock = clock
+        self._place = place
+        self._new_receipt = new_receipt
+        self._watches: dict[str, asyncio.Task[None]] = {}
+
+    def __len__(self) -> int:
+        return sum(len(self._accumulator.topics[name].parked) for name in self._watches)
+
+    def park(self, topic: TopicBuffer, record: Record) -> Delivery | None:
+        """Keep the record until the topic is known; None: no buffer space."""
+        if not self._accumulator.budget.try_take(record.upper_bound):
+            return None
+        receipt = self._new_receipt(topic.name)
+        receipt.count = 1
+        delivery = receipt.handle(record.timestamp)
+        topic.parked.append(ParkedRecord(delivery, receipt, record, self._clock()))
+        if topic.name not in self._watches:
+            self._watches[topic.name] = asyncio.get_running_loop().create_task(
+                self._watch(topic), name=f"kafkaclient-metadata-{topic.name}"
+            )
+        return delivery
+
+    def unpark(self, topic: TopicBuffer) -> None:
+        """The topic is known: put its records into batches, in their order."""
+        while topic.parked:
+            parked = topic.parked.popleft()
+            with self._accumulator.budget.spend(parked.record.upper_bound):
+                try:
+                    delivery = self._place(topic, parked.record)
+                except KafkaError as error:
+                    parked.receipt.fail(error)
+                else:
+                    assert delivery is not None
+                    parked.delivery.move_to(delivery)
+
+    def fail_all(self, error: KafkaError) -> int:
+        """Fail every parked record; how many there were."""
+        failed = 0
+        for topic in self._accumulator.topics.values():
+            while topic.parked:
+                self._fail_first(topic, error)
+                failed += 1
+        return failed
+
+    async def wait_empty(self) -> None:
+        while self._watches:
+            await asyncio.wait(self._watches.values())
+
+    async def close(self) -> None:
+        for watch in self._watches.values():
+            watch.cancel()
+        await asyncio.gather(*self._watches.values(), return_exceptions=True)
+
+    async def _watch(self, topic: TopicBuffer) -> None:
+        """Wait for the topic's metadata until the oldest parked record has waited long enough."""
+        try:
+            while topic.parked:
+                deadline = topic.parked[0].parked_at + self._max_block
+                try:
+                    view = await self._metadata.wait_topic(topic.name, deadline - self._clock())
+                except MetadataTimeoutError as error:
+                    self._fail_parked_before(topic, self._clock() - self._max_block, error)
+                except KafkaError as error:
+                    while topic.parked:
+                        self._fail_first(topic, error)
+                else:
+                    self._accumulator.update_topic(view, self._clock())
+                    self.unpark(topic)
+        finally:
+            del self._watches[topic.name]
+
+    def _fail_parked_before(self, topic: TopicBuffer, when: float, error: KafkaError) -> None:
+        self._fail_first(topic, error)  # the one whose time it was, whatever the clock's grain
+        while topic.parked and topic.parked[0].parked_at <= when:
+            self._fail_first(topic, error)
+
+    def _fail_first(self, topic: TopicBuffer, error: KafkaError) -> None:
+        parked = topic.parked.popleft()
+        self._accumulator.budget.give_back(parked.record.upper_bound)
+        parked.receipt.fail(error)

@@ -1,0 +1,90 @@
+"""The queue of one partition: batches waiting, and batches sent but not acknowledged."""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from kafkaclient.producer.sequence import PartitionSequence
+from kafkaclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkaclient.producer.batch import ProducerBatch
+    from kafkaclient.producer.topic import TopicBuffer
+
+__all__ = ["PartitionQueue", "Place"]
+
+
+class Place(Enum):
+    """Where a partition's queue stands; :meth:`RecordAccumulator.schedule` is the only mover."""
+
+    IDLE = "nothing is queued"
+    LINGER = "the open batch waits for company, until its linger time"
+    BACKOFF = "the first batch waits before its retry"
+    BLOCKED = "the first batch waits for batches on the wire, or for the producer id"
+    LEADERLESS = "no broker leads the partition, as far as is known"
+    READY = "in its leader's line, for a free slot"
+
+
+class PartitionQueue:
+    """One partition of one topic, as the accumulator sees it."""
+
+    __slots__ = (
+        "batches",
+        "bytes_sent",
+        "leader",
+        "leader_epoch",
+        "on_wire",
+        "place",
+        "records_sent",
+        "sequence",
+        "timer",
+        "topic",
+        "tp",
+        "unacked",
+    )
+
+    def __init__(self, topic: TopicBuffer, partition: int) -> None:
+        self.topic = topic
+        self.tp = TopicPartition(topic.name, partition)
+        self.batches: deque[ProducerBatch] = deque()
+        """Waiting to be sent; only the last one may be open."""
+        self.unacked: deque[ProducerBatch] = deque()
+        """Sent at least once and neither acknowledged nor given up, oldest first; those not on
+        the wire are in ``batches`` as well, for their retry."""
+        self.on_wire = 0
+        self.leader = -1
+        self.leader_epoch = -1
+        self.place = Place.IDLE
+        self.timer = 0.0
+        """When the queue's timer (linger, back-off) runs out, for the one entry that counts."""
+        self.sequence = PartitionSequence()
+        self.bytes_sent = 0
+        self.records_sent = 0
+
+    def __repr__(self) -> str:
+        return (
+            f"<PartitionQueue {self.tp} leader={self.leader} {self.place.name} "
+            f"queued={len(self.batches)} unacked={len(self.unacked)} on_wire={self.on_wire}>"
+        )
+
+    @property
+    def partition(self) -> int:
+        return self.tp.partition
+
+    @property
+    def all_full(self) -> bool:
+        """Whether no queued batch takes records any more (Java: ``allBatchesFull``)."""
+        return not self.batches or self.batches[-1].full
+
+    @property
+    def queued_bytes(self) -> int:
+        return sum(batch.size for batch in self.batches)
+
+    def put_back(self, batch: ProducerBatch) -> None:
+        """Queue a batch again for its retry, before all that were stamped or created later."""
+        # Everything unacknowledged and not on the wire is waiting here, in front and in order.
+        waiting = [b for b in self.unacked if b is batch or not b.on_wire]
+        fresh = [b for b in self.batches if b not in waiting]
+        self.batches = deque(waiting + fresh)

@@ -1,0 +1,117 @@
+"""KIP-794's uniform sticky partitioner, pure: no I/O, clock or client; the RNG is passed in.
+
+As Java 4.x ships it (``BuiltInPartitioner``): records without key stay on one partition until
+about ``batch.size`` bytes went there, then move on; with adaptive partitioning the next partition
+is drawn with a weight that falls with the number of batches queued for it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from kafkaclient.cluster.view import TopicView
+
+__all__ = ["BuiltInPartitioner", "LoadTable", "Random31", "StickyPartition", "load_table"]
+
+Random31 = Callable[[], int]
+"""Draws an integer from 0 to 2^31-1; tests pass a counter and get exact frequencies."""
+
+
+class LoadTable(NamedTuple):
+    """Cumulative weights over partitions; the last entry is the sum of all weights."""
+
+    cumulative: tuple[int, ...]
+    partitions: tuple[int, ...]
+
+    def pick(self, draw: int) -> int:
+        return self.partitions[bisect_right(self.cumulative, draw % self.cumulative[-1])]
+
+
+def load_table(
+    queue_sizes: Sequence[int], partitions: Sequence[int], partition_count: int
+) -> LoadTable | None:
+    """Weights ``max + 1 - queue size`` for the partitions that may be chosen; None: all alike.
+
+    ``queue_sizes`` (in batches) and ``partitions`` run in parallel; partitions without a leader
+    or excluded ones are left out. Queues 0, 3, 1 give weights 4, 1, 3 and the table 4, 5, 8.
+    """
+    if partition_count < 2 or not partitions:
+        return None
+    longest = max(queue_sizes)
+    if len(partitions) == partition_count and min(queue_sizes) == longest:
+        return None
+    weights = (longest + 1 - size for size in queue_sizes)
+    return LoadTable(tuple(accumulate(weights)), tuple(partitions))
+
+
+class StickyPartition:
+    """The partition that records without key go to at present, and the bytes it has got."""
+
+    __slots__ = ("partition", "produced")
+
+    def __init__(self, partition: int) -> None:
+        self.partition = partition
+        self.produced = 0
+
+    def __repr__(self) -> str:
+        return f"<StickyPartition {self.partition} produced={self.produced}>"
+
+
+class BuiltInPartitioner:
+    """One topic's choice. The accumulator reports bytes; the sender refreshes ``load``.
+
+    ``sticky_bytes``: how much goes to a partition before it is left (``batch.size``, at least 1).
+    A switch waits until every batch of the partition is full, so that lingering does not leave
+    fractional batches (KAFKA-14156), but not beyond twice ``sticky_bytes``.
+    """
+
+    __slots__ = ("_random", "_sticky", "_sticky_bytes", "load", "switches")
+
+    def __init__(self, sticky_bytes: int, random31: Random31) -> None:
+        if sticky_bytes < 1:
+            raise ValueError(f"sticky_bytes must be at least 1, not {sticky_bytes}")
+        self._sticky_bytes = sticky_bytes
+        self._random = random31
+        self._sticky: StickyPartition | None = None
+        self.load: LoadTable | None = None
+        """What the sender saw last; None draws evenly among partitions with a leader."""
+        self.switches = 0
+
+    def current(self, topic: TopicView) -> StickyPartition:
+        """The partition to append to now."""
+        if self._sticky is None:
+            self._sticky = StickyPartition(self.next_partition(topic))
+        return self._sticky
+
+    def update(self, appended: int, topic: TopicView, *, all_full: bool) -> bool:
+        """Account for ``appended`` bytes on the current partition; True when it was left.
+
+        ``all_full``: every batch queued for the partition is full, or there is none.
+        """
+        sticky = self._sticky
+        if sticky is None:
+            return False
+        sticky.produced += appended
+        if not (
+            (all_full and sticky.produced >= self._sticky_bytes)
+            or sticky.produced >= 2 * self._sticky_bytes
+        ):
+            return False
+        # The same partition may be drawn again; it starts from 0 bytes all the same.
+        self._sticky = StickyPartition(self.next_partition(topic))
+        self.switches += 1
+        return True
+
+    def next_partition(self, topic: TopicView) -> int:
+        """Draw a partition: by load, else evenly among those with a leader, else among all."""
+        draw = self._random()
+        if self.load is not None:
+            return self.load.pick(draw)
+        available = topic.available
+        if available:
+            return available[draw % len(available)]
+        return draw % topic.partition_count

@@ -1,0 +1,82 @@
+"""What the caller gives, checked: everything that can be said about a record without metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafkaclient.errors import InvalidRecordError, RecordTooLargeError, SerializationError
+from kafkaclient.wire.records import BATCH_OVERHEAD, record_size_upper_bound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaclient.config import ProducerConfig
+    from kafkaclient.types import Buffer, Headers
+
+__all__ = ["Record", "checked_record"]
+
+
+class Record(NamedTuple):
+    """``timestamp`` is in milliseconds since the epoch; ``upper_bound`` is the size in bytes of a
+    batch with this record alone, at most."""
+
+    timestamp: int
+    key: Buffer | None
+    value: Buffer | None
+    headers: Headers
+    partition: int | None
+    upper_bound: int
+
+
+def checked_record(
+    config: ProducerConfig,
+    wall_clock: Callable[[], float],
+    topic: str,
+    value: Any,
+    key: Any,
+    partition: int | None,
+    timestamp_ms: int | None,
+    headers: Headers | Mapping[str, bytes | None],
+) -> Record:
+    """The record in bytes; raises :class:`InvalidRecordError` and its subclasses."""
+    if not isinstance(topic, str) or not topic:
+        raise InvalidRecordError(f"topic must be a non-empty str, not {topic!r}")
+    if partition is not None:
+        _check_number("partition", partition)
+    if config.key_serializer is not None and key is not None:
+        key = _serialize(config.key_serializer, key, f"the key of a record for {topic!r}")
+    if config.value_serializer is not None and value is not None:
+        value = _serialize(config.value_serializer, value, f"a value for topic {topic!r}")
+    if isinstance(headers, Mapping):
+        headers = list(headers.items())
+    try:
+        upper_bound = BATCH_OVERHEAD + record_size_upper_bound(key, value, headers)
+    except (TypeError, ValueError) as error:
+        raise InvalidRecordError(f"a record for topic {topic!r}: {error}") from error
+    if timestamp_ms is None:
+        timestamp_ms = int(wall_clock() * 1000)
+    else:
+        _check_number("timestamp_ms", timestamp_ms)
+    for name, limit in (
+        ("max.request.size", config.max_request_size),
+        ("buffer.memory", config.buffer_memory),
+    ):
+        if upper_bound > limit:
+            raise RecordTooLargeError(
+                f"a record for topic {topic!r} takes up to {upper_bound} bytes, more than "
+                f"{name}={limit}; it was not sent"
+            )
+    return Record(timestamp_ms, key, value, headers, partition, upper_bound)
+
+
+def _check_number(name: str, number: object) -> None:
+    if not isinstance(number, int) or not 0 <= number < 2**63:
+        raise InvalidRecordError(f"{name} must be an int from 0 on, not {number!r}")
+
+
+def _serialize(serializer: Callable[[Any], bytes | None], item: Any, what: str) -> bytes | None:
+    try:
+        return serializer(item)
+    except Exception as error:
+        raise SerializationError(f"{what} could not be serialized: {error!r}") from error

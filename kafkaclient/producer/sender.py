@@ -1,0 +1,309 @@
+"""The async loop that drains the accumulator into the brokers' lanes.
+
+Java: ``Sender``. All decisions of a pass are made in :meth:`Sender.run_once`, which neither waits
+nor reads a clock, so that tests can drive it by hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from kafkaclient.errors import KafkaError, ProtocolError, UnsupportedVersionError
+from kafkaclient.producer.answers import Answers, Leaders, delivery_timeout
+from kafkaclient.producer.lane import Lane
+from kafkaclient.wire.api import ApiKey
+from kafkaclient.wire.produce import MAX_VERSION, MIN_VERSION, decode_response, encode_request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from kafkaclient.metrics import ProducerMetrics
+    from kafkaclient.net.connection import Connection
+    from kafkaclient.producer.accumulator import RecordAccumulator
+    from kafkaclient.producer.batch import ProducerBatch
+    from kafkaclient.producer.settings import SenderSettings
+    from kafkaclient.types import Buffer
+
+__all__ = ["Connections", "Sender"]
+
+_NEVER = float("inf")
+# A deadline that passed while the event loop was blocked is judged again this much later: the
+# answer may lie in the socket (seconds).
+_SECOND_LOOK = 0.01
+
+
+class Connections(Protocol):
+    """What the sender needs of :class:`kafkaclient.cluster.router.Router`."""
+
+    def produce_connection(self, node_id: int) -> Connection | None: ...
+
+    def connection_error(self, node_id: int) -> KafkaError | None: ...
+
+
+class _Request(NamedTuple):
+    """A Produce request in flight."""
+
+    lane: Lane
+    connection: Connection
+    batches: list[ProducerBatch]
+    version: int
+
+
+class Sender:
+    """Sends what is ready, has answers judged, and sleeps until one of the two happens.
+
+    ``on_identity_wanted()`` is called when a producer id must be asked for, ``on_fatal(error)``
+    when the producer may not go on.
+    """
+
+    def __init__(
+        self,
+        accumulator: RecordAccumulator,
+        leaders: Leaders,
+        connections: Connections,
+        settings: SenderSettings,
+        metrics: ProducerMetrics,
+        *,
+        clock: Callable[[], float],
+        rng: Random,
+        on_identity_wanted: Callable[[], None],
+        on_fatal: Callable[[KafkaError], None],
+    ) -> None:
+        self.lanes: dict[int, Lane] = {}
+        self._accumulator = accumulator
+        self._leaders = leaders
+        self._connections = connections
+        self._settings = settings
+        self._metrics = metrics
+        self._clock = clock
+        self._on_identity_wanted = on_identity_wanted
+        self._answers = Answers(
+            accumulator, leaders, settings.retrying, metrics, rng=rng, on_fatal=on_fatal
+        )
+        self._closing = False
+        self._expiry_seen: float | None = None
+        self._excluded: set[int] = set()
+        self._resting: asyncio.Future[None] | None = None
+        self._wakes_at = _NEVER
+        self._alarm: asyncio.TimerHandle | None = None
+
+    # --- the loop -----------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Run until :meth:`close`; the caller keeps the task and minds its exception."""
+        while not self._closing:
+            await self._rest(self.run_once(self._clock()))
+
+    def close(self) -> None:
+        """End :meth:`run` after the pass under way."""
+        self._closing = True
+        self.wake()
+
+    def wake(self, when: float = 0.0) -> None:
+        """See to it that a pass begins at the time ``when`` at the latest (0: now)."""
+        if self._resting is not None and when < self._wakes_at:
+            self._wakes_at = when
+            self._set_alarm(self._resting)
+
+    async def _rest(self, until: float) -> None:
+        # What was reported during the pass is taken care of, or told by ``until``.
+        resting = self._resting = asyncio.get_running_loop().create_future()
+        self._wakes_at = 0.0 if self._closing else until
+        self._set_alarm(resting)
+        try:
+            await resting
+        finally:
+            self._resting = None
+            if self._alarm is not None:
+                self._alarm.cancel()
+                self._alarm = None
+
+    def _set_alarm(self, resting: asyncio.Future[None]) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+        delay = self._wakes_at - self._clock() if self._wakes_at > 0.0 else 0.0
+        if delay <= 0.0:
+            self._wakes_at = 0.0
+            _rouse(resting)
+        elif delay != _NEVER:
+            self._alarm = resting.get_loop().call_later(delay, _rouse, resting)
+
+    def run_once(self, now: float) -> float:
+        """One pass: expire, run timers, fill the lanes, look after what they wait for.
+
+        Returns when the next pass is due if nothing wakes the sender before.
+        """
+        lines = self._accumulator.lines
+        due = self._expire(now)
+        lines.run_timers(now)
+        for node_id in [node for node, line in lines.ready.items() if line]:
+            due = min(due, self._feed(self._lane(node_id, now), now))
+        if self._accumulator.identity.wanted:
+            self._on_identity_wanted()
+        if lines.leaderless:
+            self._leaders.request_refresh(
+                f"{len(lines.leaderless)} partitions with waiting records have no leader"
+            )
+        self._show_load(now)
+        timer = lines.next_timer()
+        return due if timer is None else min(due, timer)
+
+    def _lane(self, node_id: int, now: float) -> Lane:
+        lane = self.lanes.get(node_id)
+        if lane is None:
+            lane = self.lanes[node_id] = Lane(node_id, now)
+        return lane
+
+    def _feed(self, lane: Lane, now: float) -> float:
+        """Send to one broker while it takes requests; when to look again by oneself."""
+        window = self._settings.max_in_flight
+        connection = self._connections.produce_connection(lane.node_id)
+        lane.note(able=lane.free(connection, window, now), now=now)
+        while connection is not None and lane.free(connection, window, now):
+            batches = self._accumulator.drain(lane.node_id, self._settings.max_request_size, now)
+            if not batches:
+                return _NEVER
+            self._send(lane, connection, batches, now)
+        # A connection that comes up, an answer, or a transport that drains wakes the sender;
+        # only the end of a broker's throttling has nobody to tell of it.
+        if connection is not None and connection.throttled_until > now:
+            return connection.throttled_until
+        return _NEVER
+
+    def _send(
+        self, lane: Lane, connection: Connection, batches: list[ProducerBatch], now: float
+    ) -> None:
+        try:
+            sent = self._write(lane, connection, batches)
+        except UnsupportedVersionError as error:
+            for batch in batches:
+                self._answers.refuse(batch, error, now)
+            return
+        except KafkaError as error:
+            for batch in batches:
+                self._answers.retry(batch, error, now)
+            return
+        lane.requests_sent += 1
+        lane.bytes_sent += sent
+        self._count(batches, now)
+        if self._settings.acks:
+            lane.sent.append(now)
+            return
+        for batch in batches:  # acks=0: written is all that will ever be known
+            self._accumulator.incomplete.complete(batch, -1, -1, now)
+
+    def _write(self, lane: Lane, connection: Connection, batches: list[ProducerBatch]) -> int:
+        """Write one Produce request; its size in bytes."""
+        versions, settings = connection.api_versions, self._settings
+        if versions is None:
+            raise ProtocolError(f"the connection to {connection.node} has had no handshake")
+        version = versions.pick(ApiKey.PRODUCE, MIN_VERSION, MAX_VERSION)
+        topics: dict[str, list[tuple[int, Buffer]]] = {}
+        for batch in batches:
+            topic, partition = batch.queue.tp
+            topics.setdefault(topic, []).append((partition, batch.buffer()))
+        correlation_id = connection.next_correlation_id()
+        buffers = encode_request(
+            version,
+            correlation_id,
+            settings.client_id,
+            settings.acks,
+            int(settings.request_timeout * 1000),
+            list(topics.items()),
+        )
+        request = _Request(lane, connection, batches, version)
+        answered = partial(self._answered, request) if settings.acks else None
+        connection.send(buffers, correlation_id, answered)
+        return sum(map(len, buffers))
+
+    def _count(self, batches: list[ProducerBatch], now: float) -> None:
+        metrics, records = self._metrics, 0
+        for batch in batches:
+            topic, partition = batch.queue.tp
+            records += batch.count
+            self._leaders.add_topic(topic)  # it is in use
+            if batch.attempts == 1:
+                metrics.batch_sealed(topic, batch.count, batch.size, batch.raw_size)
+            metrics.batch_sent(topic, batch.count, batch.size, now - batch.created, partition)
+        metrics.produce_request(records)
+
+    def _answered(
+        self, request: _Request, payload: memoryview | None, error: KafkaError | None
+    ) -> None:
+        now, lane = self._clock(), request.lane
+        lane.sent.popleft()
+        try:
+            if payload is None:
+                raise error or ProtocolError("an answer without content")
+            result = decode_response(request.version, payload)
+        except KafkaError as reason:
+            if payload is not None:
+                request.connection.close(reason)
+            self._answers.none(request.batches, reason, now)
+        else:
+            silence = result.throttle_ms / 1000
+            self._metrics.throttled(silence)
+            if silence > 0:  # wanted by the broker from now on (KIP-219)
+                request.connection.throttled_until = now + silence
+            self._answers.take(request.batches, result, lane.node_id, now)
+        self.wake()
+
+    # --- time ---------------------------------------------------------------------------------
+
+    def _expire(self, now: float) -> float:
+        """Fail what is too old; when to look again."""
+        incomplete = self._accumulator.incomplete
+        due = incomplete.next_expiry()
+        if due is None or now < due:
+            self._expiry_seen = None
+            return due or _NEVER
+        if self._expiry_seen is None:
+            self._expiry_seen = now
+        if now < self._expiry_seen + _SECOND_LOOK:
+            return self._expiry_seen + _SECOND_LOOK
+        self._expiry_seen = None
+        incomplete.expire(now, partial(self._expired, now=now))
+        return incomplete.next_expiry() or _NEVER
+
+    def _expired(self, batch: ProducerBatch, now: float) -> KafkaError:
+        age = now - batch.created
+        if not batch.attempts:
+            self._metrics.batch_expired(age)
+        self._metrics.records_failed(batch.receipt.topic, batch.count)
+        cause = self._connections.connection_error(batch.queue.leader)
+        return delivery_timeout(batch, age, self._settings.delivery_timeout, cause)
+
+    # --- the load that partitions are chosen by -----------------------------------------------
+
+    def _show_load(self, now: float) -> None:
+        """Give the partitioners the queue lengths and outages of this moment."""
+        accumulator, settings = self._accumulator, self._settings
+        if settings.adaptive:
+            if settings.availability_timeout > 0 and self._outages_changed(now):
+                accumulator.load_changed.update(dict.fromkeys(accumulator.topics.values()))
+            for topic in accumulator.load_changed:
+                topic.refresh_load(self._excluded.__contains__)
+        accumulator.load_changed.clear()
+
+    def _outages_changed(self, now: float) -> bool:
+        excluded = set()
+        for node_id, lane in self.lanes.items():
+            # A lane with nothing ready is asked all the same, or a broker that was left out
+            # would never be seen to be back.
+            if node_id in self._excluded and not self._accumulator.lines.ready.get(node_id):
+                connection = self._connections.produce_connection(node_id)
+                if lane.free(connection, self._settings.max_in_flight, now):
+                    lane.note(able=True, now=now)
+            if lane.stuck_for > self._settings.availability_timeout:
+                excluded.add(node_id)
+        changed, self._excluded = excluded != self._excluded, excluded
+        return changed
+
+
+def _rouse(resting: asyncio.Future[None]) -> None:
+    if not resting.done():
+        resting.set_result(None)

@@ -1,0 +1,130 @@
+"""Idempotence: producer id, epoch and the sequence numbers of each partition (KIP-98, KIP-360).
+
+The rules, as in Java's ``TransactionManager`` for a producer without transactions:
+
+- a batch gets its sequence when it first leaves; a retry keeps it, so the broker drops duplicates;
+- a stamped batch is sent again only when it is the oldest unacknowledged one of its partition;
+- when a batch ends without an answer (expired, connection lost), later fresh batches wait until
+  it is known whether a gap is left; if so the partition starts over with a raised epoch;
+- a raised epoch is taken up by a partition only when none of its batches is on the wire; then all
+  its unacknowledged batches are numbered anew from 0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkaclient.producer.batch import ProducerBatch
+    from kafkaclient.producer.partition import PartitionQueue
+
+__all__ = ["MAX_EPOCH", "NO_PRODUCER_ID", "PartitionSequence", "ProducerIdentity", "advance"]
+
+NO_PRODUCER_ID = -1
+MAX_EPOCH = 2**15 - 2  # the last usable epoch; then a new producer id is asked for
+_MASK = 2**31 - 1
+
+
+def advance(sequence: int, count: int) -> int:
+    """The sequence ``count`` records later; 2^31-1 is followed by 0 (as in Java)."""
+    return (sequence + count) & _MASK
+
+
+class ProducerIdentity:
+    """The producer id and epoch that fresh batches are stamped with.
+
+    ``wanted`` is True while an id must be asked of a broker (at start, and when the epochs of the
+    old one are used up).
+    """
+
+    __slots__ = ("enabled", "epoch", "producer_id")
+
+    def __init__(self, enabled: bool) -> None:
+        self.enabled = enabled
+        self.producer_id = NO_PRODUCER_ID
+        self.epoch = -1
+
+    def __repr__(self) -> str:
+        return f"<ProducerIdentity id={self.producer_id} epoch={self.epoch}>"
+
+    @property
+    def valid(self) -> bool:
+        return not self.enabled or self.producer_id != NO_PRODUCER_ID
+
+    @property
+    def wanted(self) -> bool:
+        return not self.valid
+
+    def assign(self, producer_id: int, epoch: int) -> None:
+        """Take up what a broker gave (InitProducerId)."""
+        self.producer_id, self.epoch = producer_id, epoch
+
+    def raise_epoch(self) -> bool:
+        """Start over under a new epoch; False when they are used up and a new id is wanted."""
+        if self.epoch >= MAX_EPOCH:
+            self.producer_id, self.epoch = NO_PRODUCER_ID, -1
+            return False
+        self.epoch += 1
+        return True
+
+
+class PartitionSequence:
+    """Where one partition stands in its sequence."""
+
+    __slots__ = ("epoch", "last_acked", "next", "producer_id", "start_over", "unresolved")
+
+    def __init__(self) -> None:
+        self.producer_id = NO_PRODUCER_ID
+        self.epoch = -1
+        self.next = 0
+        """The sequence of the next fresh record."""
+        self.last_acked = -1
+        """The last sequence known to be in the log, -1 when none is."""
+        self.unresolved = False
+        """A batch ended without an answer: a gap may be left."""
+        self.start_over = False
+        """A new epoch is due, as soon as nothing of the partition is on the wire."""
+
+    def may_stamp(self, queue: PartitionQueue, identity: ProducerIdentity) -> bool:
+        """Whether a fresh batch may leave now."""
+        if not identity.valid or self.unresolved or self.start_over:
+            return False
+        current = self.producer_id == identity.producer_id and self.epoch == identity.epoch
+        # Batches of the old epoch come first; the broker would refuse them after the new one.
+        return current or not queue.unacked
+
+    def stamp(self, batch: ProducerBatch, identity: ProducerIdentity) -> None:
+        """Number a fresh batch (sealed)."""
+        if self.producer_id != identity.producer_id or self.epoch != identity.epoch:
+            self.producer_id, self.epoch = identity.producer_id, identity.epoch
+            self.next, self.last_acked = 0, -1
+        batch.stamp(self.producer_id, self.epoch, self.next)
+        self.next = advance(self.next, batch.count)
+
+    def acknowledged(self, batch: ProducerBatch) -> None:
+        if batch.producer_epoch == self.epoch and batch.producer_id == self.producer_id:
+            self.last_acked = advance(batch.base_sequence, batch.count - 1)
+
+    def resolve(self, queue: PartitionQueue) -> None:
+        """Once nothing is unacknowledged: was a gap left by what ended without an answer?"""
+        if not self.unresolved or queue.unacked:
+            return
+        self.unresolved = False
+        expected = 0 if self.last_acked < 0 else advance(self.last_acked, 1)
+        if self.next != expected:
+            self.start_over = True
+
+    def restart(self, queue: PartitionQueue, identity: ProducerIdentity) -> bool:
+        """Take up the raised epoch if it is due and possible; True when numbers changed."""
+        if not self.start_over or queue.on_wire or not identity.valid:
+            return False
+        current = self.producer_id == identity.producer_id and self.epoch == identity.epoch
+        if current and not identity.raise_epoch():
+            return False  # goes on with the new id
+        self.start_over = self.unresolved = False
+        self.producer_id, self.epoch = identity.producer_id, identity.epoch
+        self.next, self.last_acked = 0, -1
+        for batch in queue.unacked:
+            batch.stamp(self.producer_id, self.epoch, self.next)
+            self.next = advance(self.next, batch.count)
+        return True

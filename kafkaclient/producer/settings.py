@@ -1,0 +1,93 @@
+"""From the user's options (milliseconds, names) to what the parts work with (seconds, codecs)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkaclient.wire.compression import Codec
+
+if TYPE_CHECKING:
+    from kafkaclient.config import ProducerConfig
+
+__all__ = [
+    "AccumulatorSettings",
+    "RetrySettings",
+    "SenderSettings",
+    "accumulator_settings",
+    "sender_settings",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccumulatorSettings:
+    """Times in seconds, sizes in bytes."""
+
+    batch_size: int = 16384
+    linger: float = 0.005
+    buffer_memory: int = 33554432
+    delivery_timeout: float = 120.0
+    codec: Codec = Codec.NONE
+    level: int | None = None
+    one_in_flight: bool = False
+    """max.in.flight.requests.per.connection=1: a partition is muted while a batch is out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrySettings:
+    """Times in seconds."""
+
+    retries: int = 2147483647
+    retry_backoff: float = 0.1
+    retry_backoff_max: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SenderSettings:
+    """Times in seconds, sizes in bytes."""
+
+    client_id: str
+    acks: int = -1
+    max_request_size: int = 1048576
+    max_in_flight: int = 5
+    request_timeout: float = 30.0
+    delivery_timeout: float = 120.0
+    adaptive: bool = True
+    availability_timeout: float = 0.0
+    retrying: RetrySettings = RetrySettings()
+
+
+def accumulator_settings(config: ProducerConfig) -> AccumulatorSettings:
+    codec = Codec[config.compression_type.upper()]
+    levels = {
+        Codec.GZIP: config.compression_gzip_level,
+        Codec.LZ4: config.compression_lz4_level,
+        Codec.ZSTD: config.compression_zstd_level,
+    }
+    return AccumulatorSettings(
+        batch_size=config.batch_size,
+        linger=config.linger_ms / 1000,
+        buffer_memory=config.buffer_memory,
+        delivery_timeout=config.delivery_timeout_ms / 1000,
+        codec=codec,
+        level=levels.get(codec),
+        one_in_flight=config.max_in_flight_requests_per_connection == 1,
+    )
+
+
+def sender_settings(config: ProducerConfig) -> SenderSettings:
+    return SenderSettings(
+        client_id=config.client_id,
+        acks=config.acks,
+        max_request_size=config.max_request_size,
+        max_in_flight=config.max_in_flight_requests_per_connection,
+        request_timeout=config.request_timeout_ms / 1000,
+        delivery_timeout=config.delivery_timeout_ms / 1000,
+        adaptive=config.adaptive_partitioning_enable,
+        availability_timeout=config.availability_timeout_ms / 1000,
+        retrying=RetrySettings(
+            retries=config.retries,
+            retry_backoff=config.retry_backoff_ms / 1000,
+            retry_backoff_max=config.retry_backoff_max_ms / 1000,
+        ),
+    )

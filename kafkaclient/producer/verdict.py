@@ -1,0 +1,56 @@
+"""What a broker's answer means for a batch: one table over every error code.
+
+Source: Java's ``Sender.completeBatch``/``canRetry`` and ``TransactionManager.canRetry``. A code
+that is not listed fails the batch when Kafka calls it final, and is retried when Kafka calls it
+retriable.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from kafkaclient.errors import BROKER_ERRORS
+
+__all__ = ["AMBIGUOUS_CODES", "REFRESH_CODES", "Verdict", "verdict_for"]
+
+
+class Verdict(Enum):
+    """What happens to a batch next."""
+
+    DONE = "the batch is in the log"
+    RETRY = "send it again after a back-off, with the same sequence"
+    SPLIT = "halve it and send the parts; a lone record fails"
+    RESEQUENCE = (
+        "the broker's idea of the sequence differs: retry, with a new epoch if first in line"
+    )
+    FAIL = "the batch was refused for good; the producer goes on"
+    FATAL = "the producer may not go on"
+
+
+_TABLE: dict[int, Verdict] = {
+    0: Verdict.DONE,
+    10: Verdict.SPLIT,  # MESSAGE_TOO_LARGE
+    18: Verdict.FAIL,  # RECORD_LIST_TOO_LARGE: larger than a segment; halving is for code 10 only
+    31: Verdict.FATAL,  # CLUSTER_AUTHORIZATION_FAILED: idempotence itself is not allowed
+    45: Verdict.RESEQUENCE,  # OUT_OF_ORDER_SEQUENCE_NUMBER
+    46: Verdict.DONE,  # DUPLICATE_SEQUENCE_NUMBER: written before, its offset is forgotten
+    47: Verdict.RESEQUENCE,  # INVALID_PRODUCER_EPOCH: not written; a new epoch helps (KIP-360)
+    59: Verdict.RESEQUENCE,  # UNKNOWN_PRODUCER_ID
+    90: Verdict.FATAL,  # PRODUCER_FENCED
+}
+
+# Answers that say our idea of the cluster is old, so that metadata is asked for again.
+REFRESH_CODES = frozenset({3, 5, 6, 13, 56, 72, 74, 75, 100, 103})
+
+# Refusals after which the batch may be in the log all the same: the broker failed at an unknown
+# point, waited for replicas in vain, or appended before it noticed.
+AMBIGUOUS_CODES = frozenset({-1, 7, 13, 20, 56})
+
+
+def verdict_for(code: int) -> Verdict:
+    """The verdict on a batch whose produce response carries ``code`` (0: no error)."""
+    known = _TABLE.get(code)
+    if known is not None:
+        return known
+    _, retriable, _, _ = BROKER_ERRORS.get(code, ("", False, None, ""))
+    return Verdict.RETRY if retriable else Verdict.FAIL

@@ -3,19 +3,15 @@
 Without Cython or a C compiler the extensions are left out and their pure-Python twins are used.
 """
 
-from setuptools import Extension, setup
+from setuptools import setup
 
 try:
     from Cython.Build import cythonize
 except ModuleNotFoundError:
-    EXTENSIONS = []
+    extensions = []
 else:
-    EXTENSIONS = cythonize(
-        [
-            Extension(f"kafkaclient.wire.{name}", [f"kafkaclient/wire/{name}.pyx"], optional=True)
-            for name in ("_records", "_murmur2")
-        ],
-        language_level=3,
-    )
+    extensions = cythonize(["kafkaclient/wire/_records.pyx", "kafkaclient/wire/_murmur2.pyx"])
+    for extension in extensions:
+        extension.optional = True  # cythonize() drops the mark from what it is given
 
-setup(ext_modules=EXTENSIONS)
+setup(ext_modules=extensions)

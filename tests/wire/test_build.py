@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kafkaclient.wire.records
+
+WIRE = Path(kafkaclient.wire.records.__file__).parent
+SETUP = WIRE.parent.parent / "setup.py"
+
+
+@pytest.fixture
+def project(tmp_path):
+    """As much of the source tree as the extensions are built from."""
+    if not SETUP.exists():
+        pytest.skip("not a source tree")
+    target = tmp_path / "kafkaclient" / "wire"
+    target.mkdir(parents=True)
+    for source in WIRE.glob("*.pyx"):
+        shutil.copy(source, target)
+    shutil.copy(SETUP, tmp_path)
+    return tmp_path
+
+
+def build(project, prelude="", **environment):
+    script = f"import runpy, sys\n{prelude}\nsys.argv = ['setup.py', 'build_ext', '--inplace']\n"
+    return subprocess.run(
+        [sys.executable, "-c", f"{script}runpy.run_path('setup.py')"],
+        cwd=project,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_build_without_a_compiler_leaves_the_extensions_out(project):
+    pytest.importorskip("Cython")
+    done = build(project, CC="/nonexistent/compiler")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count('building extension "kafkaclient.wire._') == 2
+    assert not list(project.rglob("*.so"))
+
+
+def test_a_build_without_cython_leaves_the_extensions_out(project):
+    done = build(project, prelude="sys.modules['Cython'] = sys.modules['Cython.Build'] = None")
+    assert done.returncode == 0, done.stderr
+    assert not list(project.rglob("*.so"))

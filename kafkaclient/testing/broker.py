@@ -26,6 +26,7 @@ __all__ = [
     "BrokerProcess",
     "BrokerState",
     "Jvm",
+    "dies_with_parent",
     "meta_properties",
     "render_properties",
 ]
@@ -176,7 +177,7 @@ class BrokerProcess:
                 stdout=console,
                 stderr=console,
                 cwd=self.directory,
-                preexec_fn=_dies_with_parent(),
+                preexec_fn=dies_with_parent(),
             )
 
     async def kill(self) -> None:
@@ -209,9 +210,7 @@ class BrokerProcess:
     def start_error(self) -> BrokerStartError:
         """Why the broker is not up, as far as its log since the last start tells."""
         how = "is not ready" if self.exit_code is None else f"ended with code {self.exit_code}"
-        return BrokerStartError(
-            f"broker {self.node} {how}; its log is {self.log_file}:\n{self._quote()}"
-        )
+        return BrokerStartError(f"broker {self.node} {how}; its log says:\n{self._quote()}")
 
     def address_in_use(self) -> bool:
         """Whether the broker ended because another process had taken one of its ports."""
@@ -269,7 +268,7 @@ def _escape(value: str) -> str:
     return "\\" + value if value.startswith(" ") else value
 
 
-def _dies_with_parent() -> Callable[[], None] | None:
+def dies_with_parent() -> Callable[[], None] | None:
     """What a child does before it becomes a JVM, so that it never outlives this process.
 
     The kernel kills it when the thread that made it ends, however that happens; elsewhere than on

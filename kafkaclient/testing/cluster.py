@@ -19,6 +19,7 @@ from kafkaclient.testing.control import (
     prepare_launch,
 )
 from kafkaclient.testing.errors import ClusterNotRunningError
+from kafkaclient.testing.jars import JarCache
 from kafkaclient.testing.remote_proxy import RemoteProxy
 from kafkaclient.testing.settings import DEFAULT_VERSION, ClusterSpec
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.testing.supervisor import Launch
 
-__all__ = ["BrokerStatus", "ClusterHandle", "LocalCluster", "ToolResult", "run_tool"]
+__all__ = ["BrokerStatus", "ClusterHandle", "LocalCluster", "Running", "ToolResult"]
 
 _STOP_TIMEOUT_S = 60.0
 _TOOL_HEAP_MB = 512
@@ -56,6 +57,15 @@ class ToolResult(NamedTuple):
     stderr: str
 
 
+class Running(NamedTuple):
+    """What a handle of a running cluster works with."""
+
+    control: Control
+    launch: Launch
+    description: dict[str, Any]
+    """The supervisor's; of it only what does not change while the cluster runs is used."""
+
+
 class ClusterHandle:
     """A running cluster and everything that can be done to it.
 
@@ -64,10 +74,18 @@ class ClusterHandle:
     arguments that make no sense), ClusterNotRunningError when the cluster has ended.
     """
 
-    def __init__(self, control: Control, launch: Launch, description: dict[str, Any]) -> None:
-        self._control = control
-        self._launch = launch
-        self._description = description
+    def __init__(self, running: Running | None) -> None:
+        self._current = running
+
+    @property
+    def _running(self) -> Running:
+        if self._current is None:
+            raise ClusterNotRunningError("the cluster is not running; use it in `async with`")
+        return self._current
+
+    @property
+    def _description(self) -> dict[str, Any]:
+        return self._running.description
 
     @property
     def bootstrap(self) -> str:
@@ -83,6 +101,11 @@ class ClusterHandle:
     def brokers(self) -> tuple[int, ...]:
         """The brokers' node ids, whether they are up or not."""
         return tuple(broker["node_id"] for broker in self._description["brokers"])
+
+    @property
+    def version(self) -> str:
+        """Kafka's version."""
+        return str(self._description["version"])
 
     @property
     def directory(self) -> Path:
@@ -104,7 +127,7 @@ class ClusterHandle:
     def proxy(self, broker: int) -> RemoteProxy:
         """The broker's fault proxy; it sees what goes through :attr:`proxied_bootstrap`."""
         self._static(broker)
-        return RemoteProxy(self._control, broker)
+        return RemoteProxy(self._running.control, broker)
 
     async def status(self) -> tuple[BrokerStatus, ...]:
         """The brokers as they are now."""
@@ -138,8 +161,9 @@ class ClusterHandle:
     ) -> None:
         """Start a broker that was stopped, with its ports and data.
 
-        ``wait`` until it serves clients; that needs a majority of the controllers, and after a
-        SIGKILL it may take the 9 s in which the cluster notices that the broker had gone.
+        ``wait`` until it serves clients. That needs a majority of the controllers, and Kafka lets
+        a broker in again only when the session of its former life has run out, 9 s after that
+        life's last heartbeat (``broker.session.timeout.ms``).
         """
         await self._call("start_broker", broker=broker, wait=wait, timeout_s=timeout_s)
 
@@ -175,10 +199,10 @@ class ClusterHandle:
 
     async def run_tool(self, main_class: str, *arguments: str) -> ToolResult:
         """Run one of Kafka's Java tools, for example ``kafka.tools.DumpLogSegments``."""
-        return await run_tool(self._launch, main_class, *arguments)
+        return await _run_tool(self._running.launch, main_class, *arguments)
 
     async def _call(self, command: str, **arguments: Any) -> Any:
-        return await asyncio.to_thread(self._control.call, command, **arguments)
+        return await asyncio.to_thread(self._running.control.call, command, **arguments)
 
     def _static(self, broker: int) -> dict[str, Any]:
         brokers: list[dict[str, Any]] = self._description["brokers"]
@@ -218,19 +242,14 @@ class LocalCluster(ClusterHandle):
     ) -> None:
         if security is not None:
             raise ConfigError(f"security must be None (plaintext listeners), not {security!r}")
+        super().__init__(None)
         self._spec = ClusterSpec.build(brokers, racks, config or {}, version)
         self._kept = directory
         self._supervisor: subprocess.Popen[bytes] | None = None
 
     def __repr__(self) -> str:
-        where = self.bootstrap if self._supervisor else "not running"
+        where = self.bootstrap if self._current else "not running"
         return f"<LocalCluster of {self._spec.brokers}, Kafka {self._spec.version}: {where}>"
-
-    def __getattr__(self, name: str) -> Any:
-        # Reached only for what start() sets.
-        if name in {"_control", "_launch", "_description"}:
-            raise ClusterNotRunningError("the cluster is not running; use it in `async with`")
-        raise AttributeError(name)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -243,23 +262,28 @@ class LocalCluster(ClusterHandle):
         """Bring the brokers up; returns when each serves clients and sees all the others."""
         if self._supervisor is not None:
             raise ConfigError("the cluster is running already")
-        launch = await asyncio.to_thread(prepare_launch, self._spec, keep=self._kept is not None)
-        directory = _work_directory(self._kept)
+        cache = JarCache()
         try:
-            self._supervisor = await asyncio.to_thread(
-                launch_supervisor, directory, launch, attached=True
+            launch = await asyncio.to_thread(
+                prepare_launch, self._spec, cache, keep=self._kept is not None
             )
+        finally:
+            cache.stop_fetching()
+        directory = await asyncio.to_thread(_work_directory, self._kept)
+        try:
+            self._supervisor = launch_supervisor(directory, launch, attached=True)
             control = Control(directory)
+            await asyncio.to_thread(control.wait, self._supervisor)
             await asyncio.to_thread(control.call, "start", timeout_s=timeout_s)
             description = await asyncio.to_thread(control.call, "describe")
         except BaseException:
             await self._end(directory)
             raise
-        super().__init__(control, launch, description)
+        self._current = Running(control, launch, description)
 
     async def stop(self) -> None:
         """End the brokers; their data goes with them. Does nothing when they have ended."""
-        if self._supervisor is None:
+        if self._current is None:
             return
         try:
             await self._call("stop")
@@ -269,17 +293,15 @@ class LocalCluster(ClusterHandle):
             await self._end(self.directory)
 
     async def _end(self, directory: Path) -> None:
-        supervisor, self._supervisor = self._supervisor, None
-        for name in ("_control", "_launch", "_description"):
-            self.__dict__.pop(name, None)
+        supervisor, self._supervisor, self._current = self._supervisor, None, None
         if supervisor is not None:
-            # Closing the lifeline ends the supervisor and with it the JVMs.
-            await asyncio.to_thread(_wait_for, supervisor)
+            await asyncio.to_thread(_close_lifeline, supervisor)
         if self._kept is None:
             await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
 
 
-def _wait_for(supervisor: subprocess.Popen[bytes]) -> None:
+def _close_lifeline(supervisor: subprocess.Popen[bytes]) -> None:
+    """End the supervisor, and with it the JVMs."""
     try:
         supervisor.communicate(timeout=_STOP_TIMEOUT_S)
     except subprocess.TimeoutExpired:
@@ -287,7 +309,7 @@ def _wait_for(supervisor: subprocess.Popen[bytes]) -> None:
         supervisor.wait()
 
 
-async def run_tool(launch: Launch, main_class: str, *arguments: str) -> ToolResult:
+async def _run_tool(launch: Launch, main_class: str, *arguments: str) -> ToolResult:
     """Run a Java class of Kafka's with the Java and the jars of a launch; log4j stays silent."""
     command = Jvm(Path(launch.java), tuple(map(Path, launch.jars)), Path(launch.archive)).command(
         main_class, arguments, heap_mb=_TOOL_HEAP_MB, properties={"log4j2.level": "OFF"}

@@ -44,6 +44,18 @@ class Control:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
+    def wait(self, supervisor: subprocess.Popen[bytes]) -> None:
+        """Return when the supervisor just started takes commands.
+
+        Raises LocalClusterError when it does not get that far.
+        """
+        deadline = time.monotonic() + _SOCKET_TIMEOUT_S
+        while not _accepts(self.directory / SOCKET_FILE):
+            if supervisor.poll() is not None or time.monotonic() > deadline:
+                text = (self.directory / _LOG_FILE).read_text("utf-8", "replace").strip()
+                raise LocalClusterError(f"the cluster's supervisor did not start:\n{text}")
+            time.sleep(_CONNECT_POLL_S)
+
     def call(self, command: str, *, say: Say | None = None, **arguments: Any) -> Any:
         """Run a command and return its result; ``say`` gets lines of progress.
 
@@ -77,10 +89,9 @@ def _result(message: dict[str, Any]) -> Any:
     raise known(message["error"])
 
 
-def prepare_launch(spec: ClusterSpec, *, keep: bool) -> Launch:
+def prepare_launch(spec: ClusterSpec, cache: JarCache, *, keep: bool) -> Launch:
     """Find Java and the jars, fetching what is missing; shows a progress bar while it does."""
     java = find_java()
-    cache = JarCache()
     jars = cache.ensure(read_lock(spec.version))
     classes = _fingerprint(spec.version, java.path, java.banner)
     settings = _fingerprint(spec.version, sorted(spec.config.items()))
@@ -100,7 +111,7 @@ def prepare_launch(spec: ClusterSpec, *, keep: bool) -> Launch:
 def launch_supervisor(
     directory: Path, launch: Launch, *, attached: bool
 ) -> subprocess.Popen[bytes]:
-    """Start a supervisor in ``directory`` and wait until it takes commands.
+    """Start a supervisor in ``directory``; :meth:`Control.wait` tells when it takes commands.
 
     Attached, it ends when the returned process's stdin is closed, by this process or by its end.
     In a session of its own in both cases: a Ctrl-C is for the one who can clean up.
@@ -108,21 +119,13 @@ def launch_supervisor(
     launch.write(directory)
     command = [sys.executable, "-m", "kafkaclient.testing.supervisor", str(directory)]
     with (directory / _LOG_FILE).open("wb") as log:
-        process = subprocess.Popen(  # noqa: S603 - this package's own module
+        return subprocess.Popen(  # noqa: S603 - this package's own module
             [*command, "--attached"] if attached else command,
             stdin=subprocess.PIPE if attached else subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             start_new_session=True,
         )
-    deadline = time.monotonic() + _SOCKET_TIMEOUT_S
-    while not _accepts(directory / SOCKET_FILE):
-        if process.poll() is not None or time.monotonic() > deadline:
-            process.kill()
-            text = (directory / _LOG_FILE).read_text("utf-8", "replace").strip()
-            raise LocalClusterError(f"the cluster's supervisor did not start:\n{text}")
-        time.sleep(_CONNECT_POLL_S)
-    return process
 
 
 def _accepts(path: Path) -> bool:

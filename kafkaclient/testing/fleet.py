@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import ConfigError
-from kafkaclient.testing.broker import CHECKPOINT_FILE, BrokerProcess, BrokerState, Jvm
+from kafkaclient.testing.broker import (
+    CHECKPOINT_FILE,
+    BrokerProcess,
+    BrokerState,
+    Jvm,
+    dies_with_parent,
+)
 from kafkaclient.testing.errors import BrokerStartError
 from kafkaclient.testing.ports import free_ports
 from kafkaclient.testing.probe import membership
@@ -169,6 +175,7 @@ class Fleet:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
+            preexec_fn=dies_with_parent(),
         )
         output, _ = await process.communicate()
         if process.returncode != 0:

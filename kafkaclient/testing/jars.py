@@ -13,6 +13,7 @@ import hashlib
 import os
 import re
 import tempfile
+import threading
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -167,6 +168,7 @@ class JarCache:
         self.directory = directory or cache_dir()
         self._fetch = fetch or fetch_with_jgo(os.environ.get(REPOSITORY_VARIABLE))
         self._progress = progress
+        self._stopped = threading.Event()
 
     def ensure(self, jars: Sequence[Jar]) -> tuple[Path, ...]:
         """The jars' paths, in order, once all are there; fetches those that are not.
@@ -179,6 +181,10 @@ class JarCache:
                 # Another process may have fetched them while this one waited for the lock.
                 self._fetch_all(self._missing(jars))
         return tuple(self._path(jar) for jar in jars)
+
+    def stop_fetching(self) -> None:
+        """Let an :meth:`ensure` in another thread end after the jars under way."""
+        self._stopped.set()
 
     def _path(self, jar: Jar) -> Path:
         return self.directory / "jars" / jar.path
@@ -224,6 +230,8 @@ class JarCache:
 
     def _fetch_one(self, jar: Jar, scratch: Path, progress: Progress) -> None:
         for attempt in range(1, _ATTEMPTS + 1):
+            if self._stopped.is_set():
+                raise JarsUnavailableError("the fetching was stopped")
             # A new place for each attempt: jgo takes a file that is there for a whole one.
             place = scratch / f"{jar.artifact}-{jar.version}-{attempt}"
             try:

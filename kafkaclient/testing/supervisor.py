@@ -115,8 +115,6 @@ class Supervisor:
             await self._ended.wait()
             server.close()
             await self._fleet.stop(orderly=self._orderly)
-        if not self._launch.keep:
-            shutil.rmtree(self._directory, ignore_errors=True)
 
     async def _watch_parent(self, loop: asyncio.AbstractEventLoop) -> None:
         supervisor = self
@@ -219,7 +217,12 @@ def main() -> None:
     async def run() -> None:
         await Supervisor(directory, launch).serve(attached="--attached" in sys.argv[2:])
 
-    asyncio.run(run())
+    try:
+        asyncio.run(run())
+    finally:
+        # Only now is a start that was under way cancelled, and its brokers ended.
+        if not launch.keep:
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,141 @@
+"""Clusters that outlive the command that started them, each found again by its name."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import re
+import shutil
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import platformdirs
+
+from kafkaclient.errors import ConfigError
+from kafkaclient.testing.cluster import ClusterHandle, Running
+from kafkaclient.testing.control import (
+    START_TIMEOUT_S,
+    Control,
+    launch_supervisor,
+    prepare_launch,
+)
+from kafkaclient.testing.errors import ClusterNotRunningError
+from kafkaclient.testing.jars import JarCache
+from kafkaclient.testing.supervisor import Launch
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Iterator
+
+    from kafkaclient.testing.settings import ClusterSpec
+
+__all__ = ["DEFAULT_NAME", "BackgroundCluster"]
+
+DEFAULT_NAME = "default"
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+class BackgroundCluster(ClusterHandle):
+    """A cluster without a parent: started by :meth:`up`, ended by :meth:`down`.
+
+    Its entry in the user's state directory says where its supervisor works. An entry whose
+    supervisor has gone (a reboot, say) counts as no cluster.
+    """
+
+    def __init__(self, name: str, running: Running) -> None:
+        super().__init__(running)
+        self.name = name
+
+    @classmethod
+    async def up(
+        cls,
+        name: str,
+        spec: ClusterSpec,
+        *,
+        say: Callable[[str], None] | None = None,
+        timeout_s: float = START_TIMEOUT_S,
+    ) -> BackgroundCluster:
+        """The running cluster of that name, started when there is none.
+
+        ``say`` gets lines of progress, from another thread. Raises ConfigError when a cluster of
+        that name runs with another ``spec``, and what LocalCluster raises when it cannot start.
+        """
+        entry = _entry(name)
+        with _locked(entry):
+            found = await asyncio.to_thread(cls.find, name)
+            if found is not None:
+                found._must_be(spec)
+                return found
+            cache = JarCache()
+            try:
+                launch = await asyncio.to_thread(prepare_launch, spec, cache, keep=False)
+            finally:
+                cache.stop_fetching()
+            directory = Path(tempfile.mkdtemp(prefix="kafkaclient-"))
+            supervisor = launch_supervisor(directory, launch, attached=False)
+            control = Control(directory)
+            try:
+                await asyncio.to_thread(control.wait, supervisor)
+                await asyncio.to_thread(control.call, "start", say=say, timeout_s=timeout_s)
+                entry.write_text(json.dumps({"directory": str(directory)}), "utf-8")
+            except BaseException:
+                await asyncio.to_thread(_terminate, supervisor, directory)
+                raise
+            description = await asyncio.to_thread(control.call, "describe")
+        return cls(name, Running(control, launch, description))
+
+    @classmethod
+    def find(cls, name: str) -> BackgroundCluster | None:
+        """The running cluster of that name, or None."""
+        try:
+            directory = Path(json.loads(_entry(name).read_text("utf-8"))["directory"])
+            control = Control(directory)
+            description = control.call("describe")
+            return cls(name, Running(control, Launch.read(directory), description))
+        except (FileNotFoundError, ClusterNotRunningError):
+            return None
+
+    @classmethod
+    async def down(cls, name: str) -> bool:
+        """End the cluster of that name and throw its data away; False when there is none."""
+        entry = _entry(name)
+        with _locked(entry):
+            found = await asyncio.to_thread(cls.find, name)
+            if found is not None:
+                await found._call("stop")
+            entry.unlink(missing_ok=True)
+            return found is not None
+
+    def _must_be(self, spec: ClusterSpec) -> None:
+        running = self._running.launch.spec()
+        if running != spec:
+            raise ConfigError(
+                f"a cluster named {self.name!r} with {running.brokers} brokers of Kafka "
+                f"{running.version} and other settings than asked for is running; end it with "
+                "`kafkaclient cluster down`, or choose another --name"
+            )
+
+
+def _entry(name: str) -> Path:
+    if _NAME.fullmatch(name) is None:
+        raise ConfigError(f"a cluster's name is made of letters, digits, '-', '_', '.': {name!r}")
+    return platformdirs.user_state_path("kafkaclient") / "clusters" / f"{name}.json"
+
+
+@contextmanager
+def _locked(entry: Path) -> Iterator[None]:
+    """One `up` or `down` at a time; the second `up` finds what the first has started."""
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    with entry.with_suffix(".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _terminate(supervisor: subprocess.Popen[bytes], directory: Path) -> None:
+    supervisor.terminate()
+    supervisor.wait()
+    shutil.rmtree(directory, ignore_errors=True)

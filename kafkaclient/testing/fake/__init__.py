@@ -1,0 +1,31 @@
+"""An in-process Kafka cluster for tests; :class:`FakeCluster` is the way in."""
+
+from __future__ import annotations
+
+from kafkaclient.testing.fake.cluster import FakeCluster
+from kafkaclient.testing.fake.control import (
+    CLOSE,
+    CLOSE_ANSWER,
+    DROP,
+    DROP_ANSWER,
+    Control,
+    Request,
+    delay,
+    delay_answer,
+)
+from kafkaclient.testing.fake.error_code import ErrorCode
+from kafkaclient.testing.fake.log import FakeRecord
+
+__all__ = [
+    "CLOSE",
+    "CLOSE_ANSWER",
+    "DROP",
+    "DROP_ANSWER",
+    "Control",
+    "ErrorCode",
+    "FakeCluster",
+    "FakeRecord",
+    "Request",
+    "delay",
+    "delay_answer",
+]

@@ -1,0 +1,74 @@
+"""ApiVersions (18): which versions of which APIs this cluster speaks.
+
+Behaviour
+    The answer is the cluster's ``versions``, a range per API, which a test may change: a
+    :data:`PROFILES` entry, or any range of its own. A request in a version that is not offered is
+    answered in version 0 with UNSUPPORTED_VERSION; from Kafka 2.4 on that answer names the range
+    of ApiVersions itself (KIP-511). Some close the connection instead when asked in a version
+    above their limit (:data:`CLOSES_ABOVE`), as Azure Event Hubs does.
+
+Versions
+    0 to 4.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkaclient.testing.fake.error_code import ErrorCode
+from kafkaclient.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkaclient.testing.fake.control import Request
+    from kafkaclient.testing.fake.state import ClusterState
+
+__all__ = ["PROFILES", "CLOSES_ABOVE", "VERSIONS", "answer", "refuse", "unsupported"]
+
+VERSIONS = (0, 4)
+
+_FIRST_FLEXIBLE = 3
+
+PROFILES: Mapping[str, Mapping[int, tuple[int, int]]] = {
+    "kafka-4": {},
+    "kafka-3": {ApiKey.PRODUCE: (0, 9), ApiKey.METADATA: (0, 12), ApiKey.API_VERSIONS: (0, 3)},
+    "kafka-2.1": {
+        ApiKey.PRODUCE: (0, 7),
+        ApiKey.METADATA: (0, 7),
+        ApiKey.API_VERSIONS: (0, 2),
+        ApiKey.INIT_PRODUCER_ID: (0, 1),
+        ApiKey.CREATE_TOPICS: (0, 3),
+        ApiKey.LIST_OFFSETS: (0, 4),
+    },
+    "event-hubs": {
+        ApiKey.PRODUCE: (3, 9),
+        ApiKey.METADATA: (0, 9),
+        ApiKey.API_VERSIONS: (0, 3),
+    },
+}
+"""Name -> the ranges in which that kind of broker differs from the newest that the fake knows."""
+
+CLOSES_ABOVE: Mapping[str, int] = {"event-hubs": 3}
+"""Profile -> the newest ApiVersions version that does not make it close the connection."""
+
+
+def answer(state: ClusterState, _: Request) -> dict[str, Any]:
+    """The response's fields."""
+    ranges = [_range(key, *versions) for key, versions in sorted(state.versions.items())]
+    return {"error_code": ErrorCode.NONE, "api_keys": ranges}
+
+
+def unsupported(state: ClusterState) -> dict[str, Any]:
+    """The fields of the version 0 answer to a version that is not offered."""
+    oldest, newest = state.versions[ApiKey.API_VERSIONS]
+    known = [_range(ApiKey.API_VERSIONS, oldest, newest)] if newest >= _FIRST_FLEXIBLE else []
+    return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "api_keys": known}
+
+
+def refuse(_: Request, error_code: int) -> dict[str, Any]:
+    return {"error_code": error_code, "api_keys": []}
+
+
+def _range(api_key: int, oldest: int, newest: int) -> dict[str, Any]:
+    return {"api_key": int(api_key), "min_version": oldest, "max_version": newest}

@@ -1,0 +1,85 @@
+"""ListOffsets (2): where a partition begins and ends.
+
+Behaviour
+    Only the partition's leader answers. -1 asks for the end, -2 for the beginning; any other
+    timestamp gives the first record that is not older, or -1.
+
+Versions
+    1 to 7.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkaclient.testing.fake.error_code import ErrorCode
+
+if TYPE_CHECKING:
+    from kafkaclient.testing.fake.control import Request
+    from kafkaclient.testing.fake.state import ClusterState
+    from kafkaclient.testing.fake.topics import FakePartition
+
+__all__ = ["VERSIONS", "answer", "refuse"]
+
+VERSIONS = (1, 7)
+
+_LATEST, _EARLIEST = -1, -2
+
+
+def answer(state: ClusterState, request: Request) -> dict[str, Any]:
+    """The response's fields."""
+    return _for_each(request, lambda topic, asked: _offset(state, request.broker, topic, asked))
+
+
+def refuse(request: Request, error_code: int) -> dict[str, Any]:
+    """The same error for every partition."""
+    return _for_each(request, lambda _, asked: _failed(asked.partition_index, error_code))
+
+
+def _for_each(request: Request, answer_one: Any) -> dict[str, Any]:
+    return {
+        "topics": [
+            {
+                "name": topic.name,
+                "partitions": [answer_one(topic.name, asked) for asked in topic.partitions],
+            }
+            for topic in request.message.topics
+        ]
+    }
+
+
+def _offset(state: ClusterState, broker: int, topic: str, asked: Any) -> dict[str, Any]:
+    partition = state.partition(topic, asked.partition_index)
+    if partition is None:
+        return _failed(asked.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if partition.leader != broker:
+        return _failed(asked.partition_index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    offset, timestamp = _find(partition, asked.timestamp)
+    return {
+        "partition_index": asked.partition_index,
+        "error_code": ErrorCode.NONE,
+        "offset": offset,
+        "timestamp": timestamp,
+        "leader_epoch": partition.leader_epoch,
+    }
+
+
+def _find(partition: FakePartition, timestamp: int) -> tuple[int, int]:
+    if timestamp == _LATEST:
+        return partition.log.end_offset, -1
+    if timestamp == _EARLIEST:
+        return 0, -1
+    for record in partition.log.records():
+        if record.timestamp >= timestamp:
+            return record.offset, record.timestamp
+    return -1, -1
+
+
+def _failed(index: int, error_code: int) -> dict[str, Any]:
+    return {
+        "partition_index": index,
+        "error_code": int(error_code),
+        "offset": -1,
+        "timestamp": -1,
+        "leader_epoch": -1,
+    }

@@ -1,0 +1,192 @@
+"""A partition's log as its leader keeps it, with the rules of idempotent producers.
+
+Behaviour
+    KIP-98 and KIP-360, Java's ``UnifiedLog``, ``ProducerStateManager``, ``ProducerAppendInfo``: of
+    each producer id the last five batches are remembered; one of them sent again is answered with
+    its first offset. Any other batch must continue the sequence, which wraps from 2^31-1 to 0; a
+    newer epoch must begin at 0; an older one is refused. A producer that the log does not know
+    may begin anywhere.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from kafkaclient.errors import ProtocolError
+from kafkaclient.testing.fake.error_code import ErrorCode
+from kafkaclient.wire.record_reader import BatchHeader, batch_header, iter_records, verify_crc
+
+__all__ = ["Appended", "FakeRecord", "PartitionLog", "RefusedBatchError"]
+
+_REMEMBERED_BATCHES = 5
+_MAX_SEQUENCE = 2**31 - 1
+_NO_PRODUCER = -1
+_NO_SEQUENCE = -1
+
+
+class FakeRecord(NamedTuple):
+    """A record in a log; ``timestamp`` in milliseconds. Without idempotence the last are -1."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+
+
+class Appended(NamedTuple):
+    """What the leader answers; ``duplicate`` when the batch had been written before."""
+
+    base_offset: int
+    duplicate: bool
+
+
+class RefusedBatchError(Exception):
+    """The leader does not take the batch."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+class _Written(NamedTuple):
+    first_sequence: int
+    last_sequence: int
+    base_offset: int
+
+
+class _Producer:
+    """What the log remembers of one producer id."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.batches: deque[_Written] = deque(maxlen=_REMEMBERED_BATCHES)
+
+
+class PartitionLog:
+    """The batches of one partition; ``batches`` hold their offsets, as on disk."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[BatchHeader, bytes]] = []
+        self.end_offset = 0
+        """The offset that the next record will get."""
+        self._producers: dict[int, _Producer] = {}
+
+    def append(self, data: bytes, max_message_bytes: int) -> Appended:
+        """Validate and append one batch; raises :class:`RefusedBatchError`."""
+        header = self._validated(data, max_message_bytes)
+        producer = None
+        if header.producer_id != _NO_PRODUCER:
+            producer = self._producers.get(header.producer_id)
+            duplicate = producer and _find_duplicate(producer, header)
+            if duplicate:
+                return Appended(duplicate.base_offset, duplicate=True)
+            if producer is not None:
+                _check_sequence(producer, header)
+            if producer is None or producer.epoch != header.producer_epoch:
+                producer = self._producers[header.producer_id] = _Producer(header.producer_epoch)
+        base_offset = self.end_offset
+        if producer is not None:
+            producer.batches.append(_Written(header.base_sequence, _last(header), base_offset))
+        self.batches.append((header._replace(base_offset=base_offset), bytes(data)))
+        self.end_offset += header.record_count
+        return Appended(base_offset, duplicate=False)
+
+    def records(self) -> list[FakeRecord]:
+        """Every record, decompressed, in order."""
+        return [
+            FakeRecord(
+                header.base_offset + record.offset_delta,
+                record.timestamp,
+                record.key,
+                record.value,
+                record.headers,
+                header.producer_id,
+                header.producer_epoch,
+                _NO_SEQUENCE
+                if header.producer_id == _NO_PRODUCER
+                else _advance(header.base_sequence, record.offset_delta),
+            )
+            for header, data in self.batches
+            for record in iter_records(data)
+        ]
+
+    def forget_producers(self) -> None:
+        """Lose the producers' state, as retention or an expired producer id does."""
+        self._producers.clear()
+
+    @staticmethod
+    def _validated(data: bytes, max_message_bytes: int) -> BatchHeader:
+        try:
+            header = batch_header(data)
+        except ProtocolError as error:
+            raise RefusedBatchError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+        if header.size > max_message_bytes:
+            raise RefusedBatchError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"The record batch size in the append is {header.size} bytes which exceeds the "
+                f"maximum configured value of {max_message_bytes}.",
+            )
+        if not verify_crc(data):
+            raise RefusedBatchError(
+                ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt (stored crc = {header.crc})"
+            )
+        problem = _invalid(header, data)
+        if problem:
+            raise RefusedBatchError(ErrorCode.INVALID_RECORD, problem)
+        return header
+
+
+def _invalid(header: BatchHeader, data: bytes) -> str | None:
+    """What the log's validator objects to, if anything."""
+    if header.size != len(data):
+        return "Produce requests must contain exactly one record batch per partition"
+    if header.record_count < 1 or header.last_offset_delta != header.record_count - 1:
+        return f"{header.record_count} records, last offset delta {header.last_offset_delta}"
+    if header.producer_id != _NO_PRODUCER and header.base_sequence < 0:
+        return f"Invalid sequence number {header.base_sequence} in a batch with a producer id"
+    try:
+        deltas = [record.offset_delta for record in iter_records(data)]
+    except ProtocolError as error:
+        return str(error)
+    if deltas != list(range(header.record_count)):
+        return "offset deltas of the records are not consecutive from 0"
+    return None
+
+
+def _find_duplicate(producer: _Producer, header: BatchHeader) -> _Written | None:
+    if producer.epoch != header.producer_epoch:
+        return None
+    span = (header.base_sequence, _last(header))
+    return next((written for written in producer.batches if written[:2] == span), None)
+
+
+def _check_sequence(producer: _Producer, header: BatchHeader) -> None:
+    if header.producer_epoch < producer.epoch:
+        raise RefusedBatchError(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"Epoch of producer {header.producer_id} is {header.producer_epoch}, which is smaller "
+            f"than the last seen epoch {producer.epoch}",
+        )
+    expected = 0
+    if header.producer_epoch == producer.epoch:
+        expected = _advance(producer.batches[-1].last_sequence, 1)
+    if header.base_sequence != expected:
+        raise RefusedBatchError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"Out of order sequence number for producer {header.producer_id}, epoch "
+            f"{header.producer_epoch}: {header.base_sequence} came, {expected} was expected",
+        )
+
+
+def _last(header: BatchHeader) -> int:
+    return _advance(header.base_sequence, header.last_offset_delta)
+
+
+def _advance(sequence: int, records: int) -> int:
+    return (sequence + records) & _MAX_SEQUENCE

@@ -1,0 +1,207 @@
+"""A pair of connected transports in memory, for protocols that expect a socket.
+
+They keep asyncio's contract: data arrives in a later iteration of the loop, never inside the
+``write`` that sent it; a peer that does not read fills the buffer, and the writer is told to
+pause; a close flushes first; an abort drops what was not delivered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kafkaclient.types import Buffer
+
+__all__ = ["MemoryTransport", "connect"]
+
+_SOCKET_BUFFER = 128 * 1024
+"""Bytes that a kernel would take before a transport has to buffer by itself."""
+_HIGH_WATER = 64 * 1024
+
+
+class MemoryTransport(asyncio.Transport):
+    """One end. ``one_way_s`` is asked for every write: seconds the bytes travel.
+
+    At most ``chunk_size`` bytes are delivered at a time.
+    """
+
+    _peer: MemoryTransport
+
+    def __init__(self, peername: tuple[str, int], one_way_s: Callable[[], float]) -> None:
+        super().__init__({"peername": peername})
+        self.chunk_size = 256 * 1024
+        self._loop = asyncio.get_running_loop()
+        self._one_way_s = one_way_s
+        self._protocol: asyncio.BaseProtocol = asyncio.Protocol()
+        self._outgoing: deque[tuple[float, bytes]] = deque()  # (due, data)
+        self._outgoing_bytes = 0
+        self._delivery: asyncio.Handle | None = None
+        self._reading = True
+        self._writing_paused = False
+        self._closing = False  # asked to close, or closed by the peer
+        self._lost = False  # the protocol was told
+        self._finished = False  # nothing more reaches the peer
+        self.set_write_buffer_limits()
+
+    def attach(self, protocol: asyncio.BaseProtocol) -> None:
+        """Give this end its protocol, and tell the protocol."""
+        self._protocol = protocol
+        protocol.connection_made(self)
+
+    # --- asyncio.Transport: writing ---
+
+    def write(self, data: Buffer) -> None:
+        if self._closing or not data:
+            return
+        # Copied, as a kernel does: the writer may reuse its buffer.
+        self._outgoing.append((self._loop.time() + self._one_way_s(), bytes(data)))
+        self._outgoing_bytes += len(data)
+        self._schedule_delivery()
+        if not self._writing_paused and self.get_write_buffer_size() > self._high:
+            self._writing_paused = True
+            self._protocol.pause_writing()
+
+    def writelines(self, list_of_data: Iterable[Buffer]) -> None:
+        self.write(b"".join(list_of_data))
+
+    def write_eof(self) -> None:
+        raise NotImplementedError("Kafka connections are never half-closed")
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def get_write_buffer_size(self) -> int:
+        return max(0, self._outgoing_bytes - _SOCKET_BUFFER)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._high = high if high is not None else _HIGH_WATER if low is None else 4 * low
+        self._low = low if low is not None else self._high // 4
+
+    def get_write_buffer_limits(self) -> tuple[int, int]:
+        return self._low, self._high
+
+    # --- asyncio.Transport: reading ---
+
+    def is_reading(self) -> bool:
+        return self._reading and not self._closing
+
+    def pause_reading(self) -> None:
+        self._reading = False
+
+    def resume_reading(self) -> None:
+        self._reading = True
+        self._peer._schedule_delivery()
+
+    # --- asyncio.Transport: the rest ---
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self._protocol
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._protocol = protocol
+
+    def close(self) -> None:
+        if self._closing:
+            return
+        self._closing = True
+        if not self.get_write_buffer_size():
+            self._lose(None)  # the kernel delivers the rest
+        self._schedule_delivery()
+        self._peer._schedule_delivery()  # what it has sent is dropped, unread
+
+    def abort(self) -> None:
+        self._end(None)
+        self._peer._end(ConnectionResetError("connection reset by peer"))
+
+    def _end(self, error: OSError | None) -> None:
+        self._drop_outgoing()
+        self._closing = self._finished = True
+        self._lose(error)
+
+    # --- delivery to the peer ---
+
+    def _schedule_delivery(self) -> None:
+        if self._delivery is not None or self._finished:
+            return
+        due = self._outgoing[0][0] if self._outgoing else 0.0
+        if due > self._loop.time():
+            self._delivery = self._loop.call_at(due, self._deliver)
+        else:
+            self._delivery = self._loop.call_soon(self._deliver)
+
+    def _deliver(self) -> None:
+        self._delivery = None
+        peer = self._peer
+        if peer._closing:
+            self._drop_outgoing()
+        elif not peer._reading:
+            return
+        elif self._outgoing:
+            peer._receive(self._take_chunk())
+            self._maybe_resume_writing()
+        if self._outgoing:
+            self._schedule_delivery()
+        elif self._closing and not self._finished:
+            self._finished = True
+            self._lose(None)
+            peer._end_of_stream()
+
+    def _take_chunk(self) -> bytes:
+        _, data = self._outgoing.popleft()
+        if len(data) > self.chunk_size:
+            self._outgoing.appendleft((0.0, data[self.chunk_size :]))
+            data = data[: self.chunk_size]
+        self._outgoing_bytes -= len(data)
+        return data
+
+    def _receive(self, data: bytes) -> None:
+        protocol = self._protocol
+        if isinstance(protocol, asyncio.BufferedProtocol):
+            while data and not self._closing:
+                buffer = memoryview(cast("Any", protocol.get_buffer(len(data))))
+                size = min(len(buffer), len(data))
+                buffer[:size] = data[:size]
+                protocol.buffer_updated(size)
+                data = data[size:]
+        else:
+            cast("asyncio.Protocol", protocol).data_received(data)
+
+    def _end_of_stream(self) -> None:
+        if self._closing:
+            return
+        protocol = cast("asyncio.Protocol", self._protocol)
+        if not protocol.eof_received():
+            self.close()
+
+    def _maybe_resume_writing(self) -> None:
+        if self._writing_paused and self.get_write_buffer_size() <= self._low:
+            self._writing_paused = False
+            self._protocol.resume_writing()
+
+    def _drop_outgoing(self) -> None:
+        self._outgoing.clear()
+        self._outgoing_bytes = 0
+        if self._delivery is not None:
+            self._delivery.cancel()
+            self._delivery = None
+
+    def _lose(self, error: OSError | None) -> None:
+        if not self._lost:
+            self._lost = True
+            self._loop.call_soon(self._protocol.connection_lost, error)
+
+
+def connect(
+    left_name: tuple[str, int], right_name: tuple[str, int], one_way_s: Callable[[], float]
+) -> tuple[MemoryTransport, MemoryTransport]:
+    """Two transports, each the other's peer; the names are the peers' addresses."""
+    left, right = MemoryTransport(left_name, one_way_s), MemoryTransport(right_name, one_way_s)
+    left._peer, right._peer = right, left
+    return left, right

@@ -1,0 +1,184 @@
+"""Produce (0): appends record batches to the partitions that this broker leads.
+
+Behaviour
+    Each partition of a request is judged by itself: scripted failures first, then unknown topic or
+    partition, not the leader, acks, too few in-sync replicas, then the batch (``log.py``).
+    A partition that moved is answered with its new leader and that broker's address (KIP-951).
+    With acks=0 there is no answer; if a partition fails, the connection is closed instead.
+    ``delay_produce`` holds answers back one after the other, as a sleep in the request handler.
+
+Versions
+    3 to 12. Zstd needs 7 (KIP-110); error messages and record errors 8 (KIP-467); leader hints 10.
+    12 would add partitions to a transaction implicitly (KIP-890); transactions are not tracked.
+    13, which names topics by id, is not offered.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kafkaclient.testing.fake.error_code import ErrorCode
+from kafkaclient.testing.fake.log import RefusedBatchError
+from kafkaclient.wire.compression import Codec
+from kafkaclient.wire.record_reader import BATCH_OVERHEAD, CODEC_MASK, HEADER
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkaclient.testing.fake.control import Request
+    from kafkaclient.testing.fake.state import ClusterState
+    from kafkaclient.testing.fake.topics import FakePartition
+
+__all__ = ["VERSIONS", "ProduceFailure", "ScriptedFailures", "answer", "has_error", "refuse"]
+
+VERSIONS = (3, 12)
+
+_FIRST_ZSTD_VERSION = 7
+_ACKS_ALL, _ACKS_LEADER, _ACKS_NONE = -1, 1, 0
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceFailure:
+    """What one partition is answered; ``append`` writes the batch all the same."""
+
+    error_code: int
+    message: str | None = None
+    record_errors: Sequence[tuple[int, str | None]] = ()
+    append: bool = False
+
+
+class ScriptedFailures:
+    """Failures waiting for their turn, by topic and partition."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[tuple[str, int], deque[ProduceFailure]] = {}
+
+    def add(self, topic: str, partition: int, failure: ProduceFailure, times: int) -> None:
+        self._waiting.setdefault((topic, partition), deque()).extend([failure] * times)
+
+    def next(self, topic: str, partition: int) -> ProduceFailure | None:
+        waiting = self._waiting.get((topic, partition))
+        return waiting.popleft() if waiting else None
+
+    def clear(self) -> None:
+        self._waiting.clear()
+
+
+def answer(state: ClusterState, request: Request) -> dict[str, Any]:
+    """Append what can be appended, and the response's fields."""
+    moved: set[int] = set()
+    topics = [
+        {
+            "name": topic.name,
+            "partition_responses": [
+                _append(state, request, topic.name, data, moved) for data in topic.partition_data
+            ],
+        }
+        for topic in request.message.topic_data
+    ]
+    endpoints = [state.endpoint(node_id) for node_id in sorted(moved)]
+    return {"responses": topics, "node_endpoints": endpoints}
+
+
+def refuse(request: Request, error_code: int) -> dict[str, Any]:
+    """The same error for every partition."""
+    return {
+        "responses": [
+            {
+                "name": topic.name,
+                "partition_responses": [
+                    _failed(data.index, error_code) for data in topic.partition_data
+                ],
+            }
+            for topic in request.message.topic_data
+        ]
+    }
+
+
+def has_error(fields: Any) -> bool:
+    """Whether any partition failed: with acks=0 all that a client can be told."""
+    return any(
+        partition["error_code"]
+        for topic in fields["responses"]
+        for partition in topic["partition_responses"]
+    )
+
+
+def _append(
+    state: ClusterState, request: Request, topic: str, data: Any, moved: set[int]
+) -> dict[str, Any]:
+    failure = state.produce_failures.next(topic, data.index)
+    if failure is not None and not failure.append:
+        return _scripted(data.index, failure)
+    partition = state.partition(topic, data.index)
+    if partition is None:
+        return _failed(data.index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if partition.leader != request.broker:
+        if state.is_alive(partition.leader):
+            moved.add(partition.leader)
+        hint = {"leader_id": partition.leader, "leader_epoch": partition.leader_epoch}
+        return _failed(data.index, ErrorCode.NOT_LEADER_OR_FOLLOWER) | {"current_leader": hint}
+    try:
+        appended = _checked_append(state, request, partition, bytes(data.records or b""))
+    except RefusedBatchError as refused:
+        return _failed(data.index, refused.code, refused.message)
+    if failure is not None:
+        return _scripted(data.index, failure)
+    return {
+        "index": data.index,
+        "error_code": ErrorCode.NONE,
+        "base_offset": appended,
+        "log_append_time_ms": -1,
+        "log_start_offset": 0,
+    }
+
+
+def _checked_append(
+    state: ClusterState, request: Request, partition: FakePartition, batch: bytes
+) -> int:
+    acks = request.message.acks
+    topic = state.topics[partition.topic]
+    if acks not in {_ACKS_ALL, _ACKS_LEADER, _ACKS_NONE}:
+        raise RefusedBatchError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks}")
+    if acks == _ACKS_ALL and len(partition.isr) < topic.min_insync_replicas:
+        raise RefusedBatchError(
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"The size of the current ISR {partition.isr} is insufficient to satisfy the "
+            f"min.isr requirement of {topic.min_insync_replicas} for partition "
+            f"{partition.topic}-{partition.index}",
+        )
+    if request.version < _FIRST_ZSTD_VERSION and _codec(batch) == Codec.ZSTD:
+        raise RefusedBatchError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"Produce requests with version {request.version} are not allowed to use ZStandard",
+        )
+    return partition.log.append(batch, topic.max_message_bytes).base_offset
+
+
+def _codec(batch: bytes) -> int:
+    if len(batch) < BATCH_OVERHEAD:
+        return Codec.NONE
+    attributes: int = HEADER.unpack_from(batch)[5]
+    return attributes & CODEC_MASK
+
+
+def _failed(index: int, error_code: int, message: str | None = None) -> dict[str, Any]:
+    return {
+        "index": index,
+        "error_code": int(error_code),
+        "base_offset": -1,
+        "log_append_time_ms": -1,
+        "log_start_offset": -1,
+        "error_message": message,
+    }
+
+
+def _scripted(index: int, failure: ProduceFailure) -> dict[str, Any]:
+    return _failed(index, failure.error_code, failure.message) | {
+        "record_errors": [
+            {"batch_index": record, "batch_index_error_message": message}
+            for record, message in failure.record_errors
+        ]
+    }

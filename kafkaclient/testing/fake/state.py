@@ -1,0 +1,154 @@
+"""What all brokers of a fake cluster know: brokers, topics, versions, producer ids."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from kafkaclient.testing.fake.produce import ScriptedFailures
+from kafkaclient.testing.fake.topics import (
+    DEFAULT_MAX_MESSAGE_BYTES,
+    NO_LEADER,
+    FakePartition,
+    FakeTopic,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkaclient.testing.fake.broker import FakeBroker
+
+__all__ = ["ClusterState"]
+
+
+class ClusterState:
+    """The cluster as its brokers see it; the modules of the APIs read and change it."""
+
+    cluster_id = "fake-cluster"
+
+    def __init__(
+        self,
+        brokers: Sequence[FakeBroker],
+        versions: dict[int, tuple[int, int]],
+        *,
+        default_partitions: int,
+        auto_create_topics: bool,
+    ) -> None:
+        self.brokers = {broker.node_id: broker for broker in brokers}
+        self.versions = versions
+        self.closes_api_versions_above: int | None = None
+        self.default_partitions = default_partitions
+        self.auto_create_topics = auto_create_topics
+        self.topics: dict[str, FakeTopic] = {}
+        self.transactional_ids: dict[str, tuple[int, int]] = {}
+        self.produce_failures = ScriptedFailures()
+        self._producer_ids = count(1000)
+        self._topic_ids = count(1)
+
+    # --- brokers ---
+
+    def is_alive(self, node_id: int) -> bool:
+        return node_id in self.brokers and not self.brokers[node_id].fenced
+
+    def alive_brokers(self) -> list[int]:
+        """Node ids in order."""
+        return [node_id for node_id, broker in self.brokers.items() if not broker.fenced]
+
+    def endpoint(self, node_id: int) -> dict[str, Any]:
+        """A broker as responses describe it."""
+        broker = self.brokers[node_id]
+        return {
+            "node_id": node_id,
+            "host": broker.host,
+            "port": broker.port,
+            "rack": broker.rack,
+        }
+
+    def new_producer_id(self) -> int:
+        return next(self._producer_ids)
+
+    # --- topics ---
+
+    def partition(self, topic: str, index: int) -> FakePartition | None:
+        known = self.topics.get(topic)
+        if known is None or not 0 <= index < len(known.partitions):
+            return None
+        return known.partitions[index]
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int | None = None,
+        replication_factor: int = 1,
+        *,
+        assignments: Sequence[Sequence[int]] | None = None,
+        max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
+        min_insync_replicas: int = 1,
+    ) -> FakeTopic:
+        """``assignments``: per partition its replicas, the leader first."""
+        topic = FakeTopic(
+            name,
+            # Never the null id, and different after a topic is deleted and created again.
+            UUID(int=next(self._topic_ids)),
+            max_message_bytes=max_message_bytes,
+            min_insync_replicas=min_insync_replicas,
+        )
+        if assignments is None:
+            total = self.default_partitions if partitions is None else partitions
+            assignments = [self._spread(index, replication_factor) for index in range(total)]
+        self.topics[name] = topic
+        self.add_partitions(topic, assignments)
+        return topic
+
+    def add_partitions(self, topic: FakeTopic, assignments: Sequence[Sequence[int]]) -> None:
+        for replicas in assignments:
+            isr = [node_id for node_id in replicas if self.is_alive(node_id)]
+            topic.partitions.append(
+                FakePartition(
+                    topic.name,
+                    len(topic.partitions),
+                    replicas=list(replicas),
+                    isr=isr,
+                    leader=isr[0] if isr else NO_LEADER,
+                )
+            )
+
+    def grow_topic(self, topic: FakeTopic, total: int) -> None:
+        replication = len(topic.partitions[0].replicas)
+        indices = range(len(topic.partitions), total)
+        self.add_partitions(topic, [self._spread(index, replication) for index in indices])
+
+    def _spread(self, index: int, replication_factor: int) -> list[int]:
+        """Partition n is led by the n-th broker, and followed by those after it."""
+        nodes = list(self.brokers)
+        return [nodes[(index + offset) % len(nodes)] for offset in range(replication_factor)]
+
+    # --- elections ---
+
+    def broker_left(self, node_id: int) -> None:
+        """Fence a broker: its partitions elect another in-sync replica, or have no leader."""
+        self.brokers[node_id].fenced = True
+        for partition in self._partitions_of(node_id):
+            if node_id in partition.isr and len(partition.isr) > 1:
+                partition.isr.remove(node_id)
+            if partition.leader == node_id:
+                heirs = [node for node in partition.isr if self.is_alive(node)]
+                partition.lead(heirs[0] if heirs else NO_LEADER)
+
+    def broker_joined(self, node_id: int) -> None:
+        """Unfence a broker: in sync at once, leader of the partitions that have none."""
+        self.brokers[node_id].fenced = False
+        for partition in self._partitions_of(node_id):
+            if partition.leader == NO_LEADER and node_id in partition.isr:
+                partition.lead(node_id)
+            if node_id not in partition.isr:
+                partition.isr.append(node_id)
+
+    def _partitions_of(self, node_id: int) -> list[FakePartition]:
+        return [
+            partition
+            for topic in self.topics.values()
+            for partition in topic.partitions
+            if node_id in partition.replicas
+        ]

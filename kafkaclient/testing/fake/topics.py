@@ -1,0 +1,59 @@
+"""The fake cluster's topics and partitions."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kafkaclient.testing.fake.log import PartitionLog
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+__all__ = [
+    "DEFAULT_MAX_MESSAGE_BYTES",
+    "NO_LEADER",
+    "FakePartition",
+    "FakeTopic",
+    "is_valid_topic_name",
+]
+
+NO_LEADER = -1
+
+DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
+"""Kafka's default of ``max.message.bytes``."""
+
+
+@dataclass(slots=True)
+class FakePartition:
+    """A partition: one log, whoever leads it. ``leader`` is -1 when nobody does."""
+
+    topic: str
+    index: int
+    replicas: list[int]
+    isr: list[int]
+    leader: int
+    leader_epoch: int = 0
+    log: PartitionLog = field(default_factory=PartitionLog)
+
+    def lead(self, node_id: int) -> None:
+        """Make a broker the leader (-1: none) under a new leader epoch."""
+        self.leader = node_id
+        self.leader_epoch += 1
+
+
+@dataclass(slots=True)
+class FakeTopic:
+    """A topic; the two settings are Kafka's topic configurations of that name."""
+
+    name: str
+    topic_id: UUID
+    partitions: list[FakePartition] = field(default_factory=list)
+    max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
+    min_insync_replicas: int = 1
+
+
+def is_valid_topic_name(name: str) -> bool:
+    """Java's ``Topic.isValid``."""
+    return name not in {".", ".."} and re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", name) is not None

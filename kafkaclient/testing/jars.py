@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import platformdirs
-from jgo.maven import MavenContext
 
 from kafkaclient.errors import ConfigError
 from kafkaclient.testing.errors import JarsUnavailableError
@@ -145,6 +144,8 @@ def fetch_with_jgo(repository: str | None = None) -> Fetch:
     """Fetch from the Maven repository that jgo knows, or from the one at this URL."""
 
     def fetch(jar: Jar, directory: Path) -> Path:
+        from jgo.maven import MavenContext  # noqa: PLC0415 - slow, and only the first use needs it
+
         context = MavenContext(
             repo_cache=directory,
             remote_repos=None if repository is None else {"given": repository},

@@ -131,11 +131,13 @@ cdef class RecordBuffer:
         return size
 
     def freeze(self):
-        """The bytes, of which the first 61 are left for the header; no append comes after."""
-        if not self._frozen:
-            self._resize(self._size)
-            self._frozen = True
-        return self._data
+        """Hand over the bytes, of which the first 61 are left for the header; to be called once."""
+        self._frozen = True
+        self._resize(self._size)
+        data, self._data = self._data, bytearray()
+        self._start = NULL
+        self._allocated = 0
+        return data
 
     cdef int _grow(self, Py_ssize_t needed) except -1:
         cdef Py_ssize_t wanted = max(needed, 2 * self._allocated, FIRST_ALLOCATION)

@@ -111,9 +111,10 @@ class RecordBuffer:
         return size
 
     def freeze(self) -> bytearray:
-        """The bytes, of which the first 61 are left for the header; no append comes after."""
+        """Hand over the bytes, of which the first 61 are left for the header; to be called once."""
         self._frozen = True
-        return self._data
+        data, self._data = self._data, bytearray()
+        return data
 
 
 def record_size(

@@ -49,7 +49,6 @@ __all__ = [
     "BatchHeader",
     "Record",
     "batch_header",
-    "batch_size_upper_bound",
     "iter_records",
     "record_size",
     "record_size_upper_bound",
@@ -114,15 +113,10 @@ class BatchBuilder(RecordBuffer):
         if self.count == 0:
             raise RuntimeError("a batch without records cannot be sealed")
         chosen = Codec(codec)
-        batch = self.freeze()
+        self._batch = self.freeze()
+        self._write_header()
         if chosen is not Codec.NONE:
-            compressed = compress(chosen, memoryview(batch)[BATCH_OVERHEAD:], level)
-            if len(compressed) < len(batch) - BATCH_OVERHEAD:
-                batch = bytearray(BATCH_OVERHEAD)
-                batch += compressed
-                self._attributes = chosen.value
-        self._write_header(batch)
-        self._batch = batch
+            self._compress(chosen, level)
 
     def stamp(
         self,
@@ -158,7 +152,16 @@ class BatchBuilder(RecordBuffer):
             raise RuntimeError("the batch is not sealed yet")
         return self._batch
 
-    def _write_header(self, batch: bytearray) -> None:
+    def _compress(self, codec: Codec, level: int | None) -> None:
+        plain = self._sealed_batch()
+        compressed = compress(codec, memoryview(plain)[BATCH_OVERHEAD:], level)
+        if len(compressed) < len(plain) - BATCH_OVERHEAD:
+            self._batch = bytearray(BATCH_OVERHEAD) + compressed
+            self._attributes = codec.value
+            self._write_header()
+
+    def _write_header(self) -> None:
+        batch = self._sealed_batch()
         HEADER.pack_into(
             batch,
             0,
@@ -179,13 +182,9 @@ class BatchBuilder(RecordBuffer):
 
 
 def record_size_upper_bound(key: Buffer | None, value: Buffer | None, headers: Headers = ()) -> int:
-    """The most bytes a record can take at any place of any batch."""
-    return MAX_RECORD_OVERHEAD + fields_size(key, value, headers)
+    """The most bytes a record can take at any place of any batch.
 
-
-def batch_size_upper_bound(key: Buffer | None, value: Buffer | None, headers: Headers = ()) -> int:
-    """The most bytes a batch of this one record can take (Java: estimateSizeInBytesUpperBound).
-
-    It is what ``max.request.size`` is held against, and the least room given to a batch.
+    With :data:`BATCH_OVERHEAD` added it is the most that a batch of this one record can take
+    (Java: estimateSizeInBytesUpperBound), which is what ``max.request.size`` is held against.
     """
-    return BATCH_OVERHEAD + record_size_upper_bound(key, value, headers)
+    return MAX_RECORD_OVERHEAD + fields_size(key, value, headers)

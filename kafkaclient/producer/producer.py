@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import TracebackType
 
-    from kafkaclient.cluster.view import ClusterView, TopicView
+    from kafkaclient.cluster.view import ClusterView, PartitionView
     from kafkaclient.metrics.producer import Snapshot
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.types import Headers, RecordMetadata
@@ -338,9 +338,8 @@ class Producer:
         Raises:
             BufferFullError: ``buffer.memory`` is used up, or others wait for it already.
         """
-        return self._intake.put(
-            topic, self._checked(topic, value, key, partition, timestamp_ms, headers)
-        )
+        record = self._checked(topic, value, key, partition, timestamp_ms, headers)
+        return self._intake.put(topic, record)
 
     def _checked(
         self,
@@ -396,14 +395,14 @@ class Producer:
         await self._intake.parking.wait_empty()
         await self._accumulator.incomplete.flush(self._now())
 
-    async def partitions_for(self, topic: str) -> TopicView:
-        """The topic's partitions with leader, replicas and in-sync replicas.
+    async def partitions_for(self, topic: str) -> tuple[PartitionView, ...]:
+        """The topic's partitions in order, with leader, replicas and in-sync replicas.
 
         Raises:
             MetadataTimeoutError: the topic was not known within ``max.block.ms``.
         """
         self._check_running("partitions_for")
-        return await self._metadata.wait_topic(topic, self._max_block)
+        return (await self._metadata.wait_topic(topic, self._max_block)).partitions
 
     def metrics(self) -> Snapshot:
         """All metrics under Java's names, by group; see docs/operations.md."""

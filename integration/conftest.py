@@ -1,0 +1,102 @@
+"""What the integration tests share: topics of their own, and an independent reader."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+_numbers = itertools.count(1)
+
+
+class Consumed(NamedTuple):
+    """A record as aiokafka's consumer gives it."""
+
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic name that no other test uses, on whatever cluster."""
+    name = "".join(c if c.isalnum() else "-" for c in request.node.name)
+    return f"{name[:60]}-{os.getpid()}-{next(_numbers)}"
+
+
+@pytest.fixture
+def create_topic(kafka_cluster) -> Callable[..., Awaitable[None]]:
+    async def create(
+        name: str,
+        partitions: int = 6,
+        replication_factor: int = 1,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
+        admin = AIOKafkaAdminClient(bootstrap_servers=kafka_cluster.bootstrap)
+        await admin.start()
+        try:
+            new = NewTopic(name, partitions, replication_factor, topic_configs=dict(config or {}))
+            await admin.create_topics([new])
+            async with asyncio.timeout(20):
+                while not await _is_led(admin, name, partitions):
+                    await asyncio.sleep(0.05)
+        finally:
+            await admin.close()
+
+    return create
+
+
+async def _is_led(admin: AIOKafkaAdminClient, name: str, partitions: int) -> bool:
+    (described,) = await admin.describe_topics([name])
+    led = [p for p in described["partitions"] if p["leader"] >= 0]
+    return described["error_code"] == 0 and len(led) == partitions
+
+
+@pytest.fixture
+def read_topic(kafka_cluster) -> Callable[..., Awaitable[list[Consumed]]]:
+    """All records of a topic up to its present end, each partition in the order of offsets."""
+
+    async def read(name: str) -> list[Consumed]:
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=kafka_cluster.bootstrap,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+        )
+        await consumer.start()
+        try:
+            async with asyncio.timeout(60):
+                return await _read_to_end(consumer, name)
+        finally:
+            await consumer.stop()
+
+    return read
+
+
+async def _read_to_end(consumer: AIOKafkaConsumer, name: str) -> list[Consumed]:
+    while not (numbers := await consumer._client._wait_on_metadata(name)):
+        await asyncio.sleep(0.1)
+    partitions = [TopicPartition(name, number) for number in sorted(numbers)]
+    consumer.assign(partitions)
+    ends = await consumer.end_offsets(partitions)
+    await consumer.seek_to_beginning(*partitions)
+    records: list[Consumed] = []
+    left = {tp for tp in partitions if ends[tp] > 0}
+    while left:
+        for tp, messages in (await consumer.getmany(*left, timeout_ms=500)).items():
+            records += (
+                Consumed(m.partition, m.offset, m.timestamp, m.key, m.value, tuple(m.headers))
+                for m in messages
+            )
+        left = {tp for tp in left if await consumer.position(tp) < ends[tp]}
+    return records

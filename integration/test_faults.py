@@ -1,0 +1,185 @@
+"""Brokers that are killed, paused, cut off or gone: nothing lost, duplicated or reordered."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkaclient import Producer
+from kafkaclient.errors import (
+    BufferFullError,
+    DeliveryTimeoutError,
+    FlushTimeoutError,
+    KafkaError,
+    MetadataTimeoutError,
+    ProducerClosedError,
+)
+from kafkaclient.testing.cluster import LocalCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+pytestmark = [pytest.mark.timeout(180), pytest.mark.local_cluster]
+
+_RATE = 1500
+_REPLICATED = {"min.insync.replicas": "2"}
+
+
+class Load:
+    """Keyed, explicit and unkeyed records at a steady rate, and what became of each."""
+
+    def __init__(self, producer: Producer, topic: str) -> None:
+        self.acknowledged: dict[bytes, tuple[int, int]] = {}
+        self.failed: list[KafkaError] = []
+        self.sent = 0
+        self._producer = producer
+        self._topic = topic
+
+    async def run(self, seconds: float) -> None:
+        began = time.monotonic()
+        while (elapsed := time.monotonic() - began) < seconds:
+            while self.sent < elapsed * _RATE:
+                await self._send(self.sent)
+                self.sent += 1
+            await asyncio.sleep(0.002)
+        await self._producer.flush()
+        await asyncio.sleep(0)
+
+    async def _send(self, n: int) -> None:
+        kind = n % 3
+        key = b"k%d" % (n % 30) if kind == 0 else None
+        partition = n % 6 if kind == 1 else None
+        source = key or (b"p%d" % partition if partition is not None else b"-")
+        value = b"%s %d" % (source, n)
+        delivery = await self._producer.send(self._topic, value, key, partition=partition)
+        delivery.add_done_callback(lambda d: self._done(value, d))
+
+    def _done(self, value: bytes, delivery) -> None:
+        error = delivery.exception()
+        if error is not None:
+            self.failed.append(error)
+        else:
+            place = delivery.result()
+            self.acknowledged[value] = (place.partition, place.offset)
+
+    def check(self, read: list) -> None:
+        """Each acknowledged record is there once, where it was said to be, and in order."""
+        assert not self.failed, (len(self.failed), str(self.failed[0]))
+        assert len(self.acknowledged) == self.sent
+        copies = defaultdict(list)
+        for record in read:
+            copies[record.value].append((record.partition, record.offset))
+        assert len(read) == len(copies), "duplicated"
+        assert copies.keys() == self.acknowledged.keys(), "lost"
+        for value, place in self.acknowledged.items():
+            assert place[1] == -1 or copies[value] == [place]
+        last: dict[bytes, int] = {}
+        for record in read:  # by partition and offset
+            source, n = record.value.split()
+            if source != b"-":
+                assert int(n) > last.get(source, -1), f"reordered: {record}"
+                last[source] = int(n)
+
+
+async def _during(load: Load, seconds: float, *faults: Callable[[], Awaitable[None]]) -> None:
+    running = asyncio.create_task(load.run(seconds))
+    try:
+        for fault in faults:
+            await asyncio.sleep(1.5)
+            await fault()
+        await running
+    finally:
+        running.cancel()
+
+
+async def test_a_broker_killed_and_restarted_under_load(
+    kafka_cluster, topic, create_topic, read_topic
+):
+    await create_topic(topic, 6, 3, _REPLICATED)
+    async with Producer(kafka_cluster.bootstrap) as producer:
+        load = Load(producer, topic)
+        try:
+            await _during(
+                load, 14, lambda: kafka_cluster.kill(1), lambda: kafka_cluster.start_broker(1)
+            )
+        finally:
+            await kafka_cluster.heal()
+    load.check(await read_topic(topic))
+
+
+async def test_a_broker_paused_under_load(kafka_cluster, topic, create_topic, read_topic):
+    await create_topic(topic, 6, 3, _REPLICATED)
+    async with Producer(kafka_cluster.bootstrap, request_timeout_ms=4000) as producer:
+        load = Load(producer, topic)
+        try:
+            await _during(load, 14, lambda: kafka_cluster.pause(2), lambda: kafka_cluster.resume(2))
+        finally:
+            await kafka_cluster.heal()
+    load.check(await read_topic(topic))
+
+
+@pytest.mark.parametrize("fault", ["cut_before", "cut_after", "corrupt"])
+async def test_connections_cut_and_bytes_corrupted(
+    kafka_cluster, topic, create_topic, read_topic, fault
+):
+    await create_topic(topic, 6, 3, _REPLICATED)
+
+    async def break_all() -> None:
+        for broker in kafka_cluster.brokers:
+            proxy = kafka_cluster.proxy(broker)
+            if fault == "cut_before":
+                await proxy.cut_before(api_key=0)
+            elif fault == "cut_after":
+                await proxy.cut_after(api_key=0)
+            else:
+                await proxy.corrupt_request({-3: 0xFF}, api_key=0)
+
+    async with Producer(kafka_cluster.proxied_bootstrap) as producer:
+        load = Load(producer, topic)
+        try:
+            await _during(load, 8, break_all, break_all, break_all)
+        finally:
+            await kafka_cluster.heal()
+        assert producer.metrics()["producer-metrics"]["record-retry-total"] > 0
+    load.check(await read_topic(topic))
+
+
+async def test_with_all_brokers_down_everything_ends_on_time():
+    async with LocalCluster(brokers=1) as cluster:
+        producer = Producer(
+            cluster.bootstrap,
+            max_block_ms=1500,
+            delivery_timeout_ms=3000,
+            request_timeout_ms=1000,
+            buffer_memory=100_000,
+            linger_ms=0,
+        )
+        await producer.start()
+        await producer.send_and_wait("known", b"v")
+        await cluster.kill(0)
+
+        began = time.monotonic()
+        pending = [producer.send_nowait("known", b"%d" % n) for n in range(50)]
+        with pytest.raises(FlushTimeoutError) as flushed:
+            await producer.flush(timeout=0.5)
+        assert flushed.value.undelivered == 50
+        with pytest.raises(MetadataTimeoutError, match="unknown"):
+            await producer.send("unknown", b"v")
+        with pytest.raises(BufferFullError, match=r"buffer\.memory"):
+            for _ in range(20):
+                await producer.send("known", bytes(10_000))
+        for delivery in pending:
+            with pytest.raises(DeliveryTimeoutError, match=r"delivery\.timeout\.ms"):
+                await delivery
+        assert time.monotonic() - began < 6
+
+        late = producer.send_nowait("known", b"late")
+        began = time.monotonic()
+        assert await producer.stop(timeout=0.7) >= 1
+        assert 0.5 < time.monotonic() - began < 2
+        with pytest.raises(ProducerClosedError):
+            await late

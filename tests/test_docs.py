@@ -1,0 +1,35 @@
+"""What the documentation names must exist."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+_ROOT = Path(__file__).parent.parent
+_NAMED = re.compile(r"`([a-z_0-9/]+)\.py:([A-Za-z_][\w.]*)`")
+_PATHS = re.compile(r"`((?:kafkaclient|tests|integration|examples|docs|benchmarks)/[\w./-]+)`")
+
+
+def _pages() -> list[Path]:
+    return [_ROOT / "README.md", *sorted((_ROOT / "docs").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", _pages(), ids=lambda p: p.name)
+def test_every_symbol_named_exists(page: Path) -> None:
+    for module, symbol in _NAMED.findall(page.read_text()):
+        found = importlib.import_module("kafkaclient." + module.replace("/", "."))
+        for part in symbol.split("."):
+            assert hasattr(found, part), f"{page.name} names {module}.py:{symbol}"
+            found = getattr(found, part)
+
+
+@pytest.mark.parametrize("page", _pages(), ids=lambda p: p.name)
+def test_every_path_named_exists(page: Path) -> None:
+    text = page.read_text()
+    for path in _PATHS.findall(text):
+        assert (_ROOT / path).exists(), f"{page.name} names {path}"
+    for link in re.findall(r"\]\(([\w./-]+)(?:#[\w-]+)?\)", text):
+        assert (page.parent / link).exists(), f"{page.name} links to {link}"

@@ -191,7 +191,8 @@ class Bench:
         self.router = Router(self.config, self.net, rng=Random(1))
         self.metadata = Metadata(self.config, self.router, rng=Random(2))
         self.changes: list[int] = []
-        self.router.on_connection_change = self.changes.append
+        self._change = asyncio.Event()
+        self.router.on_connection_change = self._changed
 
     async def __aenter__(self) -> Bench:
         return self
@@ -211,14 +212,19 @@ class Bench:
         ]
         assert not late
 
+    def _changed(self, node_id: int) -> None:
+        self.changes.append(node_id)
+        self._change.set()
+
     async def produce_connection(self, node_id: int, timeout_s: float = 60.0) -> Any:
         """Ask as a sender does: again after every change."""
         async with asyncio.timeout(timeout_s):
             while True:
+                self._change.clear()
                 connection = self.router.produce_connection(node_id)
                 if connection is not None:
                     return connection
-                await asyncio.sleep(0.001)
+                await self._change.wait()
 
 
 @pytest.fixture(scope="session")

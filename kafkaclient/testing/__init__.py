@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kafkaclient.testing.cluster import LocalCluster
+    from kafkaclient.testing.fake import FakeCluster
     from kafkaclient.testing.proxy import FaultProxy
 
-__all__ = ["FaultProxy", "LocalCluster"]
+__all__ = ["FakeCluster", "FaultProxy", "LocalCluster"]
 
 _MODULES = {
+    "FakeCluster": "kafkaclient.testing.fake",
     "FaultProxy": "kafkaclient.testing.proxy",
     "LocalCluster": "kafkaclient.testing.cluster",
 }

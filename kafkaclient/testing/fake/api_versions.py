@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kafkaclient.testing.fake.control import Request
     from kafkaclient.testing.fake.state import ClusterState
 
-__all__ = ["PROFILES", "CLOSES_ABOVE", "VERSIONS", "answer", "refuse", "unsupported"]
+__all__ = ["CLOSES_ABOVE", "PROFILES", "VERSIONS", "answer", "refuse", "unsupported"]
 
 VERSIONS = (0, 4)
 

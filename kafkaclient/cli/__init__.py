@@ -12,12 +12,13 @@ _OPTIONAL = frozenset({"hdrh", "plotly", "rich", "typer", "uvloop"})
 def main() -> None:
     """Run the command line; the entry point ``kafkaclient``."""
     try:
-        from kafkaclient.cli.main import app  # noqa: PLC0415 - what it needs may be missing
+        from kafkaclient.cli.app import app  # noqa: PLC0415 - what it needs may be missing
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _OPTIONAL:
+        library = (error.name or "").partition(".")[0]
+        if library not in _OPTIONAL:
             raise
         sys.exit(
-            f"kafkaclient: the command line needs {error.name}, which is not installed: "
+            f"kafkaclient: the command line needs {library}, which is not installed: "
             "pip install 'kafkaclient[cli]'"
         )
     app(prog_name="kafkaclient")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -77,7 +78,7 @@ class _Watcher:
 
     def say(self, text: str) -> None:
         elapsed = time.perf_counter() - self._start
-        self._console.print(f"[dim]{elapsed:5.0f} s[/]  {text}", soft_wrap=True)
+        self._console.print(f"[dim]{elapsed:5.0f} s[/]  {escape(text)}", soft_wrap=True)
 
     @asynccontextmanager
     async def working(self, text: str, total: int, done: Callable[[], int]) -> AsyncIterator[None]:

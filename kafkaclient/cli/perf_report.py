@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Group
+from rich.markup import escape
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -84,7 +85,7 @@ def show_run(console: Console, run: Run) -> None:
         tables += [_broker_table(run.traffic), _partition_table(run.traffic)]
     console.print(Group(*tables))
     for cause, count in run.outcome.errors.most_common(5):
-        console.print(f"[red]{count:,} failed:[/] {cause}", soft_wrap=True)
+        console.print(f"[red]{count:,} failed:[/] {escape(cause)}", soft_wrap=True)
 
 
 def _latency_table(run: Run) -> Table:

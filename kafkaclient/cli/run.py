@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from kafkaclient.errors import ConfigError, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-__all__ = ["run_command", "stderr_console"]
+__all__ = ["FAILED", "INTERRUPTED", "USAGE", "run_command", "stderr_console"]
 
 T = TypeVar("T")
 
@@ -42,12 +43,9 @@ def run_command(main: Coroutine[Any, Any, T]) -> T:
     except KeyboardInterrupt:
         console.print("[yellow]interrupted[/]")
         raise typer.Exit(INTERRUPTED) from None
-    except ConfigError as error:
-        console.print(f"[red]error:[/] {error}", markup=True, soft_wrap=True)
-        raise typer.Exit(USAGE) from None
     except (KafkaError, OSError) as error:
-        console.print(f"[red]error:[/] {error}", markup=True, soft_wrap=True)
-        raise typer.Exit(FAILED) from None
+        console.print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
+        raise typer.Exit(USAGE if isinstance(error, ConfigError) else FAILED) from None
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

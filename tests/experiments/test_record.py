@@ -9,10 +9,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FIELDS = (
-    "client, setting, rate, linger_ms, run, records, seconds, records_per_s, mb_per_s, avg_ms, "
-    "p50_ms, p95_ms, p99_ms, p999_ms, max_ms, bytes_per_broker, requests_per_broker, "
-    "requests_per_s, errors, lost, duplicated, reordered"
-).split(", ")
+    *("client", "setting", "rate", "linger_ms", "run", "records", "seconds", "records_per_s"),
+    *("mb_per_s", "avg_ms", "p50_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms"),
+    *("bytes_per_broker", "requests_per_broker", "requests_per_s", "errors"),
+    *("lost", "duplicated", "reordered"),
+)
 
 
 def record(run: int = 1) -> RunRecord:
@@ -38,7 +39,7 @@ def record(run: int = 1) -> RunRecord:
 
 def test_the_fields_stand_in_their_documented_order_and_unknown_ones_are_null() -> None:
     values = json.loads(json.dumps(record().as_json()))
-    assert list(values) == FIELDS
+    assert tuple(values) == FIELDS
     assert values["bytes_per_broker"] == [3, 2, 1]
     assert values["seconds"] == 1.234568
     for unknown in ("rate", "p999_ms", "requests_per_broker", "lost", "duplicated", "reordered"):

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+import kafkaclient.cli
+from kafkaclient.cli.app import app
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Command = Callable[..., int | str | None]
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Run the entry point as if some libraries were not installed; returns its exit status."""
+
+    def run(*words: str, missing: tuple[str, ...]) -> int | str | None:
+        for name in list(sys.modules):
+            if name.startswith(("kafkaclient.cli.", "kafkaclient.testing", "kafkaclient.experim")):
+                monkeypatch.delitem(sys.modules, name)
+        for name in missing:
+            monkeypatch.setitem(sys.modules, name, None)
+        monkeypatch.setattr(sys, "argv", ["kafkaclient", *words])
+        with pytest.raises(SystemExit) as ended:
+            kafkaclient.cli.main()
+        return ended.value.code
+
+    return run
+
+
+def test_the_commands_are_there() -> None:
+    result = CliRunner().invoke(app, ["--help"])
+    assert result.exit_code == 0
+    for name in ("perf-test", "demo", "cluster"):
+        assert name in result.output
+
+
+@pytest.mark.parametrize("name", ["perf-test", "demo", "cluster"])
+def test_each_command_has_help(name: str) -> None:
+    result = CliRunner().invoke(app, [name, "--help"])
+    assert result.exit_code == 0
+    assert "Usage" in result.output
+
+
+@pytest.mark.parametrize("library", ["typer", "rich.console", "hdrh.histogram"])
+def test_without_the_extra_the_command_says_what_to_install(command: Command, library: str) -> None:
+    told = command("--help", missing=(library,))
+    assert isinstance(told, str)
+    assert f"needs {library.partition('.')[0]}" in told
+    assert "pip install 'kafkaclient[cli]'" in told
+
+
+def test_a_module_of_our_own_that_is_missing_is_no_missing_extra(command: Command) -> None:
+    with pytest.raises(ModuleNotFoundError, match="experiments"):
+        command("--help", missing=("kafkaclient.experiments.load",))
+
+
+def test_without_the_testing_tools_only_their_commands_are_missing(
+    command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tools = ("platformdirs", "jgo.maven", "psutil")
+    assert command("demo", "--rows", "5", missing=tools) == 1
+    assert "pip install 'kafkaclient[demo]'" in capsys.readouterr().err
+    assert command("perf-test", "--help", missing=tools) == 0

@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkaclient.cli.perf_test import metrics_lines, repeat_flags
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from click.testing import Result
+
+    PerfTest = Callable[..., Result]
+
+FINAL = re.compile(
+    r"\d+( steady state)? records sent, \d+\.\d{6} records/sec \(\d+\.\d{2} MB/sec\), "
+    r"\d+\.\d{2} ms avg latency, \d+\.\d{2} ms max latency, "
+    r"\d+ ms 50th, \d+ ms 95th, \d+ ms 99th, \d+ ms 99\.9th\."
+)
+
+
+def test_stdout_holds_the_final_line_and_nothing_else(perf_test: PerfTest) -> None:
+    result = perf_test("--record-size", "10")
+    assert result.exit_code == 0, result.stderr
+    (line,) = result.stdout.splitlines()
+    assert FINAL.fullmatch(line)
+    assert line.startswith("100 records sent, ")
+
+
+def test_stderr_tells_percentiles_brokers_and_partitions(perf_test: PerfTest) -> None:
+    stderr = perf_test("--record-size", "10").stderr
+    for text in ("p99.9", "Brokers", "Partitions", "25.0%", "75.0%", "3,000"):
+        assert text in stderr
+
+
+def test_steady_state_adds_a_line(perf_test: PerfTest) -> None:
+    result = perf_test("--record-size", "10", "--warmup-records", "40")
+    lines = result.stdout.splitlines()
+    assert [line.partition(" records")[0] for line in lines] == ["100", "60 steady state"]
+    assert all(FINAL.fullmatch(line) for line in lines)
+
+
+def test_windows_are_reported_at_the_interval(perf_test: PerfTest) -> None:
+    result = perf_test(
+        *("--record-size", "10", "--num-records", "200", "--throughput", "4000"),
+        *("--reporting-interval", "10"),
+    )
+    *windows, final = result.stdout.splitlines()
+    assert FINAL.fullmatch(final)
+    assert windows
+    assert all(line.endswith(" ms max latency.") for line in windows)
+
+
+@pytest.mark.parametrize(
+    ("words", "values"),
+    [
+        (("--payload-monotonic",), [b"0", b"1", b"2"]),
+        (("--payload-file", "FILE"), {b"a b", b"c"}),
+        (("--payload-file", "FILE", "--payload-delimiter", " "), {b"a", b"b\nc\n"}),
+    ],
+)
+def test_payloads(
+    perf_test: PerfTest,
+    instant: Any,
+    tmp_path: Path,
+    words: tuple[str, ...],
+    values: list[bytes] | set[bytes],
+) -> None:
+    file = tmp_path / "payloads"
+    file.write_text("a b\nc\n")
+    result = perf_test(*(str(file) if word == "FILE" else word for word in words))
+    assert result.exit_code == 0, result.stderr
+    if isinstance(values, list):
+        assert instant.values[:3] == values
+    else:
+        assert set(instant.values) == values
+
+
+def test_options_come_from_file_then_words_then_bootstrap(
+    perf_test: PerfTest, instant: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "producer.properties"
+    file.write_text(
+        "acks=1\nlinger.ms=7\nbootstrap.servers=h:1\nkey.serializer=org.example.Serializer\n"
+    )
+    result = perf_test(
+        *("--record-size", "10", "--command-config", str(file)),
+        *("--command-property", "acks=all", "compression.type=lz4", "--print-metrics"),
+    )
+    assert result.exit_code == 0, result.stderr
+    assert instant.configs == [
+        {
+            "client.id": "perf-producer-client",
+            "acks": "all",
+            "linger.ms": "7",
+            "compression.type": "lz4",
+            "bootstrap.servers": "127.0.0.1:9092",
+        }
+    ]
+
+
+def test_the_deprecated_flags_do_the_same(
+    perf_test: PerfTest, instant: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "producer.properties"
+    file.write_text("acks=1\n")
+    result = perf_test(
+        *("no--bootstrap-server", "--record-size", "10", "--producer.config", str(file)),
+        *("--producer-props", "bootstrap.servers=h:1", "client.id=me"),
+    )
+    assert result.exit_code == 0, result.stderr
+    assert instant.configs == [{"client.id": "me", "acks": "1", "bootstrap.servers": "h:1"}]
+
+
+def test_json_holds_every_run(perf_test: PerfTest, tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    result = perf_test(
+        *("--record-size", "10", "--json", str(path), "--repeat", "2", "--throughput", "5000"),
+        *("--command-property", "linger.ms=2", "acks=1"),
+    )
+    assert len(result.stdout.splitlines()) == 2
+    record = json.loads(path.read_text())
+    assert [run["run"] for run in record["runs"]] == [1, 2]
+    assert record["client"] == "instant"
+    assert record["setting"] == "acks=1"
+    assert (record["rate"], record["linger_ms"], record["records"]) == (5000, 2, 100)
+    assert record["bytes_per_broker"] == [1000, 3000]
+    assert record["requests_per_broker"] == [4, 6]
+    assert record["lost"] is None
+
+
+def test_metrics_are_printed_after_the_final_line_on_request(perf_test: PerfTest) -> None:
+    result = perf_test("--record-size", "10", "--print-metrics")
+    final, *metrics = result.stdout.splitlines()
+    assert FINAL.fullmatch(final)
+    assert metrics == [
+        "",
+        "Metric Name                          Value",
+        "producer-metrics:record-send-total : 7.000",
+        "producer-metrics:state             : fine",
+    ]
+
+
+def test_metrics_are_sorted_and_aligned() -> None:
+    assert metrics_lines({"b": {"n": {"x": 1}}, "a": {"long-name": 2.5}}).splitlines()[2:] == [
+        "a:long-name : 2.500",
+        "b:n:x       : 1.000",
+    ]
+
+
+def test_failed_records_are_told_and_fail_the_command(perf_test: PerfTest) -> None:
+    result = perf_test("--record-size", "10", "--command-property", "client.id=failing")
+    assert result.exit_code == 1
+    assert result.stdout.startswith("86 records sent")
+    assert "14 failed: TimeoutError: too late" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "exactly one of --record-size, --payload-file and --payload-monotonic"),
+        (("--record-size", "1", "--payload-monotonic"), "exactly one of"),
+        (("--record-size", "1", "--throughput", "0"), "--throughput must be"),
+        (("--record-size", "1", "--warmup-records", "100"), "--warmup-records 100 leaves none"),
+        (("--record-size", "1", "--transactional-id", "x"), "transactions are not supported"),
+        (("--record-size", "1", "--transaction-duration-ms", "9"), "transactions are not"),
+        (("--record-size", "1", "--command-property", "transactional.id=x"), "transactions"),
+        (("--record-size", "1", "--command-property", "acks"), "'acks' is not an option of"),
+        (("--record-size", "1", "--command-config", "/none"), "cannot read the options"),
+        (("--record-size", "1", "no--bootstrap-server"), "no brokers to connect to"),
+        (("--record-size", "1", "--producer", "none"), "no client 'none'"),
+        (
+            ("--record-size", "1", "--command-property", "a=1", "--producer-props", "b=2"),
+            "cannot be given together",
+        ),
+        (("--record-size", "0"), "greater than or equal to 1"),
+        (("--record-size", "1", "--num-records", "0"), "greater than or equal to 1"),
+        (("--payload-file", "/none"), "does not exist"),
+    ],
+)
+def test_wrong_use_is_told_without_a_traceback(
+    perf_test: PerfTest, words: tuple[str, ...], message: str
+) -> None:
+    result = perf_test(*words)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert message in " ".join(result.stderr.replace("│", " ").split())
+
+
+def test_unreachable_brokers_are_told_in_a_line(perf_test: PerfTest) -> None:
+    result = perf_test("--record-size", "1", "--bootstrap-server", "nowhere:1")
+    assert result.exit_code == 1
+    assert result.stderr.strip() == "error: none of nowhere:1 could be reached"
+
+
+@pytest.mark.parametrize(
+    ("words", "repeated"),
+    [
+        ("--command-property a=1 b=2 --topic t", "--command-property a=1 --command-property b=2"),
+        ("--command-property=a=1 b=2 --topic t", "--command-property=a=1 --command-property b=2"),
+        ("--command-property a=1 --topic t", "--command-property a=1"),
+    ],
+)
+def test_a_flag_may_take_several_words(words: str, repeated: str) -> None:
+    assert list(repeat_flags(words.split())) == [*repeated.split(), "--topic", "t"]

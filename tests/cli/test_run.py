@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import pytest
+import typer
+
+from kafkaclient.cli.run import run_command
+from kafkaclient.errors import BootstrapError, ConfigError
+
+
+async def raising(error: BaseException) -> None:
+    raise error
+
+
+def test_the_result_is_returned() -> None:
+    async def main() -> int:
+        return 7
+
+    assert run_command(main()) == 7
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (ConfigError("linger.ms: [bad]"), 2),
+        (BootstrapError("none of h:1 [down] could be reached"), 1),
+        (OSError("disk full"), 1),
+    ],
+)
+def test_expected_errors_are_a_line_and_a_status(
+    capsys: pytest.CaptureFixture[str], error: Exception, status: int
+) -> None:
+    with pytest.raises(typer.Exit) as raised:
+        run_command(raising(error))
+    assert raised.value.exit_code == status
+    assert capsys.readouterr().err == f"error: {error}\n"
+
+
+def test_a_defect_keeps_its_traceback() -> None:
+    with pytest.raises(ZeroDivisionError):
+        run_command(raising(ZeroDivisionError()))
+
+
+def test_ctrl_c_cleans_up_and_ends_with_130(capsys: pytest.CaptureFixture[str]) -> None:
+    cleaned = []
+
+    async def main() -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+            await asyncio.Event().wait()
+        finally:
+            cleaned.append(True)
+
+    with pytest.raises(typer.Exit) as raised:
+        run_command(main())
+    assert raised.value.exit_code == 130
+    assert cleaned == [True]
+    assert capsys.readouterr().err == "interrupted\n"

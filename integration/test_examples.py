@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import sys
-import uuid
 from asyncio.subprocess import PIPE, Process
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -26,7 +25,9 @@ if TYPE_CHECKING:
     from kafkaclient.testing.cluster import ClusterHandle
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-EXIT_S = 40.0
+EXIT_S = 60.0
+
+pytestmark = pytest.mark.timeout(180)
 
 Record = tuple[bytes | None, bytes]
 
@@ -58,8 +59,7 @@ async def finished(process: Process) -> tuple[str, str]:
 # --- produce.py --------------------------------------------------------------------------------
 
 
-async def test_script(kafka_cluster: ClusterHandle) -> None:
-    topic = f"readings-{uuid.uuid4().hex}"
+async def test_script(kafka_cluster: ClusterHandle, topic: str) -> None:
     async with running("produce.py", kafka_cluster.bootstrap, topic, "--count", "500") as process:
         output, errors = await finished(process)
     assert (process.returncode, errors) == (0, "")
@@ -128,9 +128,11 @@ class Visitors:
             return answer.status
 
 
-async def test_web_service_delivers_what_it_accepted(kafka_cluster: ClusterHandle) -> None:
+async def test_web_service_delivers_what_it_accepted(
+    kafka_cluster: ClusterHandle, topic: str
+) -> None:
     """SIGTERM in the middle of its work loses no request that was answered."""
-    prefix = f"web-{uuid.uuid4().hex}-"
+    prefix = f"{topic}-"
     arguments = [kafka_cluster.bootstrap, "--port", "0", "--prefix", prefix]
     async with running("web_service.py", *arguments) as process, aiohttp.ClientSession() as session:
         visitors = Visitors(session, await address(process))
@@ -142,8 +144,8 @@ async def test_web_service_delivers_what_it_accepted(kafka_cluster: ClusterHandl
         _, errors = await finished(process)
     assert process.returncode == 0, errors
     assert "ERROR" not in errors
-    for topic, accepted in visitors.accepted.items():
-        result = await read_back(kafka_cluster.bootstrap, prefix + topic, accepted)
+    for kind, accepted in visitors.accepted.items():
+        result = await read_back(kafka_cluster.bootstrap, prefix + kind, accepted)
         assert (result.lost, result.duplicated) == (0, 0), result
         # One request of each visitor may have been cut off after its record was taken.
         assert result.unexpected <= 4, result

@@ -20,23 +20,35 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-async def connect(fake: FakeCluster, node_id: int = 0) -> Connection:
+async def connect(
+    fake: FakeCluster, node_id: int = 0, api_versions: int | None = None
+) -> Connection:
     _, connection = await fake.dial(
         f"fake-{node_id}",
         9092,
         lambda: Connection(node=f"node {node_id}", client_id="test", request_timeout_s=30),
     )
-    await connection.handshake()
+    await connection.handshake(api_versions)
     return connection
 
 
-@pytest.mark.parametrize("profile", ["kafka-4", "kafka-3", "kafka-2.1", "event-hubs"])
+@pytest.mark.parametrize("profile", ["kafka-4", "kafka-3", "kafka-2.1"])
 @virtual_time
 async def test_handshake_and_calls(profile: str) -> None:
     fake = FakeCluster(profile=profile)
     connection = await connect(fake)
     metadata = await connection.call(MetadataCall(("t",)))
     assert len(metadata.brokers) == 3
+    connection.close()
+
+
+@virtual_time
+async def test_a_broker_that_closes_on_an_unknown_version() -> None:
+    fake = FakeCluster(profile="event-hubs")
+    with pytest.raises(BrokerConnectionError):
+        await connect(fake)
+    connection = await connect(fake, api_versions=3)
+    assert connection.api_versions is not None
     connection.close()
 
 

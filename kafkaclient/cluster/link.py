@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from kafkaclient.cluster.view import Broker
     from kafkaclient.config import ProducerConfig
-    from kafkaclient.net.connection import Meter
     from kafkaclient.net.dialer import Dialer
+    from kafkaclient.net.meter import Meter
 
 __all__ = ["Link", "Purpose"]
 

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.link import Purpose
     from kafkaclient.cluster.view import ClusterView
     from kafkaclient.config import ProducerConfig
-    from kafkaclient.net.connection import Connection, Meter
+    from kafkaclient.net.connection import Connection
     from kafkaclient.net.dialer import Dialer
+    from kafkaclient.net.meter import Meter
     from kafkaclient.wire.api import Call
 
 __all__ = ["Router"]

@@ -12,7 +12,7 @@ import logging
 import struct
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar, cast
 
 from kafkaclient.errors import (
     BrokerConnectionError,
@@ -22,16 +22,18 @@ from kafkaclient.errors import (
     RequestTimedOutError,
     broker_error,
 )
+from kafkaclient.net.meter import NoMeter
 from kafkaclient.wire.codec import ApiVersionsCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from kafkaclient.net.meter import Meter
     from kafkaclient.types import Buffer
     from kafkaclient.wire.api import Call
     from kafkaclient.wire.results import ApiVersions
 
-__all__ = ["MAX_FRAME_SIZE", "Connection", "Meter", "OnDone"]
+__all__ = ["MAX_FRAME_SIZE", "Connection", "OnDone"]
 
 T = TypeVar("T")
 
@@ -54,32 +56,6 @@ _int32 = struct.Struct(">i").unpack_from
 OnDone: TypeAlias = "Callable[[memoryview | None, KafkaError | None], None]"
 """Called once per request: with the payload that follows the correlation id, or with the error.
 The payload is a view of the read buffer: decode it at once rather than keeping it."""
-
-
-class Meter(Protocol):
-    """What a connection reports about itself. ``node_id`` is negative for bootstrap servers."""
-
-    def connection_opened(self, node_id: int) -> None: ...
-
-    def connection_closed(self, node_id: int) -> None: ...
-
-    def request_sent(self, node_id: int, nbytes: int) -> None: ...
-
-    def response_received(self, node_id: int, nbytes: int, latency_s: float) -> None: ...
-
-
-class _NoMeter:
-    def connection_opened(self, node_id: int) -> None:
-        pass
-
-    def connection_closed(self, node_id: int) -> None:
-        pass
-
-    def request_sent(self, node_id: int, nbytes: int) -> None:
-        pass
-
-    def response_received(self, node_id: int, nbytes: int, latency_s: float) -> None:
-        pass
 
 
 class _Pending(NamedTuple):
@@ -120,7 +96,7 @@ class Connection(asyncio.Protocol):
         self._request_timeout_s = request_timeout_s
         self._on_close = on_close
         self._on_writable = on_writable
-        self._meter: Meter = meter or _NoMeter()
+        self._meter: Meter = meter or NoMeter()
 
         self._transport: asyncio.Transport | None = None
         self._closed = False

@@ -45,12 +45,14 @@ class DelayLine:
         self._append(0.0, 0.0, None)
 
     def freeze(self) -> None:
+        """Let nothing out until :meth:`thaw`."""
         self._frozen = True
         self._stop_timer()
 
     def thaw(self) -> None:
-        self._frozen = False
-        self._advance()
+        if self._frozen:
+            self._frozen = False
+            self._advance()
 
     def clear(self) -> None:
         self._queue.clear()

@@ -136,7 +136,7 @@ async def test_connections_cut_and_bytes_corrupted(
             elif fault == "cut_after":
                 await proxy.cut_after(api_key=0)
             else:
-                await proxy.corrupt_request({-3: 0xFF}, api_key=0)
+                await proxy.corrupt_request({-8: 0xFF}, api_key=0)
 
     async with Producer(kafka_cluster.proxied_bootstrap) as producer:
         load = Load(producer, topic)

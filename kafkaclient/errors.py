@@ -182,6 +182,7 @@ class ProducerFencedError(BrokerError):
     """A newer producer with the same identity has taken over."""
 
 
+# fmt: off
 # (code, Kafka's name, retriable, class, what to do or what it means)
 _TABLE: tuple[tuple[int, str, bool, type[BrokerError], str], ...] = (
     (-1, "UNKNOWN_SERVER_ERROR", False, BrokerError, "unexpected server error; see the broker's log"),
@@ -315,6 +316,7 @@ _TABLE: tuple[tuple[int, str, bool, type[BrokerError], str], ...] = (
     (128, "INVALID_REGULAR_EXPRESSION", False, BrokerError, "the regular expression is not valid"),
     (129, "REBOOTSTRAP_REQUIRED", False, BrokerError, "the client must bootstrap again"),
 )
+# fmt: on
 
 BROKER_ERRORS: dict[int, tuple[str, bool, type[BrokerError], str]] = {
     code: (name, retriable, cls, advice) for code, name, retriable, cls, advice in _TABLE

@@ -153,8 +153,8 @@ class Metadata:
         """Note that the topic is used now; a new one is fetched at once. Cheap when it is known."""
         self._use(name)
 
-    async def wait_topic(self, name: str, timeout_s: float) -> TopicView:
-        """The topic's view, at once when it is known; else it is fetched.
+    async def wait_topic(self, name: str, timeout_s: float, *, fresh: bool = False) -> TopicView:
+        """The topic's view, at once when it is known; else, or with ``fresh``, it is fetched.
 
         A topic that does not exist (yet) is asked for again, with backoff, until it does: the
         brokers may create it. Raises :class:`~kafkaclient.errors.MetadataTimeoutError` after
@@ -163,7 +163,7 @@ class Metadata:
         """
         topic = self._use(name)
         known = self.view.topics.get(name)
-        if known is not None:
+        if known is not None and not fresh:
             return known
         if self._task is None:
             raise ProducerStateError("metadata is not being fetched: not started, or stopped")
@@ -171,6 +171,8 @@ class Metadata:
             raise _topic_error(name, topic.code)  # just told: no need to ask again
         waiter: asyncio.Future[TopicView] = asyncio.get_running_loop().create_future()
         topic.waiters.add(waiter)
+        if known is not None:
+            self.request_refresh(f"topic {name!r} may have changed")
         self._wake.set()
         try:
             async with asyncio.timeout(timeout_s) as limit:
@@ -318,8 +320,9 @@ class Metadata:
         if old.cluster_id not in (None, new.cluster_id):
             _log.warning("the cluster id changed from %s to %s", old.cluster_id, new.cluster_id)
         self._replace_view(new, notify=errors_changed)
-        for name, topic in self._topics.items():
-            if topic.waiters and name in new.topics:
+        for name in names:
+            topic = self._topics.get(name)
+            if topic is not None and name in new.topics:
                 for waiter in topic.waiters:
                     if not waiter.done():
                         waiter.set_result(new.topics[name])

@@ -133,7 +133,7 @@ class Intake:
             view = await self._metadata.wait_topic(topic, deadline - asked_at)
             if partition is not None and partition >= view.partition_count:
                 # The topic may have grown since: ask once more before refusing.
-                self._metadata.request_refresh(f"partition {partition} of topic {topic!r}")
+                view = await self._metadata.wait_topic(topic, deadline - self._clock(), fresh=True)
                 _check_partition(view, partition)
         finally:
             self._metrics.metadata_waited(self._clock() - asked_at)

@@ -115,6 +115,8 @@ class Sender:
         self._set_alarm(resting)
         try:
             await resting
+            if 0.0 < self._wakes_at < _NEVER:
+                self._metrics.event_loop_lagged(max(0.0, self._clock() - self._wakes_at))
         finally:
             self._resting = None
             if self._alarm is not None:

@@ -209,6 +209,17 @@ async def test_a_known_topic_survives_a_broker_that_does_not_know_it(bench: Any)
 
 
 @virtual_time
+async def test_a_known_topic_can_be_asked_for_afresh(bench: Any) -> None:
+    async with bench() as b:
+        b.net.topic("t", 0)
+        await b.metadata.start()
+        assert (await b.metadata.wait_topic("t", 10)).partition_count == 1
+        b.net.topic("t", 0, 0, 0)
+        assert (await b.metadata.wait_topic("t", 10)).partition_count == 1
+        assert (await b.metadata.wait_topic("t", 10, fresh=True)).partition_count == 3
+
+
+@virtual_time
 async def test_a_wait_for_a_topic_may_be_cancelled(bench: Any) -> None:
     async with bench() as b:
         await b.metadata.start()

@@ -1,0 +1,92 @@
+"""``kafkaclient perf-test`` beside Kafka's own tool, on real brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+COMMAND = [sys.executable, "-c", "from kafkaclient.cli import main; main()", "perf-test"]
+LOAD = ("--num-records", "3000", "--throughput", "1500", "--record-size", "200")
+
+
+def perf_test(cluster, topic: str, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, "--bootstrap-server", cluster.bootstrap, "--topic", topic, *words],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def shape(line: str) -> str:
+    """A line with its numbers as patterns: as many decimals as they have."""
+
+    def number(match: re.Match[str]) -> str:
+        return rf"\d+\.\d{{{len(match[2])}}}" if match[2] else r"\d+"
+
+    # "50th" and the like are words, not numbers.
+    parts = re.split(r"(\b(?:50th|95th|99th|99\.9th)\b)", line)
+    return "".join(
+        re.escape(part) if part.endswith("th") else re.sub(r"(\d+)(?:\\\.(\d+))?", number, escaped)
+        for part in parts
+        for escaped in [re.escape(part)]
+    )
+
+
+@pytest.mark.local_cluster
+@pytest.mark.timeout(180)
+def test_the_lines_are_those_of_kafkas_tool(kafka_cluster, topic: str) -> None:
+    words = (*LOAD, "--reporting-interval", "500", "--warmup-records", "1000")
+    java = asyncio.run(
+        kafka_cluster.run_tool(
+            "org.apache.kafka.tools.ProducerPerformance",
+            *("--bootstrap-server", kafka_cluster.bootstrap, "--topic", topic, *words),
+            *("--command-property", "linger.ms=5", "acks=all"),
+        )
+    )
+    assert java.returncode == 0, java.stderr
+    theirs = [line for line in java.stdout.splitlines() if "records sent" in line]
+    windows, finals = set(map(shape, theirs[:-2])), list(map(shape, theirs[-2:]))
+    assert len(windows) == 1
+
+    ours = perf_test(kafka_cluster, topic, *words, "--command-property", "linger.ms=5", "acks=all")
+    assert ours.returncode == 0, ours.stderr
+    *lines, whole, steady = ours.stdout.splitlines()
+    assert re.fullmatch(finals[0], whole)
+    assert re.fullmatch(finals[1], steady)
+    assert lines
+    for line in lines:
+        assert re.fullmatch(windows.copy().pop(), line)
+    assert whole.startswith("3000 records sent, ")
+    assert steady.startswith("2000 steady state records sent, ")
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("producer", ["kafkaclient", "aiokafka", "confluent"])
+def test_every_client_takes_the_same_load(
+    kafka_cluster, topic: str, producer: str, tmp_path, create_topic, read_topic
+) -> None:
+    asyncio.run(create_topic(topic, partitions=6))
+    path = tmp_path / "run.json"
+    result = perf_test(kafka_cluster, topic, *LOAD, "--producer", producer, "--json", str(path))
+    assert result.returncode == 0, result.stderr
+    (final,) = result.stdout.splitlines()
+    assert final.startswith("3000 records sent, ")
+    record = json.loads(path.read_text())
+    assert record["client"] == producer
+    assert (record["rate"], record["linger_ms"]) == (1500, 5)
+    assert (record["records"], record["errors"], record["lost"]) == (3000, 0, None)
+    assert 0 < record["p50_ms"] <= record["p99_ms"] <= record["p999_ms"] <= record["max_ms"]
+    assert sum(record["bytes_per_broker"]) >= 3000 * 200
+    assert sum(record["requests_per_broker"]) > 0
+    for text in ("p99.9", "Brokers", "Partitions"):
+        assert text in result.stderr
+    consumed = asyncio.run(read_topic(topic))
+    assert len(consumed) == 3000
+    assert {len(record.value) for record in consumed} == {200}

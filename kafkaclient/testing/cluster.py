@@ -198,7 +198,7 @@ class ClusterHandle:
         )
 
     async def run_tool(self, main_class: str, *arguments: str) -> ToolResult:
-        """Run one of Kafka's Java tools, for example ``kafka.tools.DumpLogSegments``."""
+        """Run one of Kafka's Java tools, for example ``org.apache.kafka.tools.DumpLogSegments``."""
         return await _run_tool(self._running.launch, main_class, *arguments)
 
     async def _call(self, command: str, **arguments: Any) -> Any:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["START_TIMEOUT_S", "Control", "launch_supervisor", "prepare_launch"]
 
-START_TIMEOUT_S = 120.0
+START_TIMEOUT_S = 180.0
 """How long brokers may take to be ready; seconds."""
 
 _SOCKET_TIMEOUT_S = 30.0

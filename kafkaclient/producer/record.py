@@ -48,7 +48,7 @@ def checked_record(
         key = _serialize(config.key_serializer, key, f"the key of a record for {topic!r}")
     if config.value_serializer is not None and value is not None:
         value = _serialize(config.value_serializer, value, f"a value for topic {topic!r}")
-    if isinstance(headers, Mapping):
+    if headers and isinstance(headers, Mapping):
         headers = list(headers.items())
     try:
         upper_bound = BATCH_OVERHEAD + record_size_upper_bound(key, value, headers)

@@ -93,11 +93,13 @@ class IncompleteBatches:
         now: float,
         record_errors: dict[int, KafkaError] | None = None,
     ) -> None:
-        """The batch was refused for good and is not written: its sequence numbers are missing
-        from the log, so the partition starts over. ``record_errors`` names culprits by index."""
+        """The batch was refused for good. If it cannot be in the log, its sequence numbers are
+        missing there and the partition starts over; if it may, what follows it tells.
+        ``record_errors`` names culprits by index."""
         queue = _land(batch)
         queue.unacked.remove(batch)
-        queue.sequence.start_over |= batch.stamped
+        queue.sequence.unresolved |= batch.stamped and batch.maybe_written
+        queue.sequence.start_over |= batch.stamped and not batch.maybe_written
         if not batch.receipt.done:
             batch.receipt.fail(error, record_errors)
         self._finish(batch, now)
@@ -121,6 +123,7 @@ class IncompleteBatches:
         raised epoch; else a batch before this one is missing, and comes first (KIP-360)."""
         queue = batch.queue
         if queue.unacked[0] is batch and not batch.receipt.done:
+            batch.maybe_written = False  # or the broker would have known it as a duplicate
             queue.sequence.start_over = True
         self.retry(batch, error, at, now)
 

@@ -147,7 +147,10 @@ class Lines:
     def _may_leave(self, queue: PartitionQueue, head: ProducerBatch) -> bool:
         if head.attempts:
             # Retries go one by one, oldest first: that keeps the order however many were out.
-            return queue.unacked[0] is head and not queue.sequence.start_over
+            # Before a restart only one goes that may be in the log, to learn whether it is.
+            return queue.unacked[0] is head and (
+                head.maybe_written or not queue.sequence.start_over
+            )
         if self._one_in_flight and queue.on_wire:
             return False
         return not self._identity.enabled or queue.sequence.may_stamp(queue, self._identity)

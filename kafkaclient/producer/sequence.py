@@ -7,7 +7,9 @@ The rules, as in Java's ``TransactionManager`` for a producer without transactio
 - when a batch ends without an answer (expired, connection lost), later fresh batches wait until
   it is known whether a gap is left; if so the partition starts over with a raised epoch;
 - a raised epoch is taken up by a partition only when none of its batches is on the wire; then all
-  its unacknowledged batches are numbered anew from 0.
+  its unacknowledged batches are numbered anew from 0. One that may be in the log is not among
+  them: it is sent once more under its old number first, and the answer tells (Java numbers it
+  anew and writes it twice, KAFKA-14034).
 """
 
 from __future__ import annotations
@@ -118,6 +120,9 @@ class PartitionSequence:
         """Take up the raised epoch if it is due and possible; True when numbers changed."""
         if not self.start_over or queue.on_wire or not identity.valid:
             return False
+        # The log has no gaps: if the first one is not in it, nor are those that follow.
+        if queue.unacked and queue.unacked[0].maybe_written:
+            return False
         current = self.producer_id == identity.producer_id and self.epoch == identity.epoch
         if current and not identity.raise_epoch():
             return False  # goes on with the new id
@@ -125,6 +130,7 @@ class PartitionSequence:
         self.producer_id, self.epoch = identity.producer_id, identity.epoch
         self.next, self.last_acked = 0, -1
         for batch in queue.unacked:
+            batch.maybe_written = False
             batch.stamp(self.producer_id, self.epoch, self.next)
             self.next = advance(self.next, batch.count)
         return True

@@ -67,6 +67,7 @@ class RecordAccumulator:
             changed=self._changed,
         )
         self._closed = False
+        self._wake = wake
         self._random31 = random31
         self._new_receipt = new_receipt
         self._serials = count(1)
@@ -185,6 +186,8 @@ class RecordAccumulator:
         queue.batches.append(batch)
         self.incomplete.add(batch)
         self._changed(queue)
+        # A batch that may not leave yet has no other timer than this one.
+        self._wake(now + self.settings.delivery_timeout)
         return batch
 
     def _make(

@@ -62,6 +62,7 @@ class ProducerBatch:
         "leader_epoch",
         "maybe_written",
         "on_wire",
+        "ordinal",
         "producer_epoch",
         "producer_id",
         "queue",
@@ -104,6 +105,8 @@ class ProducerBatch:
         """The leader epoch known at the last attempt."""
         self.sent_at = 0.0
         self.base_sequence = NO_SEQUENCE
+        self.ordinal = 0
+        """How many batches of its partition were numbered before it."""
         self.producer_id = -1
         self.producer_epoch = -1
         self._codec = codec
@@ -228,6 +231,7 @@ class ProducerBatch:
                 part.append(Record(r.timestamp, r.key, r.value, r.headers, None, 0))
             part.close()
             part.attempts, part.last_error = self.attempts, self.last_error
+            part.ordinal = self.ordinal
             parts.append(part)
         self.receipt.divide([0, middle], [part.receipt for part in parts])
         return parts

@@ -3,6 +3,10 @@
 The rules, as in Java's ``TransactionManager`` for a producer without transactions:
 
 - a batch gets its sequence when it first leaves; a retry keeps it, so the broker drops duplicates;
+- nothing follows the first batch of a sequence before that is acknowledged: a log that does not
+  know the producer takes whatever comes first (KAFKA-15591);
+- no batch is more than four ahead of the oldest unacknowledged one: a broker knows the last five
+  again, and would take an older one, sent once more, for a gap;
 - a stamped batch is sent again only when it is the oldest unacknowledged one of its partition;
 - when a batch ends without an answer (expired, connection lost), later fresh batches wait until
   it is known whether a gap is left; if so the partition starts over with a raised epoch;
@@ -25,6 +29,7 @@ __all__ = ["MAX_EPOCH", "NO_PRODUCER_ID", "PartitionSequence", "ProducerIdentity
 NO_PRODUCER_ID = -1
 MAX_EPOCH = 2**15 - 2  # the last usable epoch; then a new producer id is asked for
 _MASK = 2**31 - 1
+_REMEMBERED_BATCHES = 5  # Java: ProducerStateEntry.NUM_BATCHES_TO_RETAIN
 
 
 def advance(sequence: int, count: int) -> int:
@@ -73,13 +78,23 @@ class ProducerIdentity:
 class PartitionSequence:
     """Where one partition stands in its sequence."""
 
-    __slots__ = ("epoch", "last_acked", "next", "producer_id", "start_over", "unresolved")
+    __slots__ = (
+        "epoch",
+        "last_acked",
+        "next",
+        "numbered",
+        "producer_id",
+        "start_over",
+        "unresolved",
+    )
 
     def __init__(self) -> None:
         self.producer_id = NO_PRODUCER_ID
         self.epoch = -1
         self.next = 0
         """The sequence of the next fresh record."""
+        self.numbered = 0
+        """How many batches were numbered so far."""
         self.last_acked = -1
         """The last sequence known to be in the log, -1 when none is."""
         self.unresolved = False
@@ -91,17 +106,25 @@ class PartitionSequence:
         """Whether a fresh batch may leave now."""
         if not identity.valid or self.unresolved or self.start_over:
             return False
-        current = self.producer_id == identity.producer_id and self.epoch == identity.epoch
-        # Batches of the old epoch come first; the broker would refuse them after the new one.
-        return current or not queue.unacked
+        if not queue.unacked:
+            return True
+        if self.producer_id != identity.producer_id or self.epoch != identity.epoch:
+            return False  # those of the old epoch come first; after the new one they are refused
+        ahead = self.numbered - queue.unacked[0].ordinal
+        return self.last_acked >= 0 and ahead < _REMEMBERED_BATCHES
 
     def stamp(self, batch: ProducerBatch, identity: ProducerIdentity) -> None:
         """Number a fresh batch (sealed)."""
         if self.producer_id != identity.producer_id or self.epoch != identity.epoch:
             self.producer_id, self.epoch = identity.producer_id, identity.epoch
             self.next, self.last_acked = 0, -1
+        self._number(batch)
+
+    def _number(self, batch: ProducerBatch) -> None:
         batch.stamp(self.producer_id, self.epoch, self.next)
+        batch.ordinal = self.numbered
         self.next = advance(self.next, batch.count)
+        self.numbered += 1
 
     def acknowledged(self, batch: ProducerBatch) -> None:
         if batch.producer_epoch == self.epoch and batch.producer_id == self.producer_id:
@@ -131,6 +154,5 @@ class PartitionSequence:
         self.next, self.last_acked = 0, -1
         for batch in queue.unacked:
             batch.maybe_written = False
-            batch.stamp(self.producer_id, self.epoch, self.next)
-            self.next = advance(self.next, batch.count)
+            self._number(batch)
         return True

@@ -127,8 +127,13 @@ class PartitionSequence:
         self.numbered += 1
 
     def acknowledged(self, batch: ProducerBatch) -> None:
-        if batch.producer_epoch == self.epoch and batch.producer_id == self.producer_id:
-            self.last_acked = advance(batch.base_sequence, batch.count - 1)
+        if batch.producer_epoch != self.epoch or batch.producer_id != self.producer_id:
+            return
+        last = advance(batch.base_sequence, batch.count - 1)
+        # A retry may be acknowledged after those that followed it. Numbers wrap, so what is less
+        # than half of them ahead is later.
+        if self.last_acked < 0 or (last - self.last_acked) & _MASK < _MASK // 2:
+            self.last_acked = last
 
     def resolve(self, queue: PartitionQueue) -> None:
         """Once nothing is unacknowledged: was a gap left by what ended without an answer?"""

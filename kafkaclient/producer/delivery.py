@@ -97,8 +97,9 @@ class Receipt:
         for index, wake in self.take_waiters():
             part, at = self.locate(index)
             part.when_done(at, wake)
-        for delivery in self.hooked:
-            part, _ = self.locate(delivery._index)
+        hooked, self.hooked = self.hooked, []
+        for delivery in hooked:
+            part, _ = delivery._receipt.locate(delivery._index)  # it may stand for an earlier whole
             part.hook = self.hook
             part.hooked.append(delivery)
         # Which records still have a handle is known only in sum. With no handle left, none is

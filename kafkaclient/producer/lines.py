@@ -99,8 +99,11 @@ class Lines:
             self.ready[queue.leader].remove(queue)
             queue.place = Place.IDLE
         queue.leader, queue.leader_epoch = leader, epoch
-        if newer and queue.batches:
-            queue.batches[0].retry_at = 0.0  # a new leader is asked at once (KIP-951)
+        if newer:
+            for batch in queue.batches:
+                if not batch.attempts:
+                    break  # retries are in front
+                batch.retry_at = 0.0  # a new leader is asked at once (KIP-951)
         self.schedule(queue, now)
 
     def sendable(self, queue: PartitionQueue, now: float) -> ProducerBatch | None:

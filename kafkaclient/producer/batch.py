@@ -207,16 +207,13 @@ class ProducerBatch:
     def buffer(self) -> memoryview:
         return self.builder.buffer()
 
-    def observe_ratio(self, ratio: float) -> None:
-        """Correct the estimate after a broker found the batch too large (as Java does)."""
-        self._ratio.value = max(1.0, ratio)
-
     def split(self, make: Callable[[int, Receipt], ProducerBatch]) -> list[ProducerBatch]:
         """Two batches with the halves of this one's records (KIP-126); leads deliveries on.
 
         Halving ends whatever the topic's limit is: a record alone either fits or fails alone.
         ``make(capacity, receipt)`` creates an open batch.
         """
+        self._ratio.value = 1.0  # it was estimated too low; Java starts anew, too
         records = list(iter_records(self.buffer()))
         middle = (len(records) + 1) // 2
         parts = []

@@ -132,14 +132,12 @@ def gauges(runs: Sequence[DemoRun]) -> Figure:
         "hovermode": "x",
         "legend": {"y": 1.035},
     }
-    tops = [[0.0] * len(columns) for _ in runs]
     for row, run in enumerate(runs):
         for column, (title, series) in enumerate(columns):
             cell = row * len(columns) + column + 1
             suffix = "" if cell == 1 else str(cell)
             for place, broker in enumerate(_broker_ids(run.samples)):
                 values = series(run.samples, place)
-                tops[row][column] = max([tops[row][column], *values])
                 data.append(
                     {
                         "type": "scatter",
@@ -158,9 +156,13 @@ def gauges(runs: Sequence[DemoRun]) -> Figure:
             layout[f"xaxis{suffix}"] = {
                 "title": {"text": "seconds" if row == len(runs) - 1 else ""},
             }
-            layout[f"yaxis{suffix}"] = {"title": {"text": title, "standoff": 6}}
+            layout[f"yaxis{suffix}"] = {
+                "title": {"text": title, "standoff": 6},
+                "rangemode": "tozero",
+                # One scale per column, to compare at a glance; but queues differ too much.
+                **({"matches": f"y{column + 1 if column else ''}"} if row and column != 1 else {}),
+            }
         layout["annotations"].append(_row_title(run.setting.name, row))
-    _share_scales(layout, tops, len(columns))
     return {"data": data, "layout": layout}
 
 
@@ -227,15 +229,6 @@ def _row_title(text: str, row: int) -> dict[str, Any]:
         "yshift": 4,
         "showarrow": False,
     }
-
-
-def _share_scales(layout: dict[str, Any], tops: list[list[float]], columns: int) -> None:
-    # One scale per column, so that rows compare at a glance.
-    for column in range(columns):
-        top = max((row[column] for row in tops), default=0.0) or 1.0
-        for row in range(len(tops)):
-            cell = row * columns + column + 1
-            layout[f"yaxis{'' if cell == 1 else cell}"]["range"] = [0, top * 1.08]
 
 
 def _broker_ids(samples: Samples) -> list[int]:

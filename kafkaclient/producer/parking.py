@@ -1,15 +1,16 @@
 """Records given to ``send_nowait`` before their topic's metadata is known.
 
 They keep their order, count against the buffer budget, and fail with the metadata's error once
-they have waited for ``max.block.ms``.
+they have waited for ``max.block.ms``, or ``delivery.timeout.ms`` if that is less.
 """
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkaclient.errors import KafkaError, MetadataTimeoutError
+from kafkaclient.errors import KafkaError, MetadataTimeoutError, ProducerClosedError
 from kafkaclient.producer.topic import ParkedRecord
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ class ParkingLot:
     ) -> None:
         self._accumulator = accumulator
         self._metadata = metadata
-        self._max_block = max_block
+        # The delivery exists from the first moment, so its deadline holds here as well.
+        self._max_block = min(max_block, accumulator.settings.delivery_timeout)
         self._clock = clock
         self._place = place
         self._new_receipt = new_receipt
@@ -57,9 +59,7 @@ class ParkingLot:
         delivery = receipt.handle(record.timestamp)
         topic.parked.append(ParkedRecord(delivery, receipt, record, self._clock()))
         if topic.name not in self._watches:
-            self._watches[topic.name] = asyncio.get_running_loop().create_task(
-                self._watch(topic), name=f"kafkaclient-metadata-{topic.name}"
-            )
+            self._start_watch(topic)
         return delivery
 
     def unpark(self, topic: TopicBuffer) -> None:
@@ -93,27 +93,43 @@ class ParkingLot:
             watch.cancel()
         await asyncio.gather(*self._watches.values(), return_exceptions=True)
 
+    def _start_watch(self, topic: TopicBuffer) -> None:
+        watch = asyncio.get_running_loop().create_task(
+            self._watch(topic), name=f"kafkaclient-metadata-{topic.name}"
+        )
+        self._watches[topic.name] = watch
+        watch.add_done_callback(partial(self._unwatched, topic))
+
     async def _watch(self, topic: TopicBuffer) -> None:
         """Wait for the topic's metadata until the oldest parked record has waited long enough."""
-        try:
-            while topic.parked:
-                deadline = topic.parked[0].parked_at + self._max_block
-                try:
-                    view = await self._metadata.wait_topic(topic.name, deadline - self._clock())
-                except MetadataTimeoutError as error:
-                    self._fail_parked_before(topic, self._clock() - self._max_block, error)
-                except KafkaError as error:
-                    while topic.parked:
-                        self._fail_first(topic, error)
-                else:
-                    self._accumulator.update_topic(view, self._clock())
-                    self.unpark(topic)
-        finally:
-            del self._watches[topic.name]
+        while topic.parked:
+            oldest = topic.parked[0].parked_at
+            remaining = oldest + self._max_block - self._clock()
+            try:
+                view = await self._metadata.wait_topic(topic.name, remaining)
+            except MetadataTimeoutError as error:
+                while topic.parked and topic.parked[0].parked_at <= oldest:
+                    self._fail_first(topic, error)
+            except KafkaError as error:
+                while topic.parked:
+                    self._fail_first(topic, error)
+            else:
+                self._accumulator.update_topic(view, self._clock())
+                self.unpark(topic)
 
-    def _fail_parked_before(self, topic: TopicBuffer, when: float, error: KafkaError) -> None:
-        self._fail_first(topic, error)  # the one whose time it was, whatever the clock's grain
-        while topic.parked and topic.parked[0].parked_at <= when:
+    def _unwatched(self, topic: TopicBuffer, watch: asyncio.Task[None]) -> None:
+        """A watch has ended; no record stays parked without one."""
+        del self._watches[topic.name]
+        if not watch.cancelled() and watch.exception() is None:
+            if topic.parked:  # it came after the watch had looked
+                self._start_watch(topic)
+            return
+        cause = "was cancelled" if watch.cancelled() else f"failed: {watch.exception()!r}"
+        error = ProducerClosedError(
+            f"the record was not sent: the task that waits for the metadata of topic "
+            f"{topic.name!r} {cause}"
+        )
+        while topic.parked:
             self._fail_first(topic, error)
 
     def _fail_first(self, topic: TopicBuffer, error: KafkaError) -> None:

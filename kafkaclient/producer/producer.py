@@ -190,6 +190,9 @@ class Producer:
     async def _run_sender(self) -> None:
         try:
             await self._sender.run()
+        except asyncio.CancelledError:
+            # Programs that end cancel every task of the loop, and then await their deliveries.
+            self._die(ProducerClosedError("the sender's task was cancelled; nothing is sent"))
         except Exception as error:  # noqa: BLE001 - nobody may be left waiting
             _log.exception("the sender failed; the producer cannot go on")
             crash = ProducerClosedError(f"the sender failed: {error!r}; this is a defect")
@@ -237,7 +240,7 @@ class Producer:
             self._state = _State.STOPPED
             self._sender.close()
             await self._disconnect()
-            await self._loop_task
+            await asyncio.wait({self._loop_task})
         if undelivered:
             _log.error("the producer stopped with %d records undelivered", undelivered)
         return undelivered

@@ -94,7 +94,7 @@ class Answers:
 
     def retry(self, batch: ProducerBatch, error: KafkaError, now: float) -> None:
         """Send the batch again after its back-off, unless its retries are used up."""
-        if batch.attempts > self._settings.retries and not batch.receipt.done:
+        if batch.retries >= self._settings.retries and not batch.receipt.done:
             self.refuse(batch, error, now)
             return
         self._metrics.records_retried(batch.receipt.topic, batch.count)

@@ -67,6 +67,7 @@ class ProducerBatch:
         "producer_id",
         "queue",
         "receipt",
+        "retries",
         "retry_at",
         "sealed",
         "sent_at",
@@ -96,6 +97,7 @@ class ProducerBatch:
         self.closed = False
         self.sealed = False
         self.attempts = 0
+        self.retries = 0
         self.retry_at = 0.0
         self.last_error: KafkaError | None = None
         self.on_wire = False
@@ -227,8 +229,8 @@ class ProducerBatch:
             for r in half:
                 part.append(Record(r.timestamp, r.key, r.value, r.headers, None, 0))
             part.close()
-            part.attempts, part.last_error = self.attempts, self.last_error
-            part.ordinal = self.ordinal
+            part.attempts, part.retries = self.attempts, self.retries
+            part.last_error, part.ordinal = self.last_error, self.ordinal
             parts.append(part)
         self.receipt.divide([0, middle], [part.receipt for part in parts])
         return parts

@@ -113,6 +113,7 @@ class IncompleteBatches:
             queue.sequence.unresolved |= batch.stamped
             self._finish(batch, now)
             return
+        batch.retries += 1
         batch.retry_at = retry_at
         queue.put_back(batch)
         self._changed(queue)

@@ -16,6 +16,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from kafkaclient.testing.errors import BrokerStartError, LocalClusterError
+from kafkaclient.testing.jre import MINIMUM_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +34,7 @@ __all__ = [
 
 CHECKPOINT_FILE = "bootstrap.checkpoint"
 
+_AOT_VERSION = 25
 _TERMINATE_TIMEOUT_S = 30.0
 _QUOTED_LINES = 20
 _PR_SET_PDEATHSIG = 1
@@ -67,14 +69,17 @@ class BrokerState(StrEnum):
 class Jvm:
     """How to run a Java class of Kafka's.
 
-    ``archive`` is a class data sharing archive: with it a broker starts at half the CPU time. It
-    is made by the first broker that ends in an orderly way (``record_to``), and ignored by a JVM
-    that it does not fit.
+    ``archive`` holds Kafka's classes as the JVM wants them (an AOT cache, JEP 514, from Java 25
+    on, before that a class data sharing archive): with it a broker starts at half the CPU time.
+    It is made by the first broker that ends in an orderly way (``record_to``), and ignored by a
+    JVM that it does not fit.
     """
 
     java: Path
     jars: tuple[Path, ...]
     archive: Path | None = None
+    major: int = MINIMUM_VERSION
+    """Java's version."""
 
     def command(
         self,
@@ -88,9 +93,11 @@ class Jvm:
         """The command line. The JVM itself writes nothing to stdout (``-Xlog:disable``)."""
         command = [str(self.java), f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", "-Xlog:disable"]
         if record_to is not None:
-            command.append(f"-XX:ArchiveClassesAtExit={record_to}")
+            option = "AOTCacheOutput" if self.major >= _AOT_VERSION else "ArchiveClassesAtExit"
+            command.append(f"-XX:{option}={record_to}")
         elif self.archive is not None and self.archive.exists():
-            command.append(f"-XX:SharedArchiveFile={self.archive}")
+            option = "AOTCache" if self.major >= _AOT_VERSION else "SharedArchiveFile"
+            command.append(f"-XX:{option}={self.archive}")
         command += ["-Djava.awt.headless=true", "-Djava.net.preferIPv4Stack=true"]
         command += [f"-D{key}={value}" for key, value in (properties or {}).items()]
         command += ["-cp", os.pathsep.join(map(str, self.jars)), main_class, *arguments]

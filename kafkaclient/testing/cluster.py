@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from kafkaclient.errors import ConfigError
-from kafkaclient.testing.broker import Jvm
 from kafkaclient.testing.control import (
     START_TIMEOUT_S,
     Control,
@@ -311,7 +310,7 @@ def _close_lifeline(supervisor: subprocess.Popen[bytes]) -> None:
 
 async def _run_tool(launch: Launch, main_class: str, *arguments: str) -> ToolResult:
     """Run a Java class of Kafka's with the Java and the jars of a launch; log4j stays silent."""
-    command = Jvm(Path(launch.java), tuple(map(Path, launch.jars)), Path(launch.archive)).command(
+    command = launch.jvm().command(
         main_class, arguments, heap_mb=_TOOL_HEAP_MB, properties={"log4j2.level": "OFF"}
     )
     process = await asyncio.create_subprocess_exec(

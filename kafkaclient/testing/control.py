@@ -101,6 +101,7 @@ def prepare_launch(spec: ClusterSpec, cache: JarCache, *, keep: bool) -> Launch:
         config=dict(spec.config),
         version=spec.version,
         java=str(java.path),
+        java_major=java.major,
         jars=[str(jar) for jar in jars],
         archive=str(cache.directory / "classes" / f"{classes}.jsa"),
         template=str(cache.directory / "formats" / f"{settings}.checkpoint"),

@@ -56,6 +56,7 @@ PROXY_FAULTS = frozenset(
 
 _PORT_ATTEMPTS = 4
 _POLL_S = 0.1
+_RECORDING_TIMEOUT_S = 50.0
 
 
 class _PortsTakenError(Exception):
@@ -108,12 +109,12 @@ class Fleet:
 
     async def stop(self, *, orderly: bool = True) -> None:
         """End everything. The data is thrown away, so SIGKILL does; ``orderly`` allows the time
-        to leave a class data sharing archive when there is none yet."""
+        to leave an archive of classes when there is none yet."""
         archive = self._jvm.archive
         if orderly and archive is not None and self._recording.parent.is_dir():
             first = self._brokers[0] if self._brokers else None
             if first is not None and not archive.exists() and first.state is BrokerState.RUNNING:
-                await first.terminate()
+                await first.terminate(_RECORDING_TIMEOUT_S)
                 if self._recording.exists():
                     _install(self._recording, archive)
         await self._end_all()

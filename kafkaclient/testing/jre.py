@@ -97,4 +97,5 @@ def _probe(path: Path) -> Java:
         stdin=subprocess.DEVNULL,
     )
     banner = result.stderr or result.stdout
-    return Java(path, parse_major_version(banner), banner.strip())
+    # Brokers have working directories of their own.
+    return Java(path.absolute(), parse_major_version(banner), banner.strip())

@@ -50,6 +50,7 @@ class Launch:
     config: dict[str, str]
     version: str
     java: str
+    java_major: int
     jars: list[str]
     archive: str
     template: str
@@ -68,7 +69,8 @@ class Launch:
         return ClusterSpec.build(self.brokers, self.racks, self.config, self.version)
 
     def jvm(self) -> Jvm:
-        return Jvm(Path(self.java), tuple(map(Path, self.jars)), Path(self.archive))
+        jars = tuple(map(Path, self.jars))
+        return Jvm(Path(self.java), jars, Path(self.archive), self.java_major)
 
 
 class Supervisor:

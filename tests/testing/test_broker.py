@@ -110,16 +110,22 @@ def test_properties_are_escaped_as_java_reads_them() -> None:
     assert text == "a=\\ led by a space\nb=C:\\\\x\nc=two\\nlines\n"
 
 
-def test_the_archive_is_used_when_it_is_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("major", "use", "record"),
+    [(17, "SharedArchiveFile", "ArchiveClassesAtExit"), (25, "AOTCache", "AOTCacheOutput")],
+)
+def test_the_archive_is_used_when_it_is_there(
+    tmp_path: Path, major: int, use: str, record: str
+) -> None:
     archive = tmp_path / "classes.jsa"
-    jvm = Jvm(Path("java"), (Path("a.jar"), Path("b.jar")), archive)
+    jvm = Jvm(Path("java"), (Path("a.jar"), Path("b.jar")), archive, major)
     command = jvm.command("kafka.Kafka", ["x"], heap_mb=384, properties={"k": "v"})
-    assert not any("Archive" in word for word in command)
+    assert f"-XX:{use}={archive}" not in command
     assert "-Xmx384m" in command
     assert "-Dk=v" in command
     assert command[-4:] == ["-cp", f"a.jar{os.pathsep}b.jar", "kafka.Kafka", "x"]
     archive.touch()
-    assert f"-XX:SharedArchiveFile={archive}" in jvm.command("kafka.Kafka", [], heap_mb=384)
+    assert f"-XX:{use}={archive}" in jvm.command("kafka.Kafka", [], heap_mb=384)
     recording = jvm.command("kafka.Kafka", [], heap_mb=384, record_to=tmp_path / "new.jsa")
-    assert f"-XX:ArchiveClassesAtExit={tmp_path / 'new.jsa'}" in recording
-    assert f"-XX:SharedArchiveFile={archive}" not in recording
+    assert f"-XX:{record}={tmp_path / 'new.jsa'}" in recording
+    assert f"-XX:{use}={archive}" not in recording

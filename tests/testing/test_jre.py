@@ -47,6 +47,12 @@ def test_a_java_home_may_be_named(tmp_path: Path) -> None:
     assert find_java({"KAFKACLIENT_JAVA": str(tmp_path / "home")}).path == launcher
 
 
+def test_a_relative_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher = fake_java(tmp_path / "home" / "bin", "17.0.15")
+    monkeypatch.chdir(tmp_path)
+    assert find_java({"KAFKACLIENT_JAVA": "home"}).path == launcher
+
+
 def test_no_other_java_replaces_the_named_one(tmp_path: Path) -> None:
     named = fake_java(tmp_path / "named", "11.0.2")
     good = fake_java(tmp_path / "good", "21")

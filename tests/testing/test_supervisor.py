@@ -46,6 +46,7 @@ def start(tmp_path: Path, stub_java: Path) -> Iterator[Start]:
             config=config,
             version="4.3.1",
             java=str(stub_java),
+            java_major=17,
             jars=[],
             archive=str(tmp_path / "classes.jsa"),
             template=str(tmp_path / "template"),
@@ -148,7 +149,7 @@ def test_a_signal_ends_it_in_order(start: Start, number: signal.Signals) -> None
 
 
 def test_a_supervisor_that_fails_says_why(tmp_path: Path) -> None:
-    what = Launch(0, None, {}, "4.3.1", "java", [], "", "", keep=True)
+    what = Launch(0, None, {}, "4.3.1", "java", 17, [], "", "", keep=True)
     process = launch_supervisor(tmp_path, what, attached=True)
     with pytest.raises(LocalClusterError, match=r"did not start(.|\n)*brokers must be 1 to"):
         Control(tmp_path).wait(process)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["main", "make_lock", "scan"]
 
 _POM = """\
-<project xmlns="http://maven.apache.org/POM/4.0.0">
+<project>
   <modelVersion>4.0.0</modelVersion>
   <groupId>lock</groupId><artifactId>lock</artifactId><version>1</version>
   <dependencies>{dependencies}</dependencies>

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
@@ -194,21 +195,27 @@ async def run_perf_test(plan: PerfTestPlan) -> list[Run]:
         load = Load(
             client,
             plan.spec,
-            on_window=lambda window: typer.echo(window.line()),
+            on_window=lambda window: _tell(window.line()),
             on_steady_state=lambda: console.print("In steady state."),
         )
         async with progress_shown(console, load, plan, number):
             run = await measure(client, load, plan.records(), replace(plan.labels, run=number))
         runs.append(run)
-        typer.echo(run.outcome.summary.line())
+        _tell(run.outcome.summary.line())
         if run.outcome.steady_state is not None:
-            typer.echo(run.outcome.steady_state.line(steady_state=True))
+            _tell(run.outcome.steady_state.line(steady_state=True))
         if plan.print_metrics:
-            typer.echo(metrics_lines(client.metrics()))
+            _tell(metrics_lines(client.metrics()))
         show_run(console, run)
     if plan.json is not None:
         write_records(plan.json, [run.record for run in runs])
     return runs
+
+
+def _tell(line: str) -> None:
+    # Not typer.echo: it would write past the progress display that guards a terminal's stdout.
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 def metrics_lines(metrics: Mapping[str, object]) -> str:

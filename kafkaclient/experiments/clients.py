@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kafkaclient.experiments.traffic import Completed
+    from kafkaclient.net.dialer import Dialer
     from kafkaclient.producer.delivery import Delivery
 
 __all__ = ["CLIENTS", "KafkaclientClient", "LoadClient", "make_client"]
@@ -48,7 +49,7 @@ class LoadClient(Protocol):
         """
 
     def metrics(self) -> Mapping[str, Any]:
-        """The client's own metrics, grouped; empty when it has none."""
+        """The client's own metrics when it was stopped, by group; empty when it has none."""
 
 
 class KafkaclientClient:
@@ -56,11 +57,14 @@ class KafkaclientClient:
 
     name = "kafkaclient"
 
-    def __init__(self, config: Mapping[str, str], topic: str) -> None:
-        self._producer = Producer(config)
+    def __init__(
+        self, config: Mapping[str, str], topic: str, *, dialer: Dialer | None = None
+    ) -> None:
+        self._producer = Producer(config, dialer=dialer)
         self._topic = topic
         self._completed: Completed = unheard
         self._started = False
+        self._metrics: Mapping[str, Any] = {}
 
     async def start(self, completed: Completed) -> None:
         self._completed = completed
@@ -92,6 +96,9 @@ class KafkaclientClient:
         await self._producer.flush()
 
     async def stop(self, timeout: float | None = None) -> None:
+        if self._started:
+            # As Kafka's tool takes them: while the connections they are about still stand.
+            self._metrics = self._producer.metrics()
         await self._producer.stop(timeout)
 
     def traffic(self) -> Traffic | None:
@@ -122,7 +129,7 @@ class KafkaclientClient:
         )
 
     def metrics(self) -> Mapping[str, Any]:
-        return self._producer.metrics()
+        return self._metrics
 
     def _answered(self, started: float, nbytes: int, delivery: Delivery) -> None:
         self._completed(started, perf_counter(), nbytes, delivery.exception())

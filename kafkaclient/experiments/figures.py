@@ -136,8 +136,8 @@ def gauges(runs: Sequence[DemoRun]) -> Figure:
         for column, (title, series) in enumerate(columns):
             cell = row * len(columns) + column + 1
             suffix = "" if cell == 1 else str(cell)
-            for place, broker in enumerate(_broker_ids(run.samples)):
-                values = series(run.samples, place)
+            for broker in _broker_ids(run.samples):
+                values = series(run.samples, broker)
                 data.append(
                     {
                         "type": "scatter",
@@ -235,10 +235,10 @@ def _broker_ids(samples: Samples) -> list[int]:
     return [broker.node_id for broker in samples.traffic[-1].brokers] if samples.traffic else []
 
 
-def _sent_rate(samples: Samples, place: int) -> list[float]:
+def _sent_rate(samples: Samples, broker: int) -> list[float]:
     rates: list[float] = []
     last = 0.0
-    for group in _bins(samples, place):
+    for group in _bins(samples, broker):
         # An empty bin keeps the line going; the bytes count in the next.
         now = float(group[-1].bytes_sent) if group else last
         rates.append((now - last) / _BIN_S / 1e6)
@@ -246,19 +246,19 @@ def _sent_rate(samples: Samples, place: int) -> list[float]:
     return rates
 
 
-def _queued(samples: Samples, place: int) -> list[float]:
-    return [_mean([b.queued_bytes or 0 for b in group]) / 1e3 for group in _bins(samples, place)]
+def _queued(samples: Samples, broker: int) -> list[float]:
+    return [_mean([b.queued_bytes or 0 for b in group]) / 1e3 for group in _bins(samples, broker)]
 
 
-def _in_flight(samples: Samples, place: int) -> list[float]:
-    return [_mean([b.in_flight_requests or 0 for b in group]) for group in _bins(samples, place)]
+def _in_flight(samples: Samples, broker: int) -> list[float]:
+    return [_mean([b.in_flight_requests or 0 for b in group]) for group in _bins(samples, broker)]
 
 
-def _bins(samples: Samples, place: int) -> Iterator[list[BrokerTraffic]]:
+def _bins(samples: Samples, broker: int) -> Iterator[list[BrokerTraffic]]:
     bins: dict[int, list[BrokerTraffic]] = {}
     for seconds, traffic in zip(samples.seconds, samples.traffic, strict=True):
-        if place < len(traffic.brokers):
-            bins.setdefault(int(seconds / _BIN_S), []).append(traffic.brokers[place])
+        group = bins.setdefault(int(seconds / _BIN_S), [])
+        group.extend(found for found in traffic.brokers if found.node_id == broker)
     for number in range(max(bins, default=-1) + 1):
         yield bins.get(number, [])
 

@@ -53,6 +53,7 @@ class Traffic:
 
     @property
     def requests_per_broker(self) -> tuple[int, ...] | None:
+        """None when they are not known of every broker."""
         requests = [broker.requests_sent for broker in self.brokers]
         known = tuple(number for number in requests if number is not None)
         return known if len(known) == len(requests) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from kafkaclient.producer.accumulator import RecordAccumulator
     from kafkaclient.producer.lane import Lane
@@ -47,8 +47,9 @@ class LoadSnapshot(NamedTuple):
 
 
 def load_snapshot(
-    accumulator: RecordAccumulator, lanes: Mapping[int, Lane], now: float
+    accumulator: RecordAccumulator, lanes: Mapping[int, Lane], brokers: Iterable[int], now: float
 ) -> LoadSnapshot:
+    """``brokers``: every broker that is known, so that one that got nothing is told, too."""
     partitions = tuple(
         PartitionLoad(
             queue.tp.topic,
@@ -63,21 +64,31 @@ def load_snapshot(
         for topic in accumulator.topics.values()
         for queue in topic.queues.values()
     )
-    queued = dict.fromkeys(lanes, (0, 0))
+    queued = dict.fromkeys({*lanes, *brokers}, (0, 0))
     for load in partitions:
-        batches, size = queued.get(load.leader, (0, 0))
-        queued[load.leader] = (batches + load.queued_batches, size + load.queued_bytes)
+        if load.leader in queued:
+            batches, size = queued[load.leader]
+            queued[load.leader] = (batches + load.queued_batches, size + load.queued_bytes)
     return LoadSnapshot(
         tuple(
-            BrokerLoad(
-                node_id,
-                *queued[node_id],
-                len(lane.sent),
-                now - lane.sent[0] if lane.sent else 0.0,
-                lane.bytes_sent,
-                lane.requests_sent,
-            )
-            for node_id, lane in sorted(lanes.items())
+            _broker_load(node_id, batches, size, lanes.get(node_id), now)
+            for node_id, (batches, size) in sorted(queued.items())
         ),
         partitions,
+    )
+
+
+def _broker_load(
+    node_id: int, batches: int, size: int, lane: Lane | None, now: float
+) -> BrokerLoad:
+    if lane is None:
+        return BrokerLoad(node_id, batches, size, 0, 0.0, 0, 0)
+    return BrokerLoad(
+        node_id,
+        batches,
+        size,
+        len(lane.sent),
+        now - lane.sent[0] if lane.sent else 0.0,
+        lane.bytes_sent,
+        lane.requests_sent,
     )

@@ -415,7 +415,8 @@ class Producer:
     def load(self) -> LoadSnapshot:
         """What is queued and in flight at this moment, per broker and partition."""
         self._check_running("load")
-        return load_snapshot(self._accumulator, self._sender.lanes, self._now())
+        brokers = self._metadata.view.brokers
+        return load_snapshot(self._accumulator, self._sender.lanes, brokers, self._now())
 
     def _check_running(self, what: str) -> None:
         if self._state is _State.NEW:

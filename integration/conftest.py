@@ -93,7 +93,7 @@ async def _read_to_end(consumer: AIOKafkaConsumer, name: str) -> list[Consumed]:
     records: list[Consumed] = []
     left = {tp for tp in partitions if ends[tp] > 0}
     while left:
-        for tp, messages in (await consumer.getmany(*left, timeout_ms=500)).items():
+        for messages in (await consumer.getmany(*left, timeout_ms=500)).values():
             records += (
                 Consumed(m.partition, m.offset, m.timestamp, m.key, m.value, tuple(m.headers))
                 for m in messages

@@ -170,8 +170,7 @@ async def test_with_all_brokers_down_everything_ends_on_time():
         with pytest.raises(MetadataTimeoutError, match="unknown"):
             await producer.send("unknown", b"v")
         with pytest.raises(BufferFullError, match=r"buffer\.memory"):
-            for _ in range(20):
-                await producer.send("known", bytes(10_000))
+            await asyncio.gather(*(producer.send("known", bytes(10_000)) for _ in range(20)))
         for delivery in pending:
             with pytest.raises(DeliveryTimeoutError, match=r"delivery\.timeout\.ms"):
                 await delivery

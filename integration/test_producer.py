@@ -22,7 +22,9 @@ from kafkaclient.errors import (
 pytestmark = pytest.mark.timeout(120)
 
 
-async def test_a_record_arrives_with_all_it_was_given(kafka_cluster, topic, create_topic, read_topic):
+async def test_a_record_arrives_with_all_it_was_given(
+    kafka_cluster, topic, create_topic, read_topic
+):
     await create_topic(topic, 3)
     headers = [("a", b"1"), ("a", b"2"), ("ünïcode", "ü".encode())]
     async with Producer(kafka_cluster.bootstrap) as producer:
@@ -91,7 +93,7 @@ async def test_a_batch_too_large_for_its_topic_is_split(
         too_large = producer.send_nowait(topic, b"x" * 8000)
         deliveries += [producer.send_nowait(topic, b"%04d" % n + b"y" * 996) for n in range(20, 40)]
         places = [await d for d in deliveries]
-        with pytest.raises(RecordTooLargeError, match="max.message.bytes") as caught:
+        with pytest.raises(RecordTooLargeError, match=r"max\.message\.bytes") as caught:
             await too_large
         assert caught.value.code == 10
         assert producer.metrics()["producer-metrics"]["batch-split-total"] > 0
@@ -155,8 +157,7 @@ async def test_bad_records_are_refused_at_once_and_harm_no_other(
                 (RecordTooLargeError, {"value": bytes(2001)}),
             ):
                 with pytest.raises(error):
-                    sent = send(topic, **arguments)
-                    await sent
+                    await send(topic, **arguments)
             good.append(await producer.send(topic, b"good", partition=0))
         for delivery in good:
             await delivery

@@ -48,8 +48,8 @@ def checked_record(
         key = _serialize(config.key_serializer, key, f"the key of a record for {topic!r}")
     if config.value_serializer is not None and value is not None:
         value = _serialize(config.value_serializer, value, f"a value for topic {topic!r}")
-    if headers and isinstance(headers, Mapping):
-        headers = list(headers.items())
+    if not isinstance(headers, (tuple, list)) and isinstance(headers, Mapping):
+        headers = list(headers.items())  # asking for tuple first: for a Mapping, it costs more
     try:
         upper_bound = BATCH_OVERHEAD + record_size_upper_bound(key, value, headers)
     except (TypeError, ValueError) as error:

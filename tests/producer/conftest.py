@@ -1,21 +1,32 @@
-"""Whole producers on the fake cluster: started with a fixed seed, and looked over at the end."""
+"""Whole producers on the fake cluster: started with a fixed seed, and looked over at the end.
+Below them, an accumulator on the bench: its producer, sender and clock are the test.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkaclient.cluster.view import PartitionView, TopicView
+from kafkaclient.producer.accumulator import RecordAccumulator
 from kafkaclient.producer.producer import Producer
+from kafkaclient.producer.record import Record
+from kafkaclient.producer.sequence import ProducerIdentity
+from kafkaclient.producer.settings import AccumulatorSettings
+from kafkaclient.wire.records import BATCH_OVERHEAD, record_size_upper_bound
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence
     from contextlib import AbstractAsyncContextManager
 
+    from kafkaclient.producer.batch import ProducerBatch
     from kafkaclient.producer.delivery import Delivery
+    from kafkaclient.producer.partition import PartitionQueue
     from kafkaclient.testing.fake import FakeCluster
 
 
@@ -69,3 +80,102 @@ def values() -> Callable[..., list[bytes | None]]:
         return [record.value for record in fake.log(topic, partition)]
 
     return of
+
+
+class Bench:
+    """A RecordAccumulator with one topic; ``leaders[p]`` leads partition p, -1: nobody does.
+
+    Random draws are 0, 1, 2, ...; ``draws`` counts them. ``woken`` lists what the sender is told.
+    """
+
+    def __init__(
+        self, leaders: Sequence[int] = (0, 0, 1), *, idempotent: bool = False, **settings: Any
+    ) -> None:
+        settings.setdefault("linger", 0.0)
+        self.draws = 0
+        self.woken: list[float] = []
+        self.identity = ProducerIdentity(idempotent)
+        if idempotent:
+            self.identity.assign(1, 0)
+        self.accumulator = RecordAccumulator(
+            AccumulatorSettings(**settings),
+            identity=self.identity,
+            random31=self._draw,
+            wake=self.woken.append,
+        )
+        self.incomplete = self.accumulator.incomplete
+        self.lines = self.accumulator.lines
+        self.budget = self.accumulator.budget
+        self.topic = self.accumulator.topic("test")
+        self.leaders = list(leaders)
+        self.epochs = [0] * len(leaders)
+        self.topic.view = self.view()
+
+    def _draw(self) -> int:
+        self.draws += 1
+        return self.draws - 1
+
+    def view(self) -> TopicView:
+        known = zip(count(), self.leaders, self.epochs, strict=False)
+        return TopicView("test", None, tuple(PartitionView(*fields) for fields in known))
+
+    def lead(self, partition: int, leader: int, epoch: int | None = None, now: float = 0.0) -> None:
+        """Metadata tells of a leader; by default its epoch is one more than the last."""
+        self.leaders[partition] = leader
+        self.epochs[partition] = self.epochs[partition] + 1 if epoch is None else epoch
+        self.accumulator.update_topic(self.view(), now)
+
+    def queue(self, partition: int) -> PartitionQueue:
+        return self.topic.queue(partition)
+
+    def put(
+        self,
+        partition: int | None = None,
+        value: bytes | None = b"value",
+        *,
+        key: bytes | None = None,
+        now: float = 0.0,
+        timestamp: int = 0,
+        force: bool = False,
+    ) -> Delivery | None:
+        bound = BATCH_OVERHEAD + record_size_upper_bound(key, value)
+        record = Record(timestamp, key, value, (), partition, bound)
+        return self.accumulator.append(self.topic, partition, record, now, force=force)
+
+    def put_batches(
+        self, partition: int, batches: int = 1, *, records: int = 1, now: float = 0.0
+    ) -> list[ProducerBatch]:
+        """That many closed batches at the end of a partition's queue."""
+        queue = self.queue(partition)
+        made = []
+        for _ in range(batches):
+            for _ in range(records):
+                self.put(partition, now=now)
+            made.append(queue.batches[-1])
+            queue.batches[-1].close()
+            self.lines.schedule(queue, now)
+        return made
+
+    def drain(self, node: int = 0, now: float = 0.0, max_bytes: int = 1 << 20) -> list[Any]:
+        self.lines.run_timers(now)
+        return self.accumulator.drain(node, max_bytes, now)
+
+    def ready(self, now: float = 0.0) -> set[int]:
+        """The brokers that something could be sent to."""
+        self.lines.run_timers(now)
+        lines = self.lines.ready
+        return {n for n, line in lines.items() if any(self.lines.sendable(q, now) for q in line)}
+
+    def refresh_load(self, *unavailable: int) -> None:
+        """What the sender does at the end of a pass."""
+        self.topic.refresh_load(lambda node: node in unavailable)
+
+    @property
+    def used(self) -> int:
+        return self.budget.total - self.budget.available
+
+
+@pytest.fixture
+def bench() -> type[Bench]:
+    """``bench(leaders, **AccumulatorSettings)``: see :class:`Bench`."""
+    return Bench

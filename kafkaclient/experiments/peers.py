@@ -16,7 +16,7 @@ from threading import Thread
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.errors import ConfigError
+from kafkaclient.errors import BootstrapError, ConfigError
 from kafkaclient.experiments.traffic import BrokerTraffic, PartitionTraffic, Traffic, unheard
 
 if TYPE_CHECKING:
@@ -44,6 +44,8 @@ _AIOKAFKA_OPTIONS = {
 }
 _CONFLUENT_NAMES = {"max.request.size": "message.max.bytes"}
 
+_CRITICAL = 2  # as in syslog; librdkafka writes lesser things about connections to stderr
+_CONNECT_TIMEOUT_S = 10.0
 _STATISTICS_MS = 200
 _DRAIN_EVERY_S = 0.005
 _ASK_EVERY_S = 0.001
@@ -68,7 +70,10 @@ class AiokafkaClient:
         self._completed = completed
         self._producer = self._module.AIOKafkaProducer(**self._options)
         self._count_requests(self._producer.client)
-        await self._producer.start()
+        try:
+            await self._producer.start()
+        except self._module.errors.KafkaError as error:
+            raise BootstrapError(f"aiokafka: {error}") from error
 
     def send_nowait(self, key: bytes | None, value: bytes, started: float) -> bool:
         return False  # its send() is a coroutine, which waits for metadata and for room
@@ -150,11 +155,11 @@ class ConfluentClient:
         self._topic = topic
         self._options: dict[str, Any] = {
             **_LEVEL,
+            "log_level": _CRITICAL,
             **{_CONFLUENT_NAMES.get(name, name): value for name, value in config.items()},
             "statistics.interval.ms": _STATISTICS_MS,
             "stats_cb": self._statistics_ready,
-            # Through the logging module, not straight to stderr past the progress display.
-            "error_cb": lambda _error: None,
+            "error_cb": lambda _error: None,  # what matters comes with the records' deliveries
         }
         self._answers: deque[tuple[float, float, int, BaseException | None]] = deque()
         self._statistics: dict[str, Any] = {}
@@ -174,6 +179,13 @@ class ConfluentClient:
         self._poller = Thread(target=self._poll, name="confluent-poll", daemon=True)
         self._poller.start()
         self._drainer = asyncio.create_task(self._drain_regularly())
+        try:
+            await asyncio.to_thread(self._producer.list_topics, timeout=_CONNECT_TIMEOUT_S)
+        except self._module.KafkaException as error:
+            raise BootstrapError(
+                f"confluent: no broker of {self._options.get('bootstrap.servers')} answered within "
+                f"{_CONNECT_TIMEOUT_S:.0f} s: {error.args[0].str()}"
+            ) from error
 
     def send_nowait(self, key: bytes | None, value: bytes, started: float) -> bool:
         nbytes = len(value) + len(key or b"")

@@ -125,7 +125,10 @@ class Router:
         return self._link(node_id, "produce").connect()
 
     def connection_error(self, node_id: int) -> KafkaError | None:
-        """Why there is no produce connection: the last failure since it was last up."""
+        """Why there is no produce connection: the last failure since it was last up, or that the
+        cluster's metadata does not name the broker (any more)."""
+        if self._brokers and node_id >= 0 and node_id not in self._brokers:
+            return BrokerConnectionError(f"broker {node_id} is not known in the cluster's metadata")
         link = self._links.get((node_id, "produce"))
         return None if link is None else link.error
 

@@ -63,12 +63,23 @@ class Answers:
         self._rng = rng
         self._on_fatal = on_fatal
 
-    def none(self, batches: Sequence[ProducerBatch], error: KafkaError, now: float) -> None:
-        """No answer came: each batch may or may not have been written."""
+    def none(
+        self,
+        batches: Sequence[ProducerBatch],
+        error: KafkaError,
+        now: float,
+        *,
+        at_once: bool = False,
+    ) -> None:
+        """No answer came: each batch may or may not have been written.
+
+        ``at_once`` retries without a pause: the connection had been idle, and its end says
+        nothing about the broker's health.
+        """
         self._leaders.request_refresh(f"a Produce request went unanswered: {error}")
         for batch in batches:
             batch.maybe_written = True
-            self.retry(batch, error, now)
+            self.retry(batch, error, now, at_once=at_once)
 
     def take(
         self, batches: Sequence[ProducerBatch], result: ProduceResult, node_id: int, now: float
@@ -92,13 +103,18 @@ class Answers:
             missing = ProtocolError(f"broker {node_id} left {tp} out of its answer to a Produce")
             self.retry(batch, missing, now)
 
-    def retry(self, batch: ProducerBatch, error: KafkaError, now: float) -> None:
+    def retry(
+        self, batch: ProducerBatch, error: KafkaError, now: float, *, at_once: bool = False
+    ) -> None:
         """Send the batch again after its back-off, unless its retries are used up."""
-        if batch.retries >= self._settings.retries and not batch.receipt.done:
-            self.refuse(batch, error, now)
-            return
-        self._metrics.records_retried(batch.receipt.topic, batch.count)
-        self._incomplete.retry(batch, error, now + self._backoff(batch), now)
+        pause = 0.0
+        if not batch.receipt.done:
+            if batch.retries >= self._settings.retries:
+                self.refuse(batch, error, now)
+                return
+            self._metrics.records_retried(batch.receipt.topic, batch.count)
+            pause = 0.0 if at_once else self._backoff(batch)
+        self._incomplete.retry(batch, error, now + pause, now)
 
     def refuse(
         self,

@@ -17,12 +17,23 @@ class Lane:
     Times are the clock's, in seconds.
     """
 
-    __slots__ = ("_able_at", "_asked_at", "bytes_sent", "node_id", "requests_sent", "sent")
+    __slots__ = (
+        "_able_at",
+        "_asked_at",
+        "after_idle",
+        "bytes_sent",
+        "node_id",
+        "requests_sent",
+        "sent",
+    )
 
     def __init__(self, node_id: int, now: float) -> None:
         self.node_id = node_id
         self.sent: deque[float] = deque()
         """When each Produce request in flight left, oldest first."""
+        self.after_idle = False
+        """Whether what is in flight followed upon a long silence, and nothing was answered since:
+        the connection may have been closed by the broker before."""
         self.bytes_sent = 0
         self.requests_sent = 0
         self._asked_at = now

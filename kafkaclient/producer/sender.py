@@ -10,7 +10,12 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from kafkaclient.errors import KafkaError, ProtocolError, UnsupportedVersionError
+from kafkaclient.errors import (
+    BrokerConnectionError,
+    KafkaError,
+    ProtocolError,
+    UnsupportedVersionError,
+)
 from kafkaclient.producer.answers import Answers, Leaders, delivery_timeout
 from kafkaclient.producer.lane import Lane
 from kafkaclient.wire.api import ApiKey
@@ -33,6 +38,8 @@ _NEVER = float("inf")
 # A deadline that passed while the event loop was blocked is judged again this much later: the
 # answer may lie in the socket (seconds).
 _SECOND_LOOK = 0.01
+# A connection that was silent for so long may have been closed by the broker (seconds).
+_IDLE = 1.0
 
 
 class Connections(Protocol):
@@ -170,6 +177,12 @@ class Sender:
             if not batches:
                 return _NEVER
             self._send(lane, connection, batches, now)
+        if connection is None:
+            trouble = self._connections.connection_error(lane.node_id)
+            if trouble is not None:
+                # With nothing in flight there is no failed request to tell that leaders may
+                # have moved away from this broker.
+                self._leaders.request_refresh(f"records wait for a broker: {trouble}")
         # A connection that comes up, an answer, or a transport that drains wakes the sender;
         # only the end of a broker's throttling has nobody to tell of it.
         if connection is not None and connection.throttled_until > now:
@@ -179,6 +192,8 @@ class Sender:
     def _send(
         self, lane: Lane, connection: Connection, batches: list[ProducerBatch], now: float
     ) -> None:
+        if not connection.in_flight:
+            lane.after_idle = now - connection.last_used >= _IDLE
         try:
             sent = self._write(lane, connection, batches)
         except UnsupportedVersionError as error:
@@ -245,8 +260,10 @@ class Sender:
         except KafkaError as reason:
             if payload is not None:
                 request.connection.close(reason)
-            self._answers.none(request.batches, reason, now)
+            stale = lane.after_idle and isinstance(reason, BrokerConnectionError)
+            self._answers.none(request.batches, reason, now, at_once=stale)
         else:
+            lane.after_idle = False
             silence = result.throttle_ms / 1000
             self._metrics.throttled(silence)
             if silence > 0:  # wanted by the broker from now on (KIP-219)

@@ -1,0 +1,249 @@
+"""Back-off, leader epochs and the answers' verdicts, batch by batch."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from kafkaclient.errors import (
+    BrokerConnectionError,
+    BrokerError,
+    KafkaError,
+    LeaderChangedError,
+    ProtocolError,
+    RecordTooLargeError,
+)
+from kafkaclient.metrics import ProducerMetrics
+from kafkaclient.producer.answers import Answers
+from kafkaclient.producer.settings import RetrySettings
+from kafkaclient.wire.produce import PartitionResult, ProduceResult
+
+LOST = BrokerConnectionError("lost")
+
+
+class Hub:
+    """Answers over a bench; plays the metadata."""
+
+    def __init__(self, bench: Any, **settings: Any) -> None:
+        self.bench = bench
+        self.reasons: list[str] = []
+        self.fatal: list[KafkaError] = []
+        self.metrics = ProducerMetrics(lambda: 0.0)
+        self.answers = Answers(
+            bench.accumulator,
+            self,
+            RetrySettings(**settings),
+            self.metrics,
+            rng=Random(1),
+            on_fatal=self.fatal.append,
+        )
+
+    def add_topic(self, name: str) -> None: ...
+
+    def request_refresh(self, reason: str) -> None:
+        self.reasons.append(reason)
+
+    def apply_leaders(self, hints: list[Any], endpoints: object = ()) -> None:
+        for hint in hints:
+            self.bench.lead(hint.partition, hint.leader, hint.leader_epoch)
+
+    def take(self, batches: list[Any], code: int, now: float = 0.0, **fields: Any) -> None:
+        results = [
+            PartitionResult(
+                *batch.queue.tp, code, -1 if code else 40, -1, 0, (), None, -1, -1
+            )._replace(**fields)
+            for batch in batches
+        ]
+        self.answers.take(batches, ProduceResult(results, 0, ()), 0, now)
+
+
+def test_exponential_retry_backoff(bench: Any) -> None:
+    """RecordAccumulatorTest.testExponentialRetryBackoff: 100 ms doubling, 20 % of jitter."""
+    b = bench()
+    hub = Hub(b)
+    b.put(0)
+    now = 0.0
+    for k in range(4):
+        batches = b.drain(now=now)
+        assert len(batches) == 1
+        hub.answers.none(batches, LOST, now)
+        lower, upper = 0.8 * 0.1 * 2**k, min(1.0, 1.2 * 0.1 * 2**k)
+        assert b.drain(now=now + lower - 0.001) == []
+        assert b.lines.next_timer() <= now + upper + 1e-9
+        now += upper + 0.001
+    assert b.ready(now) == {0}
+
+
+def test_backoff_is_drawn_once_per_attempt(bench: Any) -> None:
+    b = bench()
+    hub = Hub(b)
+    b.put(0)
+    hub.answers.none(b.drain(), LOST, 0.0)
+    timers = {b.lines.next_timer() for _ in range(10) if b.drain(now=0.01) == []}
+    assert len(timers) == 1
+
+
+def test_a_newer_leader_is_asked_at_once(bench: Any) -> None:
+    """testReadyAndDrainWhenABatchIsBeingRetried: an epoch that rose ends the back-off, once."""
+    b = bench(leaders=(0, 0))
+    hub = Hub(b)
+    b.lead(0, 0, 100)
+    b.put(0)
+    hub.take(b.drain(now=0.0), 6, now=0.0)
+    assert b.drain(now=0.001) == [], "the same epoch backs off"
+    b.lead(0, 0, 100, now=0.002)
+    assert b.drain(now=0.002) == []
+    b.lead(0, 0, 101, now=0.003)
+    (batch,) = b.drain(now=0.003)
+    assert (batch.leader_epoch, batch.attempts) == (101, 2)
+    hub.take([batch], 6, now=0.004)
+    assert b.drain(now=0.005) == [], "it failed under this epoch: back-off again"
+    (batch,) = b.drain(now=2.0)
+    b.lead(0, 0, 102, now=2.1)  # while it is on the wire
+    hub.take([batch], 6, now=2.2)
+    (batch,) = b.drain(now=2.2)
+    assert (batch.leader_epoch, batch.attempts) == (102, 4)
+
+
+def test_a_newer_leader_is_asked_for_every_retry(bench: Any) -> None:
+    b = bench(leaders=(0, 0, 1))
+    hub = Hub(b)
+    b.put_batches(0, 3)
+    batches = [b.drain()[0] for _ in range(3)]
+    for batch in batches:
+        hub.take([batch], 6)
+    b.lead(0, 1, now=0.001)
+    for batch in batches:
+        assert b.drain(1, now=0.001) == [batch]
+        hub.take([batch], 0, now=0.001)
+
+
+def test_a_leader_hint_moves_the_partition_before_the_retry(bench: Any) -> None:
+    """KIP-951: the answer names the new leader."""
+    b = bench()
+    hub = Hub(b)
+    b.put(0)
+    hub.take(b.drain(0), 6, leader_id=1, leader_epoch=5)
+    assert len(b.drain(1)) == 1
+    assert b.queue(0).leader_epoch == 5
+
+
+def test_an_acknowledged_batch(bench: Any) -> None:
+    b = bench()
+    hub = Hub(b)
+    delivery = b.put(0, timestamp=5)
+    hub.take(b.drain(), 0, log_append_time_ms=99)
+    assert delivery.result() == ("test", 0, 40, 99)
+    assert b.used == 0
+    assert (b.queue(0).records_sent, b.queue(0).bytes_sent) == (1, 73)
+    assert hub.reasons == []
+
+
+def test_a_duplicate_is_a_success_without_offset(bench: Any) -> None:
+    b = bench(idempotent=True)
+    hub = Hub(b)
+    delivery = b.put(0)
+    hub.take(b.drain(), 46)
+    assert delivery.result().offset == -1
+
+
+@pytest.mark.parametrize("code", [-1, 17, 29, 87, 42, 1234])
+def test_a_refusal_is_final(bench: Any, code: int) -> None:
+    b = bench()
+    hub = Hub(b)
+    delivery = b.put(0)
+    hub.take(b.drain(), code, error_message="because")
+    error = delivery.exception()
+    assert isinstance(error, BrokerError)
+    assert error.code == code
+    assert "1 records to test-0 on broker 0" in str(error)
+    assert "because" in str(error)
+    assert b.used == 0
+    assert hub.fatal == []
+
+
+@pytest.mark.parametrize("code", [31, 90])
+def test_some_refusals_end_the_producer(bench: Any, code: int) -> None:
+    b = bench()
+    hub = Hub(b)
+    delivery = b.put(0)
+    hub.take(b.drain(), code)
+    assert hub.fatal == [delivery.exception()]
+
+
+def test_record_errors_name_the_culprit(bench: Any) -> None:
+    """KIP-467: the broker's word on record 1 reaches that record's delivery."""
+    b = bench()
+    hub = Hub(b)
+    deliveries = [b.put(0) for _ in range(3)]
+    hub.take(b.drain(), 87, record_errors=((1, "no key"),), error_message="invalid")
+    messages = [str(d.exception()) for d in deliveries]
+    assert ["no key" in message for message in messages] == [False, True, False]
+
+
+def test_retries_run_out(bench: Any) -> None:
+    b = bench()
+    hub = Hub(b, retries=2)
+    delivery, now = b.put(0), 0.0
+    for _ in range(3):
+        assert not delivery.done()
+        hub.take(b.drain(now=now), 6, now=now)
+        now += 2.0
+    assert isinstance(delivery.exception(), LeaderChangedError)
+    assert b.used == 0
+    assert not b.queue(0).unacked
+
+
+def test_a_partition_left_out_of_the_answer_is_retried(bench: Any) -> None:
+    b = bench()
+    hub = Hub(b)
+    b.put(0)
+    (batch,) = b.drain()
+    hub.answers.take([batch], ProduceResult([], 0, ()), 0, 0.0)
+    assert batch.maybe_written
+    assert isinstance(batch.last_error, ProtocolError)
+    assert b.drain(now=1.0) == [batch]
+
+
+@pytest.mark.parametrize("code", [3, 5, 6])
+def test_an_old_idea_of_the_cluster_is_refreshed(bench: Any, code: int) -> None:
+    b = bench()
+    hub = Hub(b)
+    b.put(0)
+    hub.take(b.drain(), code)
+    assert len(hub.reasons) == 1
+
+
+def test_a_lone_record_too_large_fails(bench: Any) -> None:
+    b = bench()
+    hub = Hub(b)
+    delivery = b.put(0, bytes(500))
+    hub.take(b.drain(), 10)
+    error = delivery.exception()
+    assert isinstance(error, RecordTooLargeError)
+    assert error.code == 10
+    assert "max.message.bytes" in str(error)
+
+
+def test_sequence_errors_without_sequences_are_refusals(bench: Any) -> None:
+    b = bench()
+    hub = Hub(b)
+    delivery = b.put(0)
+    hub.take(b.drain(), 45)
+    assert delivery.exception().code == 45
+
+
+def test_a_split_uses_up_no_retry(bench: Any) -> None:
+    b = bench(batch_size=65536)
+    hub = Hub(b, retries=1)
+    deliveries = [b.put(0, bytes(1000)) for _ in range(8)]
+    hub.take(b.drain(), 10)
+    hub.take(b.drain(), 10)
+    (part,) = b.drain()
+    assert part.count == 2
+    hub.take([part], 6)
+    assert not any(d.done() for d in deliveries)
+    hub.take(b.drain(now=5.0), 6, now=5.0)
+    assert [d.done() for d in deliveries] == [True] * 2 + [False] * 6

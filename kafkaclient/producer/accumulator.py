@@ -7,10 +7,12 @@ becomes of them. Nothing here reads a clock or touches a socket.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, deque
 from itertools import count
 from typing import TYPE_CHECKING
 
+from kafkaclient.errors import KafkaError
 from kafkaclient.producer.batch import ProducerBatch
 from kafkaclient.producer.budget import BufferBudget
 from kafkaclient.producer.delivery import Delivery, Receipt
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
     from kafkaclient.producer.settings import AccumulatorSettings
 
 __all__ = ["RecordAccumulator"]
+
+_log = logging.getLogger(__name__)
 
 
 class RecordAccumulator:
@@ -228,8 +232,7 @@ class RecordAccumulator:
         for _ in range(len(line)):
             queue = line[0]
             head = self.lines.sendable(queue, now)
-            if head is not None:
-                self._seal(head)
+            if head is not None and self._sealed(head, now):
                 size += head.size
                 if batches and size > max_bytes:
                     break  # it is the first in line for the next request
@@ -239,13 +242,25 @@ class RecordAccumulator:
             self.lines.leave(queue, now)
         return batches
 
-    def _seal(self, batch: ProducerBatch) -> None:
+    def _sealed(self, batch: ProducerBatch, now: float) -> bool:
+        """Compress the batch; a codec that fails costs that batch and no other."""
         if batch.sealed:
-            return
-        batch.seal()
+            return True
+        try:
+            batch.seal()
+        except Exception as defect:  # noqa: BLE001 - the others must not suffer for it
+            _log.exception("%r could not be compressed", batch)
+            error = KafkaError(
+                f"{batch.count} records to {batch.queue.tp} were not sent: compressing them with "
+                f"{self.settings.codec.name.lower()} failed: {defect!r}"
+            )
+            error.__cause__ = defect
+            self.incomplete.discard(batch, error, now)
+            return False
         held = batch.charged if self.settings.codec is Codec.NONE else batch.size
         self.budget.give_back(batch.charged - held)
         batch.charged = held
+        return True
 
     def _launch(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         if self.identity.enabled and not batch.stamped:

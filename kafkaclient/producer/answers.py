@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from kafkaclient.cluster.backoff import backoff_s
@@ -17,7 +19,7 @@ from kafkaclient.producer.partition import Place
 from kafkaclient.producer.verdict import AMBIGUOUS_CODES, REFRESH_CODES, Verdict, verdict_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from random import Random
 
     from kafkaclient.metrics import ProducerMetrics
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from kafkaclient.wire.produce import PartitionResult, ProduceResult
 
 __all__ = ["Answers", "Leaders", "delivery_timeout"]
+
+_log = logging.getLogger(__name__)
 
 
 class Leaders(Protocol):
@@ -79,7 +83,8 @@ class Answers:
         self._leaders.request_refresh(f"a Produce request went unanswered: {error}")
         for batch in batches:
             batch.maybe_written = True
-            self.retry(batch, error, now, at_once=at_once)
+            with self._confined(batch, now):
+                self.retry(batch, error, now, at_once=at_once)
 
     def take(
         self, batches: Sequence[ProducerBatch], result: ProduceResult, node_id: int, now: float
@@ -94,14 +99,32 @@ class Answers:
             self._leaders.apply_leaders(hints, result.endpoints)
         answers = {(p.topic, p.partition): p for p in result.partitions}
         for batch in batches:
-            answer = answers.get((batch.receipt.topic, batch.receipt.partition))
-            if answer is not None:
-                self._judge(batch, answer, node_id, now)
-                continue
-            batch.maybe_written = True
-            tp = batch.queue.tp
-            missing = ProtocolError(f"broker {node_id} left {tp} out of its answer to a Produce")
-            self.retry(batch, missing, now)
+            with self._confined(batch, now):
+                answer = answers.get((batch.receipt.topic, batch.receipt.partition))
+                if answer is not None:
+                    self._judge(batch, answer, node_id, now)
+                else:
+                    self._left_out(batch, node_id, now)
+
+    def _left_out(self, batch: ProducerBatch, node_id: int, now: float) -> None:
+        batch.maybe_written = True
+        tp = batch.queue.tp
+        missing = ProtocolError(f"broker {node_id} left {tp} out of its answer to a Produce")
+        self.retry(batch, missing, now)
+
+    @contextmanager
+    def _confined(self, batch: ProducerBatch, now: float) -> Iterator[None]:
+        """A defect of ours in handling one batch's answer costs that batch and no other."""
+        try:
+            yield
+        except Exception as defect:  # noqa: BLE001 - the others must not suffer for it
+            _log.exception("handling the answer for %r failed", batch)
+            error = KafkaError(
+                f"handling the broker's answer for {batch.count} records to {batch.queue.tp} "
+                f"failed: {defect!r}; this is a defect. They may have been written."
+            )
+            error.__cause__ = defect
+            self._incomplete.discard(batch, error, now)
 
     def retry(
         self, batch: ProducerBatch, error: KafkaError, now: float, *, at_once: bool = False

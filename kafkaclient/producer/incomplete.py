@@ -185,6 +185,19 @@ class IncompleteBatches:
         batch.receipt.fail(error)
         self._finish(batch, now)
 
+    def discard(self, batch: ProducerBatch, error: KafkaError, now: float) -> None:
+        """Take a batch out of wherever it is: handling it has failed, by a defect of ours."""
+        queue = batch.queue
+        if batch.on_wire:
+            _land(batch)
+        for line in (queue.batches, queue.unacked):
+            if batch in line:
+                line.remove(batch)
+        queue.sequence.unresolved |= batch.stamped
+        if not batch.receipt.done:
+            batch.receipt.fail(error)
+        self._finish(batch, now)
+
     def _finish(self, batch: ProducerBatch, now: float) -> None:
         self._settle(batch)
         queue = batch.queue

@@ -82,6 +82,8 @@ class ParkingLot:
             while topic.parked:
                 self._fail_first(topic, error)
                 failed += 1
+        for watch in self._watches.values():
+            watch.cancel()  # nobody needs what they wait for
         return failed
 
     async def wait_empty(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.errors import InvalidRecordError, RecordTooLargeError, SerializationError
@@ -77,6 +78,11 @@ def _check_number(name: str, number: object) -> None:
 
 def _serialize(serializer: Callable[[Any], bytes | None], item: Any, what: str) -> bytes | None:
     try:
-        return serializer(item)
+        serialized = serializer(item)
     except Exception as error:
         raise SerializationError(f"{what} could not be serialized: {error!r}") from error
+    if not isinstance(serialized, (bytes, bytearray, memoryview, NoneType)):
+        raise SerializationError(
+            f"{what}: the serializer gave {type(serialized).__name__}, not bytes or None"
+        )
+    return serialized

@@ -1,0 +1,63 @@
+"""The verdict on every error code that Kafka has."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaclient.errors import BROKER_ERRORS, broker_error
+from kafkaclient.producer.verdict import AMBIGUOUS_CODES, REFRESH_CODES, Verdict, verdict_for
+
+RETRY = {
+    2, 3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 41, 51, 56, 70, 71, 72, 74, 75, 78, 80, 83, 84, 88,
+    89, 100, 103, 106, 122, 123,
+}  # fmt: skip
+FAIL = {
+    -1, 1, 4, 8, 11, 12, 17, 18, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 32, 33, 34, 35, 36, 37, 38,
+    39, 40, 42, 43, 44, 48, 49, 50, 52, 53, 54, 55, 57, 58, 60, 61, 62, 63, 64, 65, 66, 67, 68, 69,
+    73, 76, 77, 79, 81, 82, 85, 86, 87, 91, 92, 93, 94, 95, 96, 97, 98, 99, 101, 102, 104, 105, 107,
+    108, 109, 110, 111, 112, 113, 114, 115, 116, 117, 118, 119, 120, 121, 124, 125, 126, 127, 128,
+    129,
+}  # fmt: skip
+EXPECTED = {
+    0: Verdict.DONE,
+    10: Verdict.SPLIT,
+    31: Verdict.FATAL,
+    45: Verdict.RESEQUENCE,
+    46: Verdict.DONE,
+    47: Verdict.RESEQUENCE,
+    59: Verdict.RESEQUENCE,
+    90: Verdict.FATAL,
+    **dict.fromkeys(RETRY, Verdict.RETRY),
+    **dict.fromkeys(FAIL, Verdict.FAIL),
+}
+
+
+def test_the_table_is_complete() -> None:
+    assert set(EXPECTED) == {0, *BROKER_ERRORS}
+    assert not RETRY & FAIL
+
+
+@pytest.mark.parametrize("code", sorted(EXPECTED))
+def test_verdict(code: int) -> None:
+    assert verdict_for(code) is EXPECTED[code]
+
+
+def test_a_code_unknown_to_this_client_fails_the_batch() -> None:
+    assert verdict_for(31999) is Verdict.FAIL
+
+
+def test_what_is_retried_is_what_kafka_calls_retriable() -> None:
+    retried = {code for code, verdict in EXPECTED.items() if verdict is Verdict.RETRY}
+    assert retried == {code for code in BROKER_ERRORS if broker_error(code).retriable}
+
+
+def test_codes_after_which_the_batch_may_be_in_the_log() -> None:
+    """The broker failed anywhere (-1), was not heard (13), waited in vain (7, 20), or lost the
+    partition while it waited for the replicas (3, 6, 56)."""
+    assert frozenset({-1, 3, 6, 7, 13, 20, 56}) == AMBIGUOUS_CODES
+
+
+def test_codes_that_mean_old_metadata() -> None:
+    """Java's InvalidMetadataException and its subclasses, and the leader epochs' errors."""
+    assert frozenset({3, 5, 6, 13, 56, 72, 74, 75, 100, 103}) == REFRESH_CODES
+    assert all(verdict_for(code) is Verdict.RETRY for code in REFRESH_CODES)

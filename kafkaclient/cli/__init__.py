@@ -8,6 +8,8 @@ __all__ = ["main"]
 
 _OPTIONAL = frozenset({"hdrh", "plotly", "rich", "typer", "uvloop"})
 
+_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+
 
 def main() -> None:
     """Run the command line; the entry point ``kafkaclient``."""
@@ -21,4 +23,6 @@ def main() -> None:
             f"kafkaclient: the command line needs {library}, which is not installed: "
             "pip install 'kafkaclient[cli]'"
         )
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
     app(prog_name="kafkaclient")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,13 +17,14 @@ from kafkaclient.errors import ConfigError, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-__all__ = ["FAILED", "INTERRUPTED", "USAGE", "run_command", "stderr_console"]
+__all__ = ["FAILED", "INTERRUPTED", "TERMINATED", "USAGE", "run_command", "stderr_console"]
 
 T = TypeVar("T")
 
 FAILED = 1
 USAGE = 2
-INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+INTERRUPTED = 128 + signal.SIGINT  # as shells report it
+TERMINATED = 128 + signal.SIGTERM
 
 
 def stderr_console() -> Console:
@@ -34,18 +36,29 @@ def run_command(main: Coroutine[Any, Any, T]) -> T:
     """Run a command on uvloop when it is installed, else on asyncio's own loop.
 
     Ends the process with a one-line reason instead of a traceback: 1 for an error of Kafka or of
-    the system, 2 for a wrong option, 130 after Ctrl-C (when the coroutine has cleaned up).
+    the system, 2 for a wrong option; 130 after Ctrl-C and 143 after SIGTERM, when the coroutine
+    has cleaned up.
     """
     console = stderr_console()
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(main)
+            return runner.run(_cancelled_by_sigterm(main))
     except KeyboardInterrupt:
         console.print("[yellow]interrupted[/]")
         raise typer.Exit(INTERRUPTED) from None
+    except asyncio.CancelledError:
+        console.print("[yellow]terminated[/]")
+        raise typer.Exit(TERMINATED) from None
     except (KafkaError, OSError) as error:
         console.print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
         raise typer.Exit(USAGE if isinstance(error, ConfigError) else FAILED) from None
+
+
+async def _cancelled_by_sigterm(main: Coroutine[Any, Any, T]) -> T:
+    task = asyncio.current_task()
+    if task is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await main
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

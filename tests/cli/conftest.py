@@ -58,7 +58,7 @@ class InstantClient:
         raise AssertionError("there is always room")
 
     async def flush(self) -> None:
-        while self._pending:  # noqa: ASYNC110 - the next turn answers
+        while self._pending:
             await asyncio.sleep(0)
 
     async def stop(self, timeout: float | None = None) -> None: ...

@@ -43,18 +43,24 @@ def test_a_defect_keeps_its_traceback() -> None:
         run_command(raising(ZeroDivisionError()))
 
 
-def test_ctrl_c_cleans_up_and_ends_with_130(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("signal_number", "status", "told"),
+    [(signal.SIGINT, 130, "interrupted\n"), (signal.SIGTERM, 143, "terminated\n")],
+)
+def test_a_signal_lets_the_command_clean_up(
+    capsys: pytest.CaptureFixture[str], signal_number: signal.Signals, status: int, told: str
+) -> None:
     cleaned = []
 
     async def main() -> None:
         try:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal_number)
             await asyncio.Event().wait()
         finally:
             cleaned.append(True)
 
     with pytest.raises(typer.Exit) as raised:
         run_command(main())
-    assert raised.value.exit_code == 130
+    assert raised.value.exit_code == status
     assert cleaned == [True]
-    assert capsys.readouterr().err == "interrupted\n"
+    assert capsys.readouterr().err == told

@@ -47,11 +47,11 @@ class FakeClient:
 
     async def send(self, key: bytes | None, value: bytes, started: float) -> None:
         self.waited += 1
-        while not self.send_nowait(key, value, started):  # noqa: ASYNC110 - virtual time
+        while not self.send_nowait(key, value, started):
             await asyncio.sleep(0.001)
 
     async def flush(self) -> None:
-        while self.pending:  # noqa: ASYNC110 - virtual time
+        while self.pending:
             await asyncio.sleep(0.001)
 
     async def stop(self, timeout: float | None = None) -> None: ...

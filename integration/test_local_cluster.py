@@ -217,7 +217,7 @@ async def test_a_start_that_is_cancelled_leaves_no_jvm(tmp_path: Path) -> None:
     start = asyncio.create_task(cluster.start())
     console = tmp_path / "kept" / "broker-0" / "console.log"
     async with asyncio.timeout(60):
-        while not console.exists():  # noqa: ASYNC110 - another process makes it
+        while not console.exists():
             await asyncio.sleep(0.05)
     start.cancel()
     with pytest.raises(asyncio.CancelledError):

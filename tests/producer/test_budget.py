@@ -1,0 +1,257 @@
+"""The byte budget: Java's BufferPoolTest, and its rules under any order of events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from kafkaclient.producer.budget import BufferBudget
+
+
+def nothing() -> None: ...
+
+
+async def turn() -> None:
+    """Let tasks that can go on go on."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+def test_simple() -> None:
+    budget = BufferBudget(64 * 1024)
+    assert budget.try_take(1024)
+    assert budget.available == 64 * 1024 - 1024
+    budget.give_back(1024)
+    assert budget.try_take(64 * 1024)
+    assert not budget.try_take(1)
+    budget.give_back(64 * 1024)
+    assert repr(budget) == "<BufferBudget used=0 total=65536 waiting=0>"
+
+
+def test_no_more_than_there_is() -> None:
+    budget = BufferBudget(1024)
+    assert budget.try_take(1024)
+    budget.give_back(1024)
+    assert not budget.try_take(1025)
+    assert budget.available == 1024
+
+
+def test_force_goes_below_zero_and_must_be_made_up_for() -> None:
+    budget = BufferBudget(10)
+    budget.force(15)
+    assert budget.available == -5
+    assert not budget.try_take(1)
+    budget.give_back(15)
+    assert budget.try_take(10)
+
+
+async def test_delayed_allocation() -> None:
+    budget = BufferBudget(5 * 1024)
+    assert budget.try_take(1024)
+    called = []
+    waiting = asyncio.create_task(budget.take(5 * 1024, lambda: called.append(1)))
+    await turn()
+    assert not waiting.done()
+    assert budget.waiting == 1
+    assert called == [1]
+    budget.give_back(1024)
+    await waiting
+    assert (budget.available, budget.waiting) == (0, 0)
+
+
+async def test_exhausted_after_a_time() -> None:
+    budget = BufferBudget(2)
+    await budget.take(1, nothing)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(budget.take(2, nothing), 0.001)
+    assert (budget.available, budget.waiting) == (1, 0)
+
+
+async def test_first_come_first_served() -> None:
+    budget = BufferBudget(10)
+    assert budget.try_take(10)
+    admitted: list[int] = []
+
+    async def take(n: int, nbytes: int) -> None:
+        await budget.take(nbytes, nothing)
+        admitted.append(n)
+
+    tasks = [asyncio.create_task(take(n, size)) for n, size in enumerate((6, 1, 1, 9))]
+    await turn()
+    budget.give_back(5)
+    await turn()
+    assert admitted == [], "a small one does not overtake"
+    assert not budget.try_take(1)
+    budget.give_back(5)
+    await turn()
+    assert admitted == [0, 1, 2]
+    budget.give_back(8)
+    await turn()
+    assert admitted == [0, 1, 2, 3]
+    await asyncio.gather(*tasks)
+
+
+async def test_only_the_first_waiter_makes_memory_come_free() -> None:
+    budget = BufferBudget(1)
+    assert budget.try_take(1)
+    called: list[int] = []
+    tasks = [
+        asyncio.create_task(budget.take(1, lambda n=n: called.append(n)))  # type: ignore[misc]
+        for n in range(3)
+    ]
+    await turn()
+    assert called == [0]
+    for task in tasks:
+        budget.give_back(1)
+        await task
+
+
+async def test_a_cancelled_waiter_lets_the_next_one_in() -> None:
+    budget = BufferBudget(10)
+    assert budget.try_take(8)
+    large = asyncio.create_task(budget.take(5, nothing))
+    small = asyncio.create_task(budget.take(2, nothing))
+    await turn()
+    large.cancel()
+    await asyncio.gather(large, return_exceptions=True)
+    await small
+    assert (budget.available, budget.waiting) == (0, 0)
+
+
+async def test_cancelled_in_the_turn_it_was_admitted() -> None:
+    budget = BufferBudget(10)
+    assert budget.try_take(10)
+    waiting = asyncio.create_task(budget.take(4, nothing))
+    behind = asyncio.create_task(budget.take(10, nothing))
+    await turn()
+    budget.give_back(10)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    await behind
+    assert budget.available == 0
+
+
+async def test_failing_all_waiters() -> None:
+    budget = BufferBudget(1)
+    assert budget.try_take(1)
+    tasks = [asyncio.create_task(budget.take(1, nothing)) for _ in range(3)]
+    await turn()
+    budget.fail_waiters(RuntimeError("stopped"))
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [str(result) for result in results] == ["stopped"] * 3
+    budget.give_back(1)
+    assert (budget.available, budget.waiting) == (1, 0)
+
+
+async def test_spending_a_charge() -> None:
+    budget = BufferBudget(10)
+    await budget.take(8, nothing)
+    waiting = asyncio.create_task(budget.take(6, nothing))
+    await turn()
+    with budget.spend(8):
+        budget.force(4)
+        assert budget.waiting == 1, "nobody is admitted in between"
+    await waiting
+    assert budget.available == 0
+
+
+async def test_thousands_of_waiters_cost_one_look_each() -> None:
+    """B2: freed bytes admit as many as fit, in one pass."""
+    budget = BufferBudget(1000)
+    assert budget.try_take(1000)
+    tasks = [asyncio.create_task(budget.take(1, nothing)) for _ in range(5000)]
+    await turn()
+    for _ in range(5):
+        budget.give_back(1000)
+        await turn()
+    assert all(task.done() for task in tasks)
+    assert budget.available == 0
+
+
+class Budgeting(RuleBasedStateMachine):
+    """Any order of taking, waiting, cancelling, returning and forcing, on a loop run by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.budget = BufferBudget(100)
+        self.held: list[int] = []
+        self.forced = 0
+        self.waiters: deque[tuple[int, asyncio.Task[None]]] = deque()
+        self.admitted: list[int] = []
+        self.serial = 0
+
+    def run(self) -> None:
+        self.loop.run_until_complete(turn())
+        for nbytes, task in list(self.waiters):
+            if task.done():
+                self.waiters.remove((nbytes, task))
+                if not task.cancelled():
+                    task.result()
+                    self.held.append(nbytes)
+
+    @rule(nbytes=st.integers(1, 100))
+    def try_take(self, nbytes: int) -> None:
+        expected = not self.waiters and nbytes <= self.budget.available
+        assert self.budget.try_take(nbytes) is expected
+        if expected:
+            self.held.append(nbytes)
+
+    @rule(nbytes=st.integers(1, 100))
+    def take(self, nbytes: int) -> None:
+        serial, self.serial = self.serial, self.serial + 1
+
+        async def wait() -> None:
+            await self.budget.take(nbytes, nothing)
+            self.admitted.append(serial)
+
+        self.waiters.append((nbytes, self.loop.create_task(wait())))
+        self.run()
+
+    @rule(nbytes=st.integers(1, 150))
+    def force(self, nbytes: int) -> None:
+        self.budget.force(nbytes)
+        self.held.append(nbytes)
+        self.forced += nbytes
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), cancel=st.booleans(), settle=st.booleans())
+    def give_back(self, data: Any, cancel: bool, settle: bool) -> None:
+        nbytes = self.held.pop(data.draw(st.integers(0, len(self.held) - 1)))
+        self.budget.give_back(nbytes)
+        if cancel and self.waiters:
+            self.waiters[data.draw(st.integers(0, len(self.waiters) - 1))][1].cancel()
+        if settle or cancel:
+            self.run()
+
+    @precondition(lambda self: self.waiters)
+    @rule(data=st.data())
+    def cancel(self, data: Any) -> None:
+        self.waiters[data.draw(st.integers(0, len(self.waiters) - 1))][1].cancel()
+        self.run()
+
+    @invariant()
+    def adds_up(self) -> None:
+        self.run()
+        assert self.budget.available == 100 - sum(self.held)
+        assert self.budget.available >= -self.forced
+        assert self.budget.waiting == len(self.waiters)
+        assert self.admitted == sorted(self.admitted)
+        if self.waiters:
+            assert self.waiters[0][0] > self.budget.available, "the first one would fit"
+
+    def teardown(self) -> None:
+        while self.held:
+            self.budget.give_back(self.held.pop())
+            self.run()
+        assert not self.waiters
+        assert self.budget.available == 100
+        self.loop.close()
+
+
+TestBudgeting = Budgeting.TestCase

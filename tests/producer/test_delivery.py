@@ -1,0 +1,294 @@
+"""Deliveries: awaited any number of times, led on through splits, and missed when nobody looks."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kafkaclient.errors import BrokerConnectionError, KafkaError, broker_error
+from kafkaclient.producer.delivery import Delivery, Receipt
+
+LOST = BrokerConnectionError("lost")
+
+
+class Unseen:
+    def __init__(self) -> None:
+        self.reports: list[tuple[KafkaError, int]] = []
+
+    def __call__(self, receipt: Receipt, error: KafkaError, count: int) -> None:
+        self.reports.append((error, count))
+
+    @property
+    def total(self) -> int:
+        return sum(count for _, count in self.reports)
+
+
+def receipt_of(count: int, unseen: Any = None, hook: Any = None) -> tuple[Receipt, list[Delivery]]:
+    receipt = Receipt("t", unseen)
+    receipt.partition, receipt.hook = 3, hook
+    deliveries = []
+    for n in range(count):
+        receipt.count += 1
+        deliveries.append(receipt.handle(1000 + n))
+    return receipt, deliveries
+
+
+def divide(receipt: Receipt, *firsts: int) -> list[Receipt]:
+    ends = [*firsts[1:], receipt.count]
+    parts = []
+    for first, end in zip(firsts, ends, strict=True):
+        part = Receipt(receipt.topic, receipt.on_unseen)
+        part.partition, part.count = receipt.partition, end - first
+        parts.append(part)
+    receipt.divide(list(firsts), parts)
+    return parts
+
+
+def test_results() -> None:
+    receipt, (first, second) = receipt_of(2)
+    assert not first.done()
+    assert "pending" in repr(first)
+    with pytest.raises(asyncio.InvalidStateError):
+        first.result()
+    receipt.resolve(40)
+    assert first.done()
+    assert first.exception() is None
+    assert first.result() == ("t", 3, 40, 1000)
+    assert second.result() == ("t", 3, 41, 1001)
+    assert repr(second) == "<Delivery t-3 offset=41>"
+
+
+def test_the_brokers_time_and_an_unknown_offset() -> None:
+    receipt, (first, second) = receipt_of(2)
+    receipt.resolve(-1, log_append_time=77)
+    assert first.result() == second.result() == ("t", 3, -1, 77)
+    assert not first.result().has_offset
+
+
+def test_failures() -> None:
+    receipt, (first, second) = receipt_of(2)
+    culprit = broker_error(87)
+    receipt.fail(LOST, {1: culprit})
+    assert first.exception() is LOST
+    with pytest.raises(type(culprit)):
+        second.result()
+    assert second.exception() is culprit
+    assert "failed: lost" in repr(first)
+
+
+async def test_awaited_by_many_and_many_times() -> None:
+    receipt, (first, second) = receipt_of(2)
+
+    async def wait(delivery: Delivery) -> int:
+        return (await delivery).offset
+
+    tasks = [asyncio.create_task(wait(d)) for d in (first, first, second)]
+    await asyncio.sleep(0)
+    receipt.resolve(5)
+    assert await asyncio.gather(*tasks) == [5, 5, 6]
+    assert (await first).offset == (await first).offset == 5
+    assert [m.offset for m in await asyncio.gather(first, second)] == [5, 6]
+    assert (await asyncio.wait_for(second, 1)).offset == 6
+
+
+async def test_failures_reach_every_awaiter() -> None:
+    receipt, deliveries = receipt_of(2)
+    gathered = asyncio.gather(*deliveries, return_exceptions=True)
+    await asyncio.sleep(0)
+    receipt.fail(LOST)
+    assert await gathered == [LOST, LOST]
+    with pytest.raises(BrokerConnectionError):
+        await deliveries[0]
+
+
+async def test_cancelling_one_awaiter_disturbs_no_other() -> None:
+    receipt, (delivery,) = receipt_of(1)
+
+    async def wait() -> int:
+        return (await delivery).offset
+
+    cancelled, patient = asyncio.create_task(wait()), asyncio.create_task(wait())
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(delivery, 0.001)
+    assert not delivery.done()
+    assert len(receipt._waiters or ()) == 1, "cancelled waiters are forgotten"
+    receipt.resolve(9)
+    assert await patient == 9
+    assert cancelled.cancelled()
+
+
+async def test_cancelled_in_the_turn_of_the_answer() -> None:
+    receipt, (delivery,) = receipt_of(1)
+
+    async def wait() -> int:
+        return (await delivery).offset
+
+    task = asyncio.create_task(wait())
+    await asyncio.sleep(0)
+    receipt.resolve(9)
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert task.cancelled()
+    assert delivery.result().offset == 9
+
+
+async def test_callbacks_run_from_the_loop() -> None:
+    receipt, (delivery,) = receipt_of(1)
+    called: list[Delivery] = []
+    delivery.add_done_callback(called.append)
+    receipt.resolve(1)
+    assert called == []
+    await asyncio.sleep(0)
+    assert called == [delivery]
+    delivery.add_done_callback(called.append)
+    assert called == [delivery]
+    await asyncio.sleep(0)
+    assert called == [delivery] * 2
+
+
+async def test_the_parts_of_a_split_lead_their_records_on() -> None:
+    receipt, deliveries = receipt_of(10)
+    awaited = [asyncio.ensure_future(_offset(d)) for d in deliveries]
+    await asyncio.sleep(0)
+    left, right = divide(receipt, 0, 5)
+    left.resolve(100)
+    inner_left, inner_right = divide(right, 0, 3)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert [d.done() for d in deliveries] == [True] * 5 + [False] * 5
+    inner_right.resolve(300)
+    inner_left.fail(LOST)
+    assert await asyncio.gather(*awaited, return_exceptions=True) == [
+        100, 101, 102, 103, 104, LOST, LOST, LOST, 300, 301,
+    ]  # fmt: skip
+    assert deliveries[9].result() == ("t", 3, 301, 1009)
+
+
+async def _offset(delivery: Delivery) -> int:
+    return (await delivery).offset
+
+
+async def test_a_waiter_cancelled_after_a_split_is_forgotten() -> None:
+    receipt, deliveries = receipt_of(2)
+    task = asyncio.create_task(_offset(deliveries[1]))
+    await asyncio.sleep(0)
+    _, right = divide(receipt, 0, 1)
+    assert right._waiters
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert not right._waiters
+
+
+def test_failures_that_nobody_holds_are_reported_at_once() -> None:
+    unseen = Unseen()
+    receipt, deliveries = receipt_of(5, unseen)
+    kept = deliveries[0]
+    deliveries.clear()
+    receipt.fail(LOST)
+    assert unseen.reports == [(LOST, 4)]
+    assert kept.exception() is LOST
+    del kept
+    assert unseen.total == 4
+
+
+def test_failures_that_are_dropped_without_a_look_are_reported_then() -> None:
+    unseen = Unseen()
+    receipt, deliveries = receipt_of(3, unseen)
+    culprit = broker_error(87)
+    receipt.fail(LOST, {1: culprit})
+    assert unseen.reports == []
+    deliveries[0].done()
+    deliveries[2].exception()
+    deliveries.clear()
+    assert sorted(map(str, (e for e, _ in unseen.reports))) == sorted([str(LOST), str(culprit)])
+
+
+def test_success_is_never_reported() -> None:
+    unseen = Unseen()
+    receipt, deliveries = receipt_of(3, unseen)
+    receipt.resolve(0)
+    deliveries.clear()
+    assert unseen.reports == []
+
+
+@pytest.mark.parametrize("dropped_first", [False, True])
+def test_unseen_failures_after_a_split(dropped_first: bool) -> None:
+    unseen = Unseen()
+    receipt, deliveries = receipt_of(6, unseen)
+    if dropped_first:
+        deliveries.clear()
+    left, right = divide(receipt, 0, 3)
+    inner = divide(right, 0, 1)
+    left.fail(LOST)
+    for part in inner:
+        part.fail(LOST)
+    deliveries.clear()
+    assert unseen.total == 6
+
+
+async def test_on_delivery_is_called_for_each_record_in_order() -> None:
+    called: list[Delivery] = []
+    receipt, deliveries = receipt_of(3, hook=called.append)
+    receipt.resolve(0)
+    assert called == []
+    await asyncio.sleep(0)
+    assert called == deliveries
+    assert receipt.hooked == []
+
+
+async def test_on_delivery_sees_failures_so_that_they_are_not_unseen() -> None:
+    unseen, called = Unseen(), []
+    receipt, deliveries = receipt_of(2, unseen, hook=called.append)
+    deliveries.clear()
+    receipt.fail(LOST)
+    await asyncio.sleep(0)
+    assert [d.exception() for d in called] == [LOST, LOST]
+    called.clear()
+    assert unseen.reports == []
+
+
+async def test_on_delivery_keeps_its_order_through_splits_of_splits() -> None:
+    called: list[Delivery] = []
+    receipt, deliveries = receipt_of(10, hook=called.append)
+    left, right = divide(receipt, 0, 5)
+    inner = divide(right, 0, 3)
+    assert [len(part.hooked) for part in (left, *inner)] == [5, 3, 2]
+    assert receipt.hooked == right.hooked == []
+    for offset, part in ((0, left), (5, inner[0]), (8, inner[1])):
+        part.resolve(offset)
+    await asyncio.sleep(0)
+    assert called == deliveries
+    assert [d.result().offset for d in called] == list(range(10))
+
+
+async def test_a_parked_delivery_moves_to_its_batch() -> None:
+    unseen, called = Unseen(), []
+    parked, (held,) = receipt_of(1, unseen, hook=called.append)
+    task = asyncio.create_task(_offset(held))
+    await asyncio.sleep(0)
+    receipt, deliveries = receipt_of(1, unseen, hook=called.append)
+    receipt.count += 1
+    held.move_to(receipt.handle(1001))
+    assert (parked.handles, receipt.handles) == (0, 2)
+    receipt.resolve(70)
+    assert await task == 71
+    await asyncio.sleep(0)
+    assert called == [deliveries[0], held]
+    assert held.result() == ("t", 3, 71, 1000)
+
+
+def test_a_parked_delivery_nobody_holds_is_unseen_in_its_batch() -> None:
+    unseen = Unseen()
+    _, (held,) = receipt_of(1, unseen)
+    receipt = Receipt("t", unseen)
+    receipt.count = 1
+    held.move_to(receipt.handle(0))
+    assert receipt.handles == 1
+    del held
+    assert receipt.handles == 0
+    receipt.fail(LOST)
+    assert unseen.reports == [(LOST, 1)]

@@ -1,0 +1,196 @@
+"""Where queues stand: every Place reached and left, timers, and leaders that come and go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkaclient.errors import BrokerConnectionError
+from kafkaclient.producer.partition import Place
+
+LOST = BrokerConnectionError("lost")
+
+
+def test_idle_ready_idle(bench: Any) -> None:
+    b = bench()
+    queue = b.queue(0)
+    assert queue.place is Place.IDLE
+    b.put(0)
+    assert queue.place is Place.READY
+    assert b.woken[-1] == 0.0
+    b.drain()
+    assert queue.place is Place.IDLE
+    assert not b.lines.ready[0]
+
+
+def test_linger_until_its_time(bench: Any) -> None:
+    b = bench(linger=1.0)
+    b.put(0, now=5.0)
+    assert b.queue(0).place is Place.LINGER
+    assert b.woken[-1] == 6.0
+    assert b.lines.next_timer() == 6.0
+    b.lines.run_timers(5.999)
+    assert b.queue(0).place is Place.LINGER
+    b.lines.run_timers(6.0)
+    assert b.queue(0).place is Place.READY
+    assert b.lines.next_timer() is None
+
+
+def test_linger_ends_when_the_batch_is_full(bench: Any) -> None:
+    b = bench(linger=1.0)
+    b.put_batches(0, 1)
+    assert b.queue(0).place is Place.READY
+    assert b.lines.next_timer() is None, "its timer is stale"
+
+
+def test_linger_ends_when_a_second_batch_is_behind(bench: Any) -> None:
+    b = bench(linger=1.0, batch_size=100)
+    b.put(0, bytes(50))
+    assert b.queue(0).place is Place.LINGER
+    b.put(0, bytes(50))
+    assert b.queue(0).place is Place.READY
+
+
+def test_a_stale_timer_does_not_move_a_later_batch(bench: Any) -> None:
+    b = bench(linger=1.0)
+    b.put_batches(0, 1, now=0.0)
+    b.drain(now=0.1)
+    b.put(0, now=0.5)
+    b.lines.run_timers(1.0)
+    assert b.queue(0).place is Place.LINGER
+    assert b.lines.next_timer() == 1.5
+    b.lines.run_timers(1.5)
+    assert b.queue(0).place is Place.READY
+
+
+def test_back_off_until_its_time(bench: Any) -> None:
+    b = bench()
+    b.put(0)
+    (batch,) = b.drain()
+    b.incomplete.retry(batch, LOST, 3.0, 1.0)
+    assert b.queue(0).place is Place.BACKOFF
+    assert b.woken[-1] == 3.0
+    assert b.drain(now=2.9) == []
+    assert b.drain(now=3.0) == [batch]
+
+
+def test_a_ready_queue_whose_new_head_backs_off_leaves_the_line(bench: Any) -> None:
+    b = bench()
+    b.put_batches(0, 2)
+    (batch,) = b.drain()
+    b.incomplete.retry(batch, LOST, 3.0, 0.0)
+    assert b.queue(0).place is Place.READY, "drain looks again"
+    assert b.drain() == []
+    assert b.queue(0).place is Place.BACKOFF
+    assert b.drain(now=3.0) == [batch]
+
+
+def test_blocked_by_a_batch_on_the_wire(bench: Any) -> None:
+    b = bench(one_in_flight=True)
+    b.put_batches(0, 2)
+    (batch,) = b.drain()
+    assert b.queue(0).place is Place.BLOCKED
+    b.incomplete.complete(batch, 0, -1, 0.0)
+    assert b.queue(0).place is Place.READY
+
+
+def test_blocked_until_there_is_a_producer_id(bench: Any) -> None:
+    b = bench(idempotent=True)
+    b.identity.assign(-1, -1)
+    b.put(0)
+    assert b.queue(0).place is Place.BLOCKED
+    b.identity.assign(1, 0)
+    b.incomplete.reschedule(0.0)
+    assert b.queue(0).place is Place.READY
+
+
+def test_leaderless_and_back(bench: Any) -> None:
+    b = bench(leaders=(-1, 0))
+    b.put(0)
+    assert b.queue(0).place is Place.LEADERLESS
+    assert list(b.lines.leaderless) == [b.queue(0)]
+    assert b.woken[-1] == 0.0, "metadata must be asked for"
+    assert b.ready() == set()
+    b.lead(0, 3)
+    assert b.queue(0).place is Place.READY
+    assert not b.lines.leaderless
+    assert b.ready() == {3}
+
+
+@pytest.mark.parametrize("leader", [1, -1])
+def test_a_ready_queue_changes_lines_with_its_leader(bench: Any, leader: int) -> None:
+    b = bench(leaders=(0, 0))
+    b.put(0)
+    b.put(1)
+    b.lead(0, leader)
+    assert list(b.lines.ready[0]) == [b.queue(1)]
+    assert b.ready() == {0, leader} - {-1}
+    assert b.queue(0).place is (Place.LEADERLESS if leader < 0 else Place.READY)
+
+
+def test_the_same_leader_again_changes_nothing(bench: Any) -> None:
+    b = bench(leaders=(0, 0))
+    for partition in (0, 1):
+        b.put(partition)
+    b.lead(0, 0, epoch=0)
+    assert list(b.lines.ready[0]) == [b.queue(0), b.queue(1)], "it keeps its turn"
+
+
+def test_a_lingering_queue_lingers_on_under_a_new_leader(bench: Any) -> None:
+    b = bench(linger=1.0)
+    b.put(0)
+    b.lead(0, 1, now=0.5)
+    assert b.queue(0).place is Place.LINGER
+    assert b.ready(0.9) == set()
+    assert b.ready(1.0) == {1}
+
+
+def test_on_the_wire_while_the_leader_changes(bench: Any) -> None:
+    b = bench(linger=0.0)
+    b.put(0)
+    (batch,) = b.drain(0)
+    b.lead(0, 1)
+    b.incomplete.retry(batch, LOST, 0.0, 0.0)
+    assert b.ready() == {1}
+
+
+def test_a_partition_that_is_gone_has_no_leader(bench: Any) -> None:
+    b = bench(leaders=(0, 0))
+    b.put(1)
+    b.leaders.pop()
+    b.accumulator.update_topic(b.view(), 0.0)
+    assert b.queue(1).place is Place.LEADERLESS
+
+
+def test_an_abandoned_batch_leaves_its_place(bench: Any) -> None:
+    for leaders, place in (((-1,), Place.LEADERLESS), ((0,), Place.LINGER)):
+        b = bench(leaders=leaders, linger=1.0)
+        b.put(0)
+        queue = b.queue(0)
+        assert queue.place is place
+        b.incomplete.abandon(queue.batches[0], LOST, 0.0)
+        assert queue.place is Place.IDLE
+        assert not b.lines.leaderless
+        assert b.lines.next_timer() is None
+
+
+def test_an_abandoned_batch_in_line_is_stepped_over(bench: Any) -> None:
+    b = bench(leaders=(0, 0))
+    b.put(0)
+    b.put(1)
+    b.incomplete.abandon(b.queue(0).batches[0], LOST, 0.0)
+    assert [batch.queue.partition for batch in b.drain()] == [1]
+    assert b.queue(0).place is Place.IDLE
+
+
+def test_put_back_keeps_the_order_of_first_sending(bench: Any) -> None:
+    b = bench()
+    batches = b.put_batches(0, 4)
+    sent = [b.drain()[0] for _ in range(3)]
+    queue = b.queue(0)
+    for batch in (sent[2], sent[0], sent[1]):
+        b.incomplete.retry(batch, LOST, 9.0, 0.0)
+        waiting = [one for one in sent if not one.on_wire]
+        assert list(queue.batches) == [*waiting, batches[3]]
+    assert list(queue.unacked) == sent

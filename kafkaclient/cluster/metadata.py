@@ -55,7 +55,8 @@ class _Topic:
     error: BrokerError | None = None
     failures: int = 0
     retry_at: float = 0.0
-    waiters: set[asyncio.Future[TopicView]] = field(default_factory=set)
+    waiters: dict[asyncio.Future[TopicView], None] = field(default_factory=dict)
+    """In the order in which they came: so they go on, and records keep their order."""
 
     @property
     def code(self) -> int:
@@ -170,7 +171,7 @@ class Metadata:
         if topic.is_hopeless and self._clock() < topic.retry_at:
             raise _topic_error(name, topic.code)  # just told: no need to ask again
         waiter: asyncio.Future[TopicView] = asyncio.get_running_loop().create_future()
-        topic.waiters.add(waiter)
+        topic.waiters[waiter] = None
         if known is not None:
             self.request_refresh(f"topic {name!r} may have changed")
         self._wake.set()
@@ -182,7 +183,7 @@ class Metadata:
                 raise
             raise self._timed_out(name, topic, timeout_s) from None
         finally:
-            topic.waiters.discard(waiter)
+            del topic.waiters[waiter]
 
     def topic_error(self, name: str) -> KafkaError | None:
         """What the brokers last said was wrong with the topic; None when nothing was."""

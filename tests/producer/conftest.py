@@ -32,9 +32,12 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module", autouse=True)
 def asyncio_debug(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Whole-producer tests run in asyncio's debug mode; it sees calls from a wrong thread."""
+    """Whole-producer tests run in asyncio's debug mode; it sees calls from a wrong thread.
+
+    It is slow: modules with many records say ``ASYNCIO_DEBUG = False``.
+    """
     with pytest.MonkeyPatch.context() as patch:
-        if "test_e2e_" in request.path.name and "order_property" not in request.path.name:
+        if getattr(request.module, "ASYNCIO_DEBUG", "test_e2e_" in request.path.name):
             patch.setenv("PYTHONASYNCIODEBUG", "1")
         yield
 

@@ -310,11 +310,10 @@ class RecordAccumulator:
         self.incomplete.reschedule(now)
 
     def largest_backlog(self) -> tuple[int, int]:
-        """(broker, bytes queued for it) of the broker that most is queued for; (-1, 0): none."""
+        """(broker, bytes not acknowledged) of the broker that most waits for; (-1, 0): none."""
         backlog: Counter[int] = Counter()
         for batch in self.incomplete:
-            if not batch.on_wire:
-                backlog[batch.queue.leader] += batch.size
+            backlog[batch.queue.leader] += batch.size
         return backlog.most_common(1)[0] if backlog else (-1, 0)
 
     def _hurried(self) -> bool:

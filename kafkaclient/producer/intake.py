@@ -147,7 +147,7 @@ class Intake:
         return BufferFullError(
             f"a record of up to {record.upper_bound} bytes for topic {topic!r} found no room in "
             f"buffer.memory={budget.total} ({budget.total - budget.available} bytes used, "
-            f"{budget.waiting} callers waiting) within {waited:g} s; most is queued for broker "
+            f"{budget.waiting} callers waiting) within {waited:g} s; most waits for broker "
             f"{worst} ({backlog} bytes). It was not sent: send more slowly, or raise buffer.memory."
         )
 

@@ -12,8 +12,7 @@ from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import ErrorCode, FakeCluster
 from kafkaclient.wire.api import ApiKey
 
-
-ASYNCIO_DEBUG = False
+ASYNCIO_DEBUG = False  # many records
 
 
 def now() -> float:

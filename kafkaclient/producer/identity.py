@@ -7,7 +7,13 @@ import logging
 from typing import TYPE_CHECKING
 
 from kafkaclient.cluster.backoff import backoff_s
-from kafkaclient.errors import KafkaError, UnsupportedVersionError, broker_error
+from kafkaclient.errors import (
+    AuthorizationError,
+    KafkaError,
+    ProducerFencedError,
+    UnsupportedVersionError,
+    broker_error,
+)
 from kafkaclient.wire.codec import InitProducerIdCall
 
 if TYPE_CHECKING:
@@ -20,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["IdentityKeeper"]
 
 _log = logging.getLogger(__name__)
+
+_REFUSALS = (AuthorizationError, ProducerFencedError, UnsupportedVersionError)
 
 
 class IdentityKeeper:
@@ -66,11 +74,9 @@ class IdentityKeeper:
                 if answer.error_code:
                     raise broker_error(answer.error_code, "asking for a producer id")
             except KafkaError as error:
-                # A cluster that starts or restarts answers with all kinds of errors; only a
-                # clear refusal ends the producer.
-                if isinstance(error, UnsupportedVersionError) or (
-                    error.code is not None and not error.retriable
-                ):
+                # A cluster that starts or restarts answers with all kinds of errors, also such as
+                # UNKNOWN_SERVER_ERROR; only a clear refusal ends the producer.
+                if isinstance(error, _REFUSALS):
                     self._on_fatal(error)
                     return
                 failures += 1

@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from kafkaclient.cluster.backoff import backoff_s
-from kafkaclient.cluster.view import NO_LEADER, ClusterView, merge, with_leaders
+from kafkaclient.cluster.view import ClusterView, merge, with_leaders
 from kafkaclient.errors import (
     BootstrapError,
     BrokerConnectionError,
@@ -329,7 +329,7 @@ class Metadata:
                         waiter.set_result(new.topics[name])
         if self._first_answer is not None and not self._first_answer.done():
             self._first_answer.set_result(None)
-        if any(self._is_leaderless(new, name) for name in names):
+        if any(self._lacks_leaders(new, name) for name in names):
             self.request_refresh("a partition has no leader")
 
     def _note_topics(self, result: MetadataResult, names: list[str], now: float) -> bool:
@@ -362,9 +362,11 @@ class Metadata:
             if not topic.waiters and now - topic.last_used > max_idle_s:
                 del self._topics[name]
 
-    def _is_leaderless(self, view: ClusterView, name: str) -> bool:
+    def _lacks_leaders(self, view: ClusterView, name: str) -> bool:
+        # A leader that the answer's brokers do not contain (it just went, or comes back) cannot
+        # be reached any more than none.
         topic = view.topics.get(name)
-        return topic is not None and any(p.leader == NO_LEADER for p in topic.partitions)
+        return topic is not None and any(p.leader not in view.brokers for p in topic.partitions)
 
     def _failed(self, error: KafkaError, full: bool, requested: str | None) -> None:
         self._failures += 1

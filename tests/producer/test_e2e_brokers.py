@@ -117,6 +117,22 @@ async def test_a_leader_that_died_before_it_was_ever_used_is_found_out(producing
         assert now() - started < 1.5
 
 
+@virtual_time
+async def test_a_leader_that_metadata_does_not_list_is_asked_for_again(producing: Any) -> None:
+    """C6: a broker that just went, or is not quite back, may be named as a leader."""
+    fake = one_topic()
+    async with producing(fake, linger_ms=0) as producer:
+        await producer.send_and_wait("t", b"first", partition=0)
+        fake.stop_broker(2)
+        fake.move_leader("t", 0, 2)
+        delivery = await producer.send("t", b"v", partition=0)
+        await asyncio.sleep(10)
+        fake.start_broker(2)
+        started = now()
+        await delivery
+        assert now() - started < 2.5
+
+
 # --- C2: black holes --------------------------------------------------------------------------
 
 

@@ -84,6 +84,26 @@ async def test_an_unknown_topic_is_created_also_for_send_nowait(kafka_cluster, t
     assert [r.value for r in await read_topic(topic)] == [b"%d" % n for n in range(100)]
 
 
+@pytest.mark.local_cluster
+async def test_keys_go_where_javas_producer_puts_them(
+    kafka_cluster, topic, create_topic, read_topic
+):
+    await create_topic(topic, 7)
+    keys = [f"key-{n}-{'ü' * (n % 9)}" for n in range(60)]
+    async with Producer(kafka_cluster.bootstrap) as producer:
+        deliveries = [producer.send_nowait(topic, b"ours", key.encode()) for key in keys]
+        ours = [(await delivery).partition for delivery in deliveries]
+    result = await kafka_cluster.run_tool(
+        "org.apache.kafka.tools.ConsoleProducer",
+        *("--bootstrap-server", kafka_cluster.bootstrap, "--topic", topic),
+        *("--reader-property", "parse.key=true", "--reader-property", "key.separator=:"),
+        stdin="".join(f"{key}:java\n" for key in keys).encode(),
+    )
+    assert result.returncode == 0, result.stderr
+    javas = {r.key.decode(): r.partition for r in await read_topic(topic) if r.value == b"java"}
+    assert javas == dict(zip(keys, ours, strict=True))
+
+
 async def test_a_batch_too_large_for_its_topic_is_split(
     kafka_cluster, topic, create_topic, read_topic
 ):

@@ -196,9 +196,9 @@ class ClusterHandle:
             for stats in await self._call("proxy_stats")
         )
 
-    async def run_tool(self, main_class: str, *arguments: str) -> ToolResult:
+    async def run_tool(self, main_class: str, *arguments: str, stdin: bytes = b"") -> ToolResult:
         """Run one of Kafka's Java tools, for example ``org.apache.kafka.tools.DumpLogSegments``."""
-        return await _run_tool(self._running.launch, main_class, *arguments)
+        return await _run_tool(self._running.launch, main_class, *arguments, stdin=stdin)
 
     async def _call(self, command: str, **arguments: Any) -> Any:
         return await asyncio.to_thread(self._running.control.call, command, **arguments)
@@ -308,19 +308,21 @@ def _close_lifeline(supervisor: subprocess.Popen[bytes]) -> None:
         supervisor.wait()
 
 
-async def _run_tool(launch: Launch, main_class: str, *arguments: str) -> ToolResult:
+async def _run_tool(
+    launch: Launch, main_class: str, *arguments: str, stdin: bytes = b""
+) -> ToolResult:
     """Run a Java class of Kafka's with the Java and the jars of a launch; log4j stays silent."""
     command = launch.jvm().command(
         main_class, arguments, heap_mb=_TOOL_HEAP_MB, properties={"log4j2.level": "OFF"}
     )
     process = await asyncio.create_subprocess_exec(
         *command,
-        stdin=asyncio.subprocess.DEVNULL,
+        stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        stdout, stderr = await process.communicate()
+        stdout, stderr = await process.communicate(stdin)
     except BaseException:
         process.kill()
         await process.wait()

@@ -7,7 +7,7 @@ moves a queue between the :class:`Place` values.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING
@@ -41,6 +41,7 @@ class Lines:
         "_order",
         "_timers",
         "_wake",
+        "blocked",
         "leaderless",
         "ready",
     )
@@ -56,6 +57,8 @@ class Lines:
     ) -> None:
         self.ready: dict[int, deque[PartitionQueue]] = {}
         """Per leader: the queues whose first batch may leave, longest ready first."""
+        self.blocked: Counter[int] = Counter()
+        """Per leader: how many queues wait for batches on the wire (or for a producer id)."""
         self.leaderless: dict[PartitionQueue, None] = {}
         self._linger = linger
         self._one_in_flight = one_in_flight
@@ -74,6 +77,8 @@ class Lines:
             return  # drain looks again before it takes anything
         if queue.place is Place.LEADERLESS:
             del self.leaderless[queue]
+        elif queue.place is Place.BLOCKED:
+            self.blocked[queue.leader] -= 1
         queue.place = place = self._place_of(queue, now)
         if place is Place.READY:
             self.ready.setdefault(queue.leader, deque()).append(queue)
@@ -81,6 +86,8 @@ class Lines:
         elif place is Place.LEADERLESS:
             self.leaderless[queue] = None
             self._wake(_NOW)
+        elif place is Place.BLOCKED:
+            self.blocked[queue.leader] += 1
         elif place in (Place.LINGER, Place.BACKOFF):
             self._wake(queue.timer)
 
@@ -97,6 +104,9 @@ class Lines:
             return
         if queue.place is Place.READY:
             self.ready[queue.leader].remove(queue)
+            queue.place = Place.IDLE
+        elif queue.place is Place.BLOCKED:
+            self.blocked[queue.leader] -= 1
             queue.place = Place.IDLE
         queue.leader, queue.leader_epoch = leader, epoch
         if newer:

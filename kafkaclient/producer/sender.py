@@ -309,14 +309,18 @@ class Sender:
         accumulator.load_changed.clear()
 
     def _outages_changed(self, now: float) -> bool:
-        excluded = set()
+        excluded, lines = set(), self._accumulator.lines
         for node_id, lane in self.lanes.items():
-            # A lane with nothing ready is asked all the same, or a broker that was left out
-            # would never be seen to be back.
-            if node_id in self._excluded and not self._accumulator.lines.ready.get(node_id):
-                connection = self._connections.produce_connection(node_id)
-                if lane.free(connection, self._settings.max_in_flight, now):
-                    lane.note(able=True, now=now)
+            # A lane with nothing ready was not asked in this pass.
+            if not lines.ready.get(node_id):
+                if lane.sent and lines.blocked[node_id]:
+                    # What could be ready waits for the answers that the broker owes.
+                    lane.note(able=False, now=now)
+                elif node_id in self._excluded:
+                    # Asked all the same, or a broker that was left out would never be back.
+                    connection = self._connections.produce_connection(node_id)
+                    if lane.free(connection, self._settings.max_in_flight, now):
+                        lane.note(able=True, now=now)
             if lane.stuck_for > self._settings.availability_timeout:
                 excluded.add(node_id)
         changed, self._excluded = excluded != self._excluded, excluded

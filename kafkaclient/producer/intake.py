@@ -52,6 +52,7 @@ class Intake:
             clock=clock,
             place=self._place,
             new_receipt=new_receipt,
+            on_failed=lambda topic: metrics.records_failed(topic, 1),
         )
 
     def put(self, topic: str, record: Record) -> Delivery:

@@ -26,7 +26,8 @@ __all__ = ["ParkingLot"]
 
 
 class ParkingLot:
-    """``place(topic, record)`` appends a record whose topic is known now, or raises."""
+    """``place(topic, record)`` appends a record whose topic is known now, or raises;
+    ``on_failed(topic)`` is called for each record that fails here."""
 
     def __init__(
         self,
@@ -37,6 +38,7 @@ class ParkingLot:
         clock: Callable[[], float],
         place: Callable[[TopicBuffer, Record], Delivery | None],
         new_receipt: Callable[[str], Receipt],
+        on_failed: Callable[[str], None],
     ) -> None:
         self._accumulator = accumulator
         self._metadata = metadata
@@ -45,6 +47,7 @@ class ParkingLot:
         self._clock = clock
         self._place = place
         self._new_receipt = new_receipt
+        self._on_failed = on_failed
         self._watches: dict[str, asyncio.Task[None]] = {}
 
     def __len__(self) -> int:
@@ -70,6 +73,7 @@ class ParkingLot:
                 try:
                     delivery = self._place(topic, parked.record)
                 except KafkaError as error:
+                    self._on_failed(topic.name)
                     parked.receipt.fail(error)
                 else:
                     assert delivery is not None
@@ -137,4 +141,5 @@ class ParkingLot:
     def _fail_first(self, topic: TopicBuffer, error: KafkaError) -> None:
         parked = topic.parked.popleft()
         self._accumulator.budget.give_back(parked.record.upper_bound)
+        self._on_failed(topic.name)
         parked.receipt.fail(error)

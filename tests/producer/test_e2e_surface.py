@@ -1,0 +1,269 @@
+"""What an application sees: options, acks, hooks, metrics, repr (specification 2.4 to 2.7)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kafkaclient.errors import BrokerError, ConfigError, InvalidRecordError
+from kafkaclient.producer.producer import Producer
+from kafkaclient.testing.clock import virtual_time
+from kafkaclient.testing.fake import CLOSE, FakeCluster
+from kafkaclient.wire.api import ApiKey
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def one_topic(partitions: int = 1, **topic: Any) -> FakeCluster:
+    fake = FakeCluster()
+    fake.create_topic("t", partitions, **topic)
+    return fake
+
+
+# --- options ----------------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_options_by_keyword_and_by_kafkas_names(values: Any) -> None:
+    """Both ways give the same producer; both work; together they may not contradict."""
+    fake = one_topic()
+    mapping = {
+        "bootstrap.servers": fake.bootstrap,
+        "linger.ms": "50",
+        "compression.type": "gzip",
+        "partitioner.adaptive.partitioning.enable": "false",
+    }
+    dotted = Producer(mapping, dialer=fake)
+    keywords = Producer(
+        fake.bootstrap.split(","),
+        dialer=fake,
+        linger_ms=50,
+        compression_type="gzip",
+        adaptive_partitioning_enable=False,
+    )
+    assert dotted.config == keywords.config
+    for producer in (dotted, keywords):
+        async with producer:
+            started = now()
+            await producer.send_and_wait("t", b"v")
+            assert now() - started == pytest.approx(0.05)
+    assert values(fake, "t") == [b"v", b"v"]
+    with pytest.raises(ConfigError, match=r"linger"):
+        Producer(mapping, linger_ms=5)
+
+
+@pytest.mark.parametrize("acks", ["all", 1, 0])
+@virtual_time
+async def test_acks(acks: Any, producing: Any) -> None:
+    """With 0 the record counts as delivered once it is written to the socket."""
+    fake = one_topic(min_insync_replicas=1)
+    fake.round_trip_s = 0.1
+    async with producing(fake, acks=acks, linger_ms=0) as producer:
+        await producer.send_and_wait("t", b"1")
+        started = now()
+        metadata = await producer.send_and_wait("t", b"2", timestamp_ms=77)
+        assert now() - started == pytest.approx(0.0 if acks == 0 else 0.1)
+        assert (metadata.topic, metadata.partition, metadata.timestamp) == ("t", 0, 77)
+        assert metadata.offset == (-1 if acks == 0 else 1)
+        await asyncio.sleep(1)
+    assert [record.value for record in fake.log("t", 0)] == [b"1", b"2"]
+    assert (fake.log("t", 0)[0].producer_id >= 0) == (acks == "all")
+
+
+@virtual_time
+async def test_acks_0_goes_on_after_the_broker_hung_up(producing: Any, values: Any) -> None:
+    """A broker's only way to say that an unacknowledged request failed is to close."""
+    fake = one_topic()
+    async with producing(fake, acks=0, linger_ms=0) as producer:
+        await producer.send_and_wait("t", b"1")
+        fake.control(ApiKey.PRODUCE, CLOSE)
+        await producer.send_and_wait("t", b"lost")
+        await asyncio.sleep(2)
+        await producer.send_and_wait("t", b"2")
+    assert values(fake, "t") == [b"1", b"2"]
+
+
+@virtual_time
+async def test_acks_0_reaches_the_broker_before_the_end(producing: Any, values: Any) -> None:
+    """stop() lets what was accepted be written."""
+    fake = one_topic()
+    fake.round_trip_s = 0.2
+    async with producing(fake, acks=0) as producer:
+        for n in range(100):
+            await producer.send("t", b"%d" % n)
+    await asyncio.sleep(1)
+    assert values(fake, "t") == [b"%d" % n for n in range(100)]
+
+
+@virtual_time
+async def test_headers_timestamps_and_tombstones(producing: Any) -> None:
+    """P1: headers as pairs (repeated names, no value) or as a mapping."""
+    fake = one_topic()
+    async with producing(fake, wall_clock=lambda: 12.5) as producer:
+        headers = [("a", b"1"), ("a", None), ("ž", b"")]
+        await producer.send_and_wait("t", None, b"k", headers=headers, timestamp_ms=99)
+        await producer.send_and_wait("t", b"v", headers={"h": b"2"})
+        for wrong in ({"headers": [("a", "text")]}, {"timestamp_ms": -1}, {"key": 5}):
+            with pytest.raises(InvalidRecordError):
+                await producer.send("t", b"v", **wrong)
+    first, second = fake.log("t", 0)
+    assert (first.key, first.value, first.timestamp) == (b"k", None, 99)
+    assert first.headers == tuple(headers)
+    assert (second.headers, second.timestamp) == ((("h", b"2"),), 12_500)
+
+
+# --- hooks ------------------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_on_delivery_is_told_of_every_record_in_order(producing: Any) -> None:
+    """Delivered, failed and parked ones; with the very handle that the caller holds."""
+    told: list[Any] = []
+    fake = one_topic()
+    async with producing(fake, on_delivery=told.append) as producer:
+        deliveries = [producer.send_nowait("t", b"%d" % n) for n in range(3)]
+        await asyncio.gather(*deliveries)
+        fake.fail_produce("t", 0, 87)
+        deliveries.append(await producer.send("t", b"refused"))
+        await asyncio.wait_for(asyncio.gather(*deliveries, return_exceptions=True), 1)
+        await asyncio.sleep(0)
+    assert told == deliveries
+    assert [delivery.exception() is None for delivery in told] == [True, True, True, False]
+
+
+@virtual_time
+async def test_failures_that_nobody_looks_at_are_told(
+    producing: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Counted, given to on_error, and logged once in ten seconds per topic and cause."""
+    told: list[Any] = []
+    fake = one_topic(2)
+    async with producing(fake, on_error=told.append, linger_ms=0) as producer:
+        for round_ in range(5):
+            fake.fail_produce("t", 0, 87)
+            fake.fail_produce("t", 1, 29)
+            seen = await producer.send("t", b"looked at", partition=0)
+            await asyncio.gather(seen, return_exceptions=True)
+            for _ in range(3):
+                await producer.send("t", b"fire and forget", partition=1)
+            await producer.flush()
+            await asyncio.sleep(1 if round_ < 3 else 12)
+        metrics = producer.metrics()
+        assert metrics["kafkaclient-metrics"]["record-error-unseen-total"] == 15
+        assert metrics["producer-metrics"]["record-error-total"] == 20
+    assert sum(failure.records for failure in told) == 15
+    assert {(f.topic, f.partition, f.error.code) for f in told} == {("t", 1, 29)}
+    lines = [r.getMessage() for r in caplog.records if "AUTHORIZATION_FAILED" in r.getMessage()]
+    assert len(lines) == 2
+    assert lines[0].startswith("3 records to topic t failed")
+    assert lines[1].startswith("12 records to topic t failed")
+
+
+@pytest.mark.parametrize("look", ["await", "exception", "result", "callback"])
+@virtual_time
+async def test_a_failure_that_was_looked_at_is_not_told_again(look: str, producing: Any) -> None:
+    """Whichever way it was looked at."""
+    told: list[Any] = []
+    fake = one_topic()
+    async with producing(fake, on_error=told.append) as producer:
+        fake.fail_produce("t", 0, 87)
+        delivery = await producer.send("t", b"v")
+        if look == "callback":
+            delivery.add_done_callback(lambda _: None)
+        await producer.flush()
+        if look == "await":
+            await asyncio.gather(delivery, return_exceptions=True)
+        elif look == "exception":
+            assert isinstance(delivery.exception(), BrokerError)
+        elif look == "result":
+            with pytest.raises(BrokerError):
+                delivery.result()
+        del delivery
+    assert told == []
+
+
+# --- metrics and repr ---------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_counters_agree_with_the_deliveries(producing: Any) -> None:
+    """O1: every delivery is counted once, whether it failed or not, wherever it failed."""
+    fake = one_topic(3)
+    fake.round_trip_s = 0.005
+    async with producing(
+        fake, linger_ms=2, max_block_ms=500, delivery_timeout_ms=4000, request_timeout_ms=1000
+    ) as producer:
+        await producer.partitions_for("t")
+        fake.fail_produce("t", 0, 19, times=2)
+        fake.fail_produce("t", 1, 87, times=2)
+        deliveries = []
+        for n in range(100):
+            deliveries.append(await producer.send("t", b"%d" % n, partition=n % 2))
+            await asyncio.sleep(0.001)
+        await producer.flush()
+        fake.move_leader("t", 2, -1)
+        deliveries += [await producer.send("t", b"expires", partition=2) for _ in range(5)]
+        await producer.flush()
+        results = await asyncio.gather(*deliveries, return_exceptions=True)
+        failed = sum(isinstance(result, Exception) for result in results)
+        assert failed > 5
+        metrics = producer.metrics()
+        total = metrics["producer-metrics"]
+        assert total["record-error-total"] == failed
+        topic = metrics["producer-topic-metrics"]["t"]
+        for name in ("record-error-total", "record-retry-total", "record-send-total"):
+            assert topic[name] == total[name]
+        in_logs = sum(len(fake.log("t", p)) for p in range(3))
+        assert in_logs == len(results) - failed
+        assert total["requests-in-flight"] == 0
+        assert total["buffer-available-bytes"] == total["buffer-total-bytes"]
+        assert total["record-retry-total"] > 0
+
+
+@virtual_time
+async def test_parked_records_that_fail_are_counted(producing: Any) -> None:
+    """O1: they have a delivery, so they are errors like any other."""
+    fake = FakeCluster(auto_create_topics=False)
+    async with producing(fake, max_block_ms=500) as producer:
+        parked = [producer.send_nowait("missing", b"v") for _ in range(3)]
+        await asyncio.gather(*parked, return_exceptions=True)
+        assert producer.metrics()["producer-metrics"]["record-error-total"] == 3
+        out_of_range = producer.send_nowait("missing", b"v", partition=9)
+        fake.create_topic("missing", 1)
+        await asyncio.gather(out_of_range, return_exceptions=True)
+        assert producer.metrics()["producer-metrics"]["record-error-total"] == 4
+        left = producer.send_nowait("other", b"v")
+        await producer.stop(timeout=0.1)
+        assert left.done()
+        assert producer.metrics()["producer-metrics"]["record-error-total"] == 5
+
+
+@virtual_time
+async def test_repr_shows_the_state(producing: Any) -> None:
+    """O: what is where, at a glance; it never raises."""
+    fake = one_topic()
+    fake.round_trip_s = 0.1
+    producer = Producer(fake.bootstrap, dialer=fake, client_id="app", linger_ms=0)
+    assert repr(producer) == "<Producer 'app' has not been started>"
+    async with producer:
+        delivery = await producer.send("t", b"v")
+        assert repr(delivery) == "<Delivery t-0 pending>"
+        await asyncio.sleep(0.25)
+        assert "in_flight=1" in repr(producer)
+        assert "incomplete=1" in repr(producer)
+        await delivery
+        assert repr(delivery) == "<Delivery t-0 offset=0>"
+        fake.fail_produce("t", 0, 87)
+        refused = await producer.send("t", b"v")
+        await producer.flush()
+        assert "INVALID_RECORD" in repr(refused)
+        assert refused.exception() is not None
+        assert "incomplete=0" in repr(producer)
+        load = producer.load()
+        assert load.partitions[0].records_sent == 1
+        assert sum(broker.in_flight_requests for broker in load.brokers) == 0
+    assert repr(producer) == "<Producer 'app' is stopped>"

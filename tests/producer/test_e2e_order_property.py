@@ -71,12 +71,10 @@ HARMLESS: dict[str, st.SearchStrategy[Any]] = {
     "bounce": brokers,
 }
 HARMFUL = HARMLESS | {"refuse": st.tuples(partitions, st.sampled_from(FINAL))}
-# A leader that has forgotten what it wrote cannot know a repetition: here nothing is sent twice
-# that may have been written.
+# A sequence error says that a batch is not in the log: here nothing is refused that may be there.
 REPAIRED: dict[str, st.SearchStrategy[Any]] = {
     "error": st.tuples(partitions, st.sampled_from(UNWRITTEN), st.integers(1, 4), st.just(False)),
     "repair": st.tuples(partitions, st.sampled_from(REPAIRABLE)),
-    "forget": partitions,
     "move": st.tuples(partitions, brokers),
     "answer": st.just(delay(0.3)),
     "shrink": st.integers(250, 900),
@@ -166,9 +164,6 @@ class Story:
     def bounce(self, broker: int) -> None:
         self.fake.stop_broker(broker)
         self._later(0.6, self.fake.start_broker, broker)
-
-    def forget(self, partition: int) -> None:
-        self.fake.forget_producers("t", partition)
 
     @staticmethod
     def _later(seconds: float, what: Callable[..., Any], *args: Any) -> None:

@@ -280,7 +280,7 @@ async def test_stall_holds_responses_that_were_under_way() -> None:
         client = await s.client()
         s.proxy.delay_produce(5 * MS)
         client.send(produce(1))
-        while not s.proxy.counters.responses:  # noqa: ASYNC110  # a counter, not an event
+        while not s.proxy.counters.responses:  # a counter, not an event
             await asyncio.sleep(0)
         s.proxy.stall()
         with pytest.raises(TimeoutError):
@@ -488,7 +488,7 @@ def _answers(data: bytes) -> list[int]:
 
 
 async def _until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110  # another task's state, not an event
+    while not condition():  # another task's state, not an event
         await asyncio.sleep(0.001)
 
 

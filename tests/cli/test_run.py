@@ -2,12 +2,24 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from typing import TYPE_CHECKING
 
 import pytest
 import typer
 
 from kafkaclient.cli.run import run_command
 from kafkaclient.errors import BootstrapError, ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Ctrl-C does what it does in a terminal, also where the shell has it ignored (jobs by &)."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 async def raising(error: BaseException) -> None:
@@ -47,6 +59,7 @@ def test_a_defect_keeps_its_traceback() -> None:
     ("signal_number", "status", "told"),
     [(signal.SIGINT, 130, "interrupted\n"), (signal.SIGTERM, 143, "terminated\n")],
 )
+@pytest.mark.usefixtures("ctrl_c")
 def test_a_signal_lets_the_command_clean_up(
     capsys: pytest.CaptureFixture[str], signal_number: signal.Signals, status: int, told: str
 ) -> None:

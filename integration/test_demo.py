@@ -59,6 +59,8 @@ def test_every_row_is_read_back_once_and_the_results_are_written(tmp_path: Path)
 
 @pytest.mark.timeout(120)
 def test_ctrl_c_ends_the_brokers(tmp_path: Path) -> None:
+    # Where the shell has Ctrl-C ignored (jobs by &), the command would inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with subprocess.Popen(
         [*COMMAND, "--rows", "5000", "--rate", "100", "--out", str(tmp_path)],
         stderr=subprocess.PIPE,

@@ -21,6 +21,8 @@ class TopicPartition(NamedTuple):
     partition: int
 
     def __str__(self) -> str:
+        if self.partition < 0:
+            return f"{self.topic} (no partition chosen yet)"
         return f"{self.topic}-{self.partition}"
 
 

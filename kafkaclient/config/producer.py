@@ -228,6 +228,13 @@ class ProducerConfig:
 
     # --- choice of partition ------------------------------------------------------------------
 
+    partitioner: str = option(
+        "kip794",
+        one_of("kip794", "late"),
+        "How records without key get their partition: 'kip794' when they are sent, by the "
+        "queues' lengths, as in Java 4.x; 'late' when a broker can take their batch.",
+        section=_PARTITIONS,
+    )
     partitioner_ignore_keys: bool = option(
         False,
         boolean(),

@@ -19,11 +19,12 @@ from kafkaclient.producer.delivery import Delivery, Receipt
 from kafkaclient.producer.incomplete import IncompleteBatches
 from kafkaclient.producer.lines import Lines
 from kafkaclient.producer.partitioner import BuiltInPartitioner, Random31
+from kafkaclient.producer.spread import Spread
 from kafkaclient.producer.topic import TopicBuffer
 from kafkaclient.wire.compression import Codec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from kafkaclient.cluster.view import TopicView
     from kafkaclient.producer.partition import PartitionQueue
@@ -85,8 +86,12 @@ class RecordAccumulator:
     def topic(self, name: str) -> TopicBuffer:
         buffer = self.topics.get(name)
         if buffer is None:
-            partitioner = BuiltInPartitioner(max(1, self.settings.batch_size), self._random31)
-            buffer = self.topics[name] = TopicBuffer(name, partitioner)
+            batch_size = max(1, self.settings.batch_size)
+            buffer = self.topics[name] = TopicBuffer(
+                name,
+                BuiltInPartitioner(batch_size, self._random31),
+                Spread(4 * batch_size, self._random31),
+            )
         return buffer
 
     # --- in: from send ------------------------------------------------------------------------
@@ -132,6 +137,9 @@ class RecordAccumulator:
     ) -> PartitionQueue:
         if partition is not None:
             return topic.queue(partition)
+        if self.settings.late:
+            # A topic of one partition keeps the order in which its records were sent.
+            return topic.unbound if view.partition_count > 1 else topic.queue(0)
         partitioner = topic.partitioner
         queue = topic.queue(partitioner.current(view).partition)
         if queue.all_full and partitioner.update(0, view, all_full=True):
@@ -149,7 +157,7 @@ class RecordAccumulator:
         now: float,
     ) -> Delivery:
         topic = queue.topic
-        if partition is None and topic.view is not None:
+        if partition is None and topic.view is not None and not self.settings.late:
             topic.partitioner.update(nbytes, topic.view, all_full=queue.all_full)
         if batch.count == 1 or batch.full:
             self.lines.schedule(queue, now)
@@ -211,12 +219,18 @@ class RecordAccumulator:
             created=created,
             limit=limit,
             capacity=capacity,
+            elastic_limit=self._elastic_limit(queue),
             codec=self.settings.codec,
             level=self.settings.level,
             ratio=queue.topic.ratio,
         )
         batch.charged = capacity
         return batch
+
+    def _elastic_limit(self, queue: PartitionQueue) -> int:
+        if not (queue.unbound and self.settings.adaptive):
+            return 0
+        return min(self.settings.elastic_limit, queue.topic.batch_limit)
 
     # --- out: to the sender -------------------------------------------------------------------
 
@@ -241,6 +255,61 @@ class RecordAccumulator:
                 batches.append(head)
             self.lines.leave(queue, now)
         return batches
+
+    def bind(
+        self,
+        requests: dict[int, list[ProducerBatch]],
+        free: Collection[int],
+        max_bytes: int,
+        now: float,
+    ) -> None:
+        """Give ready batches without a partition to the brokers ``free``, the longest ready first.
+
+        Each goes to the partition that is furthest behind its share of bytes, and is added to its
+        leader's request. Without ``adaptive``, it goes there whether the leader is free or not.
+        """
+        line = self.lines.unbound
+        room = {node: max_bytes - sum(b.size for b in requests.get(node, ())) for node in free}
+        for _ in range(len(line)):
+            source = line[0]
+            head = source.batches[0] if source.batches else None
+            if head is not None:
+                target = self._target_for(source.topic, head, requests, room)
+                if target is None:
+                    line.rotate(-1)
+                    continue
+                if self._sealed(head, now):
+                    source.batches.popleft()
+                    head.bind(target)
+                    if self.settings.adaptive:
+                        self._launch(target, head)
+                        requests.setdefault(target.leader, []).append(head)
+                        room[target.leader] -= head.size
+                    else:
+                        source.topic.spread.add(target.partition, head.size)
+                        target.batches.append(head)
+                        self.lines.schedule(target, now)
+            self.lines.leave(source, now)
+
+    def _target_for(
+        self,
+        topic: TopicBuffer,
+        batch: ProducerBatch,
+        requests: dict[int, list[ProducerBatch]],
+        room: dict[int, int],
+    ) -> PartitionQueue | None:
+        if not self.settings.adaptive:
+            partition = topic.spread.pick(topic.spread.leaders, lambda _: True)
+            return None if partition is None else topic.queue(partition)
+
+        def is_open(partition: int) -> bool:
+            queue = topic.queue(partition)
+            taken = any(b.queue is queue for b in requests.get(queue.leader, ()))
+            return not taken and self.lines.takes_fresh(queue)
+
+        leaders = [n for n in room if room[n] >= batch.size or n not in requests]
+        partition = topic.spread.pick(leaders, is_open)
+        return None if partition is None else topic.queue(partition)
 
     def _sealed(self, batch: ProducerBatch, now: float) -> bool:
         """Compress the batch; a codec that fails costs that batch and no other."""
@@ -267,6 +336,8 @@ class RecordAccumulator:
             queue.sequence.stamp(batch, self.identity)
         if not batch.attempts:
             queue.unacked.append(batch)
+            if self.settings.adaptive:
+                queue.topic.spread.add(queue.partition, batch.size)
         batch.attempts += 1
         batch.leader_epoch = queue.leader_epoch
         batch.on_wire = True
@@ -279,6 +350,8 @@ class RecordAccumulator:
         def make(capacity: int, receipt: Receipt) -> ProducerBatch:
             return self._make(batch.queue, receipt, batch.created, capacity, capacity, batch.serial)
 
+        topic = batch.queue.topic
+        topic.batch_limit = min(topic.batch_limit, max(self.settings.batch_size, batch.size // 2))
         self.incomplete.split(batch, make, now)
 
     # --- as a whole ---------------------------------------------------------------------------
@@ -289,6 +362,7 @@ class RecordAccumulator:
         if topic is None:
             return None
         topic.view = view
+        topic.spread.follow(view)
         self.load_changed[topic] = None
         for queue in topic.queues.values():
             if queue.partition < view.partition_count:
@@ -301,7 +375,9 @@ class RecordAccumulator:
     def forget_topic(self, name: str) -> None:
         """Metadata dropped the topic as unused: the next record asks for it again."""
         topic = self.topics.get(name)
-        if topic is not None and not any(q.batches or q.unacked for q in topic.queues.values()):
+        if topic is None or topic.unbound.batches:
+            return
+        if not any(queue.batches or queue.unacked for queue in topic.queues.values()):
             topic.view = None
 
     def close(self, now: float) -> None:

@@ -42,8 +42,9 @@ class CompressionRatio:
 class ProducerBatch:
     """Records that travel together, from the first append to the receipt.
 
-    ``limit`` is the (estimated) size in bytes at which the batch is full. The buffer starts small
-    and grows up to it; ``charged`` is what the batch holds of the buffer budget at the moment.
+    ``limit`` is the (estimated) size in bytes at which the batch is full; one without a partition
+    goes on taking records up to ``elastic_limit`` until a broker takes it. The buffer starts small
+    and grows; ``charged`` is what the batch holds of the buffer budget at the moment.
     """
 
     __slots__ = (
@@ -51,6 +52,7 @@ class ProducerBatch:
         "_level",
         "_ratio",
         "_ratio_factor",
+        "_raw_full",
         "_raw_limit",
         "attempts",
         "base_sequence",
@@ -83,6 +85,7 @@ class ProducerBatch:
         created: float,
         limit: int,
         capacity: int,
+        elastic_limit: int = 0,
         codec: Codec = Codec.NONE,
         level: int | None = None,
         ratio: CompressionRatio | None = None,
@@ -115,7 +118,8 @@ class ProducerBatch:
         self._level = level
         self._ratio = ratio or CompressionRatio()
         self._ratio_factor = 1.0 if codec is Codec.NONE else self._ratio.value * _ESTIMATE_MARGIN
-        self._raw_limit = BATCH_OVERHEAD + int((limit - BATCH_OVERHEAD) / self._ratio_factor)
+        self._raw_full = self._raw_size_of(limit)
+        self._raw_limit = self._raw_size_of(max(limit, elastic_limit))
 
     def __repr__(self) -> str:
         receipt = self.receipt
@@ -124,6 +128,10 @@ class ProducerBatch:
             f"<ProducerBatch #{self.serial} {where} records={self.count} bytes={self.size} "
             f"attempts={self.attempts} sequence={self.base_sequence} full={self.full}>"
         )
+
+    def _raw_size_of(self, size: int) -> int:
+        """How large the batch is before compression when it has the given size on the wire."""
+        return BATCH_OVERHEAD + int((size - BATCH_OVERHEAD) / self._ratio_factor)
 
     # --- filling ------------------------------------------------------------------------------
 
@@ -176,7 +184,17 @@ class ProducerBatch:
 
     @property
     def full(self) -> bool:
-        return self.closed or self.builder.size >= self._raw_limit
+        return self.closed or self.builder.size >= self._raw_full
+
+    @property
+    def large(self) -> bool:
+        """Whether the batch has grown to half of what it may grow to without a broker."""
+        return self.builder.size >= self._raw_limit // 2
+
+    def bind(self, queue: PartitionQueue) -> None:
+        """The batch has its partition."""
+        self.queue = queue
+        self.receipt.partition = queue.partition
 
     def close(self) -> None:
         """Take no more records; from now on the batch counts as full."""

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
+from kafkaclient.producer.window import Window
+
 if TYPE_CHECKING:
     from kafkaclient.net.connection import Connection
 
 __all__ = ["Lane"]
+
+_RECENT = 64
+_NEVER = float("inf")
+# An answer is overdue after this many times the usual latency, but not before _LEAST_PATIENCE.
+_PATIENCE = 8
+_LEAST_PATIENCE = 0.05
 
 
 class Lane:
@@ -23,12 +31,20 @@ class Lane:
         "after_idle",
         "bytes_sent",
         "node_id",
+        "probed_at",
+        "recent",
         "requests_sent",
         "sent",
+        "window",
     )
 
-    def __init__(self, node_id: int, now: float) -> None:
+    def __init__(self, node_id: int, now: float, limit: int = 5) -> None:
         self.node_id = node_id
+        self.window = Window(limit)
+        self.probed_at = -_NEVER
+        """When the network's round trip was last asked for."""
+        self.recent: deque[float] = deque(maxlen=_RECENT)
+        """The latest latencies of Produce requests, in seconds."""
         self.sent: deque[float] = deque()
         """When each Produce request in flight left, oldest first."""
         self.after_idle = False
@@ -61,3 +77,11 @@ class Lane:
     def stuck_for(self) -> float:
         """How long the broker has not been able to take what was ready for it (KIP-794)."""
         return self._asked_at - self._able_at
+
+    def overdue(self, now: float) -> bool:
+        """Whether the oldest request in flight should have been answered long ago."""
+        if not self.sent or now - self.sent[0] < _LEAST_PATIENCE:
+            return False
+        # The median of the slowest tenth: one answer that was late must not make us patient.
+        slow = sorted(self.recent)[-max(1, len(self.recent) // 10) :]
+        return now - self.sent[0] > _PATIENCE * (slow[len(slow) // 2] if slow else 0.0)

@@ -44,6 +44,7 @@ class Lines:
         "blocked",
         "leaderless",
         "ready",
+        "unbound",
     )
 
     def __init__(
@@ -57,6 +58,8 @@ class Lines:
     ) -> None:
         self.ready: dict[int, deque[PartitionQueue]] = {}
         """Per leader: the queues whose first batch may leave, longest ready first."""
+        self.unbound: deque[PartitionQueue] = deque()
+        """The topics with a ready batch that has no partition yet, longest ready first."""
         self.blocked: Counter[int] = Counter()
         """Per leader: how many queues wait for batches on the wire (or for a producer id)."""
         self.leaderless: dict[PartitionQueue, None] = {}
@@ -81,7 +84,7 @@ class Lines:
             self.blocked[queue.leader] -= 1
         queue.place = place = self._place_of(queue, now)
         if place is Place.READY:
-            self.ready.setdefault(queue.leader, deque()).append(queue)
+            self._line_of(queue).append(queue)
             self._wake(_NOW)
         elif place is Place.LEADERLESS:
             self.leaderless[queue] = None
@@ -92,10 +95,20 @@ class Lines:
             self._wake(queue.timer)
 
     def leave(self, queue: PartitionQueue, now: float) -> None:
-        """Take the queue out of the front of its leader's line, and see where it belongs now."""
-        self.ready[queue.leader].popleft()
+        """Take the queue out of the front of its line, and see where it belongs now."""
+        self._line_of(queue).popleft()
         queue.place = Place.IDLE
         self.schedule(queue, now)
+
+    def _line_of(self, queue: PartitionQueue) -> deque[PartitionQueue]:
+        return self.unbound if queue.unbound else self.ready.setdefault(queue.leader, deque())
+
+    def brokers(self) -> set[int]:
+        """The brokers that something could be sent to now."""
+        brokers = {leader for leader, line in self.ready.items() if line}
+        for queue in self.unbound:
+            brokers.update(queue.topic.spread.leaders)
+        return brokers
 
     def lead(self, queue: PartitionQueue, leader: int, epoch: int, now: float) -> None:
         """The partition's leader is ``leader`` (-1: none) as of the leader epoch ``epoch``."""
@@ -123,6 +136,12 @@ class Lines:
             return None
         return head
 
+    def takes_fresh(self, queue: PartitionQueue) -> bool:
+        """Whether a batch that was never sent may be bound to the partition and leave at once."""
+        if queue.batches and queue.batches[0].attempts:
+            return False  # a retry comes first
+        return self._may_send_fresh(queue)
+
     def run_timers(self, now: float) -> None:
         """Move on the queues whose linger time or back-off is over."""
         timers = self._timers
@@ -142,10 +161,11 @@ class Lines:
         head = queue.batches[0] if queue.batches else None
         if head is None:
             return Place.IDLE
-        if queue.leader < 0:
-            return Place.LEADERLESS
-        if not self._may_leave(queue, head):
-            return Place.BLOCKED
+        if not queue.unbound:
+            if queue.leader < 0:
+                return Place.LEADERLESS
+            if not self._may_leave(queue, head):
+                return Place.BLOCKED
         place, due = Place.READY, now
         if head.retry_at > now:
             place, due = Place.BACKOFF, head.retry_at
@@ -164,6 +184,9 @@ class Lines:
             return queue.unacked[0] is head and (
                 head.maybe_written or not queue.sequence.start_over
             )
+        return self._may_send_fresh(queue)
+
+    def _may_send_fresh(self, queue: PartitionQueue) -> bool:
         if self._one_in_flight and queue.on_wire:
             return False
         return not self._identity.enabled or queue.sequence.may_stamp(queue, self._identity)

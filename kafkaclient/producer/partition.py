@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batch import ProducerBatch
     from kafkaclient.producer.topic import TopicBuffer
 
-__all__ = ["PartitionQueue", "Place"]
+__all__ = ["UNBOUND", "PartitionQueue", "Place"]
+
+UNBOUND = -1
+"""The number of the queue whose batches have no partition yet."""
 
 
 class Place(Enum):
@@ -72,6 +75,10 @@ class PartitionQueue:
     @property
     def partition(self) -> int:
         return self.tp.partition
+
+    @property
+    def unbound(self) -> bool:
+        return self.tp.partition == UNBOUND
 
     @property
     def all_full(self) -> bool:

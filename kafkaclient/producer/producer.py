@@ -159,7 +159,7 @@ class Producer:
             retry_backoff=config.retry_backoff_ms / 1000,
             retry_backoff_max=config.retry_backoff_max_ms / 1000,
             rng=rng,
-            on_assigned=lambda: self._accumulator.incomplete.reschedule(clock()),
+            on_assigned=self._identity_assigned,
             on_fatal=self._die,
         )
         self._intake = Intake(
@@ -435,6 +435,10 @@ class Producer:
     def _report_unseen(self, receipt: Receipt, error: KafkaError, records: int) -> None:
         self._metrics.errors_unseen(records)
         self._failures.report(receipt, error, records)
+
+    def _identity_assigned(self) -> None:
+        self._accumulator.incomplete.reschedule(self._now())
+        self._sender.wake()  # batches without a partition were ready all the time
 
     def _view_changed(self, old: ClusterView, new: ClusterView) -> None:
         for name, view in new.topics.items():

@@ -19,10 +19,11 @@ from kafkaclient.errors import (
 from kafkaclient.producer.answers import Answers, Leaders, delivery_timeout
 from kafkaclient.producer.lane import Lane
 from kafkaclient.wire.api import ApiKey
+from kafkaclient.wire.codec import ApiVersionsCall
 from kafkaclient.wire.produce import MAX_VERSION, MIN_VERSION, decode_response, encode_request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
     from random import Random
 
     from kafkaclient.metrics import ProducerMetrics
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["Connections", "Sender"]
 
 _NEVER = float("inf")
+# How often the network's round trip to a broker is measured, at the most (seconds).
+_PROBE_EVERY = 0.5
 # A deadline that passed while the event loop was blocked is judged again this much later: the
 # answer may lie in the socket (seconds).
 _SECOND_LOOK = 0.01
@@ -57,6 +60,8 @@ class _Request(NamedTuple):
     connection: Connection
     batches: list[ProducerBatch]
     version: int
+    ahead: int
+    """How many others were in flight when it left."""
 
 
 class Sender:
@@ -149,10 +154,13 @@ class Sender:
         lines = self._accumulator.lines
         due = self._expire(now)
         lines.run_timers(now)
-        for node_id in [node for node, line in lines.ready.items() if line]:
-            due = min(due, self._feed(self._lane(node_id, now), now))
+        due = min(due, self._fill(now))
         if self._accumulator.identity.wanted:
             self._on_identity_wanted()
+        if lines.unbound and not lines.brokers():
+            self._leaders.request_refresh(
+                "no partition of a topic with waiting records has a leader"
+            )
         if lines.leaderless:
             self._leaders.request_refresh(
                 f"{len(lines.leaderless)} partitions with waiting records have no leader"
@@ -164,30 +172,59 @@ class Sender:
     def _lane(self, node_id: int, now: float) -> Lane:
         lane = self.lanes.get(node_id)
         if lane is None:
-            lane = self.lanes[node_id] = Lane(node_id, now)
+            lane = self.lanes[node_id] = Lane(node_id, now, self._settings.max_in_flight)
         return lane
 
-    def _feed(self, lane: Lane, now: float) -> float:
-        """Send to one broker while it takes requests; when to look again by oneself."""
-        window = self._settings.max_in_flight
-        connection = self._connections.produce_connection(lane.node_id)
-        lane.note(able=lane.free(connection, window, now), now=now)
-        while connection is not None and lane.free(connection, window, now):
-            batches = self._accumulator.drain(lane.node_id, self._settings.max_request_size, now)
-            if not batches:
-                return _NEVER
-            self._send(lane, connection, batches, now)
-        if connection is None:
-            trouble = self._connections.connection_error(lane.node_id)
-            if trouble is not None:
-                # With nothing in flight there is no failed request to tell that leaders may
-                # have moved away from this broker.
-                self._leaders.request_refresh(f"records wait for a broker: {trouble}")
-        # A connection that comes up, an answer, or a transport that drains wakes the sender;
-        # only the end of a broker's throttling has nobody to tell of it.
-        if connection is not None and connection.throttled_until > now:
-            return connection.throttled_until
-        return _NEVER
+    def _fill(self, now: float) -> float:
+        """Send to each broker while it takes requests; when to look again by oneself."""
+        accumulator, max_bytes = self._accumulator, self._settings.max_request_size
+        due = _NEVER
+        if not self._settings.adaptive:
+            accumulator.bind({}, (), max_bytes, now)  # in rotation, whoever is free
+        while brokers := accumulator.lines.brokers():
+            requests: dict[int, list[ProducerBatch]] = {}
+            free: dict[int, Connection] = {}
+            for node_id in brokers:
+                lane = self._lane(node_id, now)
+                connection = self._connections.produce_connection(node_id)
+                able = lane.free(connection, self._window(lane), now)
+                lane.note(able=able, now=now)
+                if connection is None:
+                    self._ask_for_leaders(node_id)
+                elif not able:
+                    # A connection that comes up, an answer, or a transport that drains wakes the
+                    # sender; only the end of a broker's throttling has nobody to tell of it.
+                    if connection.throttled_until > now:
+                        due = min(due, connection.throttled_until)
+                else:
+                    free[node_id] = connection
+                    if batches := accumulator.drain(node_id, max_bytes, now):
+                        requests[node_id] = batches
+            accumulator.bind(requests, self._in_time(free, now), max_bytes, now)
+            if not requests:
+                break
+            for node_id, batches in requests.items():
+                self._send(self.lanes[node_id], free[node_id], batches, now)
+        return due
+
+    def _window(self, lane: Lane) -> int:
+        if not self._settings.adaptive_window:
+            return self._settings.max_in_flight
+        # Large batches keep the network itself busy: the next one goes out behind the first.
+        unbound = self._accumulator.lines.unbound
+        large = bool(unbound) and bool(unbound[0].batches) and unbound[0].batches[0].large
+        return min(self._settings.max_in_flight, lane.window.value + large)
+
+    def _in_time(self, free: Collection[int], now: float) -> Collection[int]:
+        """The free brokers that are not overdue with an answer; all of them if none is left."""
+        return [node for node in free if not self.lanes[node].overdue(now)] or free
+
+    def _ask_for_leaders(self, node_id: int) -> None:
+        trouble = self._connections.connection_error(node_id)
+        if trouble is not None:
+            # With nothing in flight there is no failed request to tell that leaders may have
+            # moved away from this broker.
+            self._leaders.request_refresh(f"records wait for a broker: {trouble}")
 
     def _send(
         self, lane: Lane, connection: Connection, batches: list[ProducerBatch], now: float
@@ -195,6 +232,7 @@ class Sender:
         if not connection.in_flight:
             lane.after_idle = now - connection.last_used >= _IDLE
         try:
+            self._probe(lane, connection, now)
             sent = self._write(lane, connection, batches)
         except UnsupportedVersionError as error:
             for batch in batches:
@@ -212,6 +250,29 @@ class Sender:
             return
         for batch in batches:  # acks=0: written is all that will ever be known
             self._accumulator.incomplete.complete(batch, -1, -1, now)
+
+    def _probe(self, lane: Lane, connection: Connection, now: float) -> None:
+        """Now and then, measure the network's round trip by a call that costs the broker nothing,
+        ahead of a Produce on a quiet connection."""
+        version = connection.api_versions_version
+        if (
+            not self._settings.adaptive_window
+            or connection.in_flight
+            or now - lane.probed_at < _PROBE_EVERY
+            or version is None
+        ):
+            return
+        lane.probed_at = now
+        correlation_id = connection.next_correlation_id()
+        request = ApiVersionsCall().encode(version, correlation_id, self._settings.client_id)
+        answered = partial(self._probed, lane, now)
+        connection.send([request], correlation_id, answered, api="ApiVersions")
+
+    def _probed(
+        self, lane: Lane, sent_at: float, payload: memoryview | None, _error: KafkaError | None
+    ) -> None:
+        if payload is not None:
+            lane.window.measured(self._clock() - sent_at)
 
     def _write(self, lane: Lane, connection: Connection, batches: list[ProducerBatch]) -> int:
         """Write one Produce request; its size in bytes."""
@@ -232,7 +293,7 @@ class Sender:
             int(settings.request_timeout * 1000),
             list(topics.items()),
         )
-        request = _Request(lane, connection, batches, version)
+        request = _Request(lane, connection, batches, version, len(lane.sent))
         answered = partial(self._answered, request) if settings.acks else None
         connection.send(buffers, correlation_id, answered)
         return sum(map(len, buffers))
@@ -252,7 +313,7 @@ class Sender:
         self, request: _Request, payload: memoryview | None, error: KafkaError | None
     ) -> None:
         now, lane = self._clock(), request.lane
-        lane.sent.popleft()
+        latency = now - lane.sent.popleft()
         try:
             if payload is None:
                 raise error or ProtocolError("an answer without content")
@@ -264,8 +325,11 @@ class Sender:
             self._answers.none(request.batches, reason, now, at_once=stale)
         else:
             lane.after_idle = False
+            lane.recent.append(latency)
             silence = result.throttle_ms / 1000
             self._metrics.throttled(silence)
+            if not silence and not any(p.error_code for p in result.partitions):
+                lane.window.answered(latency, request.ahead)
             if silence > 0:  # wanted by the broker from now on (KIP-219)
                 request.connection.throttled_until = now + silence
             self._answers.take(request.batches, result, lane.node_id, now)

@@ -10,6 +10,9 @@ from kafkaclient.wire.compression import Codec
 if TYPE_CHECKING:
     from kafkaclient.config import ProducerConfig
 
+# More than a request with one batch has besides it: header, client id, topic name.
+_REQUEST_OVERHEAD = 1024
+
 __all__ = [
     "AccumulatorSettings",
     "RetrySettings",
@@ -29,6 +32,11 @@ class AccumulatorSettings:
     delivery_timeout: float = 120.0
     codec: Codec = Codec.NONE
     level: int | None = None
+    late: bool = False
+    """Records without key get their partition when a broker can take their batch."""
+    adaptive: bool = True
+    elastic_limit: int = 16384
+    """How large a batch without a partition may grow while no broker takes it."""
     one_in_flight: bool = False
     """max.in.flight.requests.per.connection=1: a partition is muted while a batch is out."""
 
@@ -53,6 +61,8 @@ class SenderSettings:
     request_timeout: float = 30.0
     delivery_timeout: float = 120.0
     adaptive: bool = True
+    adaptive_window: bool = False
+    """Late binding: keep no more requests in flight than hide the network."""
     availability_timeout: float = 0.0
     retrying: RetrySettings = RetrySettings()
 
@@ -71,6 +81,9 @@ def accumulator_settings(config: ProducerConfig) -> AccumulatorSettings:
         delivery_timeout=config.delivery_timeout_ms / 1000,
         codec=codec,
         level=levels.get(codec),
+        late=config.partitioner == "late",
+        adaptive=config.adaptive_partitioning_enable,
+        elastic_limit=max(config.batch_size, config.max_request_size - _REQUEST_OVERHEAD),
         one_in_flight=config.max_in_flight_requests_per_connection == 1,
     )
 
@@ -84,6 +97,8 @@ def sender_settings(config: ProducerConfig) -> SenderSettings:
         request_timeout=config.request_timeout_ms / 1000,
         delivery_timeout=config.delivery_timeout_ms / 1000,
         adaptive=config.adaptive_partitioning_enable,
+        # With acks=0 there is no answer to measure by; the transport's own buffer is the window.
+        adaptive_window=config.partitioner == "late" and config.acks != 0,
         availability_timeout=config.availability_timeout_ms / 1000,
         retrying=RetrySettings(
             retries=config.retries,

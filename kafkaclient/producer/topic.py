@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.producer.batch import CompressionRatio
-from kafkaclient.producer.partition import PartitionQueue
+from kafkaclient.producer.partition import UNBOUND, PartitionQueue
 from kafkaclient.producer.partitioner import BuiltInPartitioner, load_table
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.view import TopicView
     from kafkaclient.producer.delivery import Delivery, Receipt
     from kafkaclient.producer.record import Record
+    from kafkaclient.producer.spread import Spread
 
 __all__ = ["ParkedRecord", "TopicBuffer"]
 
@@ -31,10 +32,25 @@ class ParkedRecord(NamedTuple):
 class TopicBuffer:
     """``view`` is None until the topic's metadata is known (or after it was dropped as idle)."""
 
-    __slots__ = ("name", "parked", "partitioner", "queues", "ratio", "view")
+    __slots__ = (
+        "batch_limit",
+        "name",
+        "parked",
+        "partitioner",
+        "queues",
+        "ratio",
+        "spread",
+        "unbound",
+        "view",
+    )
 
-    def __init__(self, name: str, partitioner: BuiltInPartitioner) -> None:
+    def __init__(self, name: str, partitioner: BuiltInPartitioner, spread: Spread) -> None:
         self.name = name
+        self.batch_limit = 2**31 - 1
+        """The size of batches that the topic takes, as learnt from MESSAGE_TOO_LARGE."""
+        self.spread = spread
+        self.unbound = PartitionQueue(self, UNBOUND)
+        """Late binding: batches whose partition is chosen when a broker can take them."""
         self.view: TopicView | None = None
         self.partitioner = partitioner
         self.queues: dict[int, PartitionQueue] = {}

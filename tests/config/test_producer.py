@@ -79,7 +79,10 @@ REQUIRED_OR_OBJECTS = {
     "on.delivery",
     "on.error",
 }
-NOT_IN_JAVA = {"allow.auto.create.topics": "a consumer key in Java; its producer always allows it"}
+NOT_IN_JAVA = {
+    "partitioner": "a name instead of the class of partitioner.class",
+    "allow.auto.create.topics": "a consumer key in Java; its producer always allows it",
+}
 
 # Defaults of Java that ask for something this client does not do.
 REFUSED_DEFAULTS = {"enable.metrics.push", "metric.reporters"}

@@ -1,0 +1,107 @@
+"""Which partition of a topic is furthest behind its fair share of bytes. Pure, RNG passed in.
+
+Late binding asks for a partition only when a broker can take a batch: of the partitions led by
+brokers that can, the one that has been given the fewest bytes gets it. Brokers of equal speed thus
+get equal bytes to within a batch; a slow one gets less because it is free less often.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kafkaclient.cluster.view import TopicView
+    from kafkaclient.producer.partitioner import Random31
+
+__all__ = ["Spread"]
+
+# (bytes given when the entry was made, a draw for equal ones, partition)
+_Entry = tuple[int, int, int]
+
+
+class Spread:
+    """The bytes given to each partition of one topic, by whatever way.
+
+    ``patience`` bounds in bytes how far a partition can fall behind. Without it, a broker that
+    comes back after a stall would be given everything until it had caught up.
+    """
+
+    __slots__ = ("_floor", "_given", "_heaps", "_patience", "_random", "_view")
+
+    def __init__(self, patience: int, random31: Random31) -> None:
+        self._patience = patience
+        self._random = random31
+        self._given: list[int] = []
+        self._floor = 0
+        self._heaps: dict[int, list[_Entry]] = {}
+        self._view: TopicView | None = None
+
+    def __repr__(self) -> str:
+        return f"<Spread given={self.given}>"
+
+    @property
+    def given(self) -> list[int]:
+        """Bytes per partition; one that fell further behind than is allowed stands at the floor."""
+        return [max(given, self._floor) for given in self._given]
+
+    @property
+    def leaders(self) -> Iterable[int]:
+        """The brokers that lead a partition."""
+        return self._heaps.keys()
+
+    def follow(self, view: TopicView) -> None:
+        """Take up who leads what. A partition that is new starts at the floor."""
+        if view is self._view:
+            return
+        self._view = view
+        missing = view.partition_count - len(self._given)
+        self._given = self._given[: view.partition_count] + [self._floor] * missing
+        self._heaps = {}
+        for partition in view.partitions:
+            if partition.leader >= 0:
+                entry = (self._given[partition.partition], self._random(), partition.partition)
+                self._heaps.setdefault(partition.leader, []).append(entry)
+        for heap in self._heaps.values():
+            heapify(heap)
+
+    def add(self, partition: int, nbytes: int) -> None:
+        """``nbytes`` went to the partition."""
+        if partition < len(self._given):
+            given = self._given[partition] = max(self._given[partition], self._floor) + nbytes
+            self._patience = max(self._patience, 2 * nbytes)
+            self._floor = max(self._floor, given - self._patience)
+
+    def pick(self, leaders: Iterable[int], is_open: Callable[[int], bool]) -> int | None:
+        """The partition furthest behind among those led by ``leaders`` that are open."""
+        best: _Entry | None = None
+        for leader in leaders:
+            entry = self._first_open(self._heaps.get(leader), is_open)
+            if entry is not None and (best is None or entry < best):
+                best = entry
+        return None if best is None else best[2]
+
+    def _first_open(
+        self, heap: list[_Entry] | None, is_open: Callable[[int], bool]
+    ) -> _Entry | None:
+        """The heap's first entry with an open partition, brought up to date on the way.
+
+        Entries only ever grow, so that an old one is at worst found too early and moved back.
+        """
+        closed: list[_Entry] = []
+        found: _Entry | None = None
+        while heap and found is None:
+            noted, _, partition = heap[0]
+            given = max(self._given[partition], self._floor)
+            if noted < given:
+                heapreplace(heap, (given, self._random(), partition))
+            elif is_open(partition):
+                found = heap[0]
+            else:
+                closed.append(heappop(heap))
+        for entry in closed:
+            assert heap is not None
+            heappush(heap, entry)
+        return found

@@ -1,0 +1,65 @@
+"""How many requests a broker should have in flight: enough to hide the network, and no more.
+
+A broker serves one request of a connection at a time. Requests in flight beyond the first only hide
+the network's round trip; more than that merely stand in line there, bound to a broker that may
+turn out to be the slow one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+__all__ = ["Window"]
+
+_SMOOTHING = 0.2
+_ROUND_TRIPS = 3
+# Below this the clock and the event loop's own grain are all that is measured (seconds).
+_LEAST_SERVICE = 0.0001
+
+
+class Window:
+    """``1 + round trip / service time``, at least 1 and at most ``limit``. Times in seconds.
+
+    Until something is known it is 1.
+    """
+
+    __slots__ = ("_round_trips", "limit", "service")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._round_trips: deque[float] = deque(maxlen=_ROUND_TRIPS)
+        self.service: float | None = None
+        """What one Produce request takes on the broker, smoothed."""
+
+    def __repr__(self) -> str:
+        return f"<Window {self.value} of {self.limit}>"
+
+    @property
+    def round_trip(self) -> float | None:
+        """Of a light request that waits for nothing: the least of the latest few, because
+        whatever disturbs one makes it longer."""
+        return min(self._round_trips, default=None)
+
+    def measured(self, round_trip: float) -> None:
+        """A light request took this long on an otherwise quiet connection."""
+        self._round_trips.append(round_trip)
+
+    def answered(self, latency: float, ahead: int) -> None:
+        """A Produce request was answered; ``ahead`` others had been in flight when it left."""
+        round_trip = self.round_trip
+        if round_trip is None:
+            return
+        if latency < round_trip:  # the network has become faster since
+            self._round_trips.append(latency)
+        service = max(_LEAST_SERVICE, (latency - round_trip) / (1 + ahead))
+        if self.service is None:
+            self.service = service
+        else:
+            self.service += _SMOOTHING * (service - self.service)
+
+    @property
+    def value(self) -> int:
+        round_trip, service = self.round_trip, self.service
+        if round_trip is None or service is None:
+            return 1
+        return max(1, min(self.limit, 1 + round(round_trip / service)))

@@ -1,0 +1,102 @@
+"""Which partition is furthest behind."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaclient.cluster.view import PartitionView, TopicView
+from kafkaclient.producer.spread import Spread
+
+
+def _topic(*leaders: int) -> TopicView:
+    partitions = tuple(PartitionView(n, leader) for n, leader in enumerate(leaders))
+    return TopicView("t", None, partitions)
+
+
+def _spread(*leaders: int, patience: int = 1000) -> Spread:
+    counter = count()
+    spread = Spread(patience, lambda: next(counter))
+    spread.follow(_topic(*leaders))
+    return spread
+
+
+def _always(_partition: int) -> bool:
+    return True
+
+
+def test_equal_brokers_get_equal_bytes() -> None:
+    spread = _spread(0, 1, 2, 0, 1, 2)
+    for _ in range(600):
+        partition = spread.pick({0, 1, 2}, _always)
+        assert partition is not None
+        spread.add(partition, 10)
+    assert spread.given == [1000] * 6
+
+
+def test_bytes_that_came_another_way_count_too() -> None:
+    spread = _spread(0, 1)
+    spread.add(0, 100)
+    for _ in range(10):
+        assert spread.pick({0, 1}, _always) == 1
+        spread.add(1, 10)
+
+
+def test_only_brokers_that_can_take_something_are_asked() -> None:
+    spread = _spread(0, 1, -1, 1)
+    assert {spread.pick({1}, _always) for _ in range(5)} <= {1, 3}
+    assert spread.pick({7}, _always) is None
+    assert spread.pick((), _always) is None
+    assert spread.pick({0, 1}, lambda p: p == 3) == 3
+    assert spread.pick({0, 1}, lambda _: False) is None
+    assert set(spread.leaders) == {0, 1}
+
+
+def test_who_comes_back_is_not_flooded() -> None:
+    spread = _spread(0, 1, patience=50)
+    for _ in range(100):
+        spread.add(0, 10)
+    assert spread.given == [1000, 950]
+
+
+def test_a_topic_that_grows_and_leaders_that_move() -> None:
+    spread = _spread(0, 1, patience=20)
+    for _ in range(10):
+        spread.add(0, 10)
+        spread.add(1, 10)
+    spread.follow(_topic(1, 1, 2))
+    assert spread.given == [100, 100, 80]
+    assert spread.pick({0, 1, 2}, _always) == 2
+    assert spread.pick({0}, _always) is None
+    spread.follow(_topic(-1))
+    assert spread.pick({0, 1, 2}, _always) is None
+
+
+@given(
+    st.lists(st.integers(-1, 3), min_size=1, max_size=8),
+    st.lists(
+        st.tuples(st.sets(st.integers(0, 3)), st.integers(1, 500), st.integers(0, 255)), max_size=60
+    ),
+)
+def test_the_pick_is_always_the_one_furthest_behind(
+    leaders: list[int], steps: list[tuple[set[int], int, int]]
+) -> None:
+    """Among open partitions of free brokers; and nobody is ever further behind than is allowed."""
+    spread = _spread(*leaders)
+    for free, nbytes, closed in steps:
+
+        def is_open(partition: int, closed: int = closed) -> bool:
+            return not closed >> partition & 1
+
+        candidates = [n for n, leader in enumerate(leaders) if leader in free and is_open(n)]
+        picked = spread.pick(free, is_open)
+        given_to = spread.given
+        if not candidates:
+            assert picked is None
+            continue
+        assert picked in candidates
+        assert given_to[picked] == min(given_to[n] for n in candidates)
+        spread.add(picked, nbytes)
+        assert max(spread.given) - min(spread.given) <= 1000

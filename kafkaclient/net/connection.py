@@ -173,11 +173,12 @@ class Connection(asyncio.Protocol):
 
         ``on_done`` is called exactly once, never from inside this call, and in the order of the
         requests: with the response from the loop iteration that read it, or with the error
-        when the connection is lost or the broker is too late. None means that the broker does
-        not answer (acks=0).
+        when the connection is lost, the broker is too late, or writing failed half-way. None
+        means that the broker does not answer (acks=0).
 
-        Raises :class:`~kafkaclient.errors.BrokerConnectionError` when the connection is closed;
-        nothing was written then and ``on_done`` is not called.
+        Raises :class:`~kafkaclient.errors.BrokerConnectionError` when the connection is closed
+        (nothing was written then and ``on_done`` is not called), and when writing a request
+        without ``on_done`` failed.
         """
         transport = self._transport
         if self._closed or transport is None:
@@ -192,12 +193,15 @@ class Connection(asyncio.Protocol):
                 self._arm_timer(deadline, now)
         try:
             transport.writelines(buffers)
-        except BaseException:
-            # Nobody knows how much was written: the stream cannot be used any more.
-            if on_done is not None:
-                self._pending.pop()
-            self.close(BrokerConnectionError(f"could not write a request to {self._node}"))
-            raise
+        except Exception as reason:
+            # Nobody knows how much was written: the stream cannot be used any more, and the
+            # request shares the fate of those in flight.
+            error = BrokerConnectionError(f"could not write {api} to {self._node}: {reason!r}")
+            error.__cause__ = reason
+            self.close(error)
+            if on_done is None:
+                raise error from reason
+            return
         self._meter.request_sent(self._node_id, sum(map(len, buffers)))
 
     async def call(self, call: Call[T], *, timeout_s: float | None = None) -> T:

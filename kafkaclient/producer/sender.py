@@ -240,6 +240,8 @@ class Sender:
             return
         except KafkaError as error:
             for batch in batches:
+                # With acks=0 the request may have been cut off half-way; else nothing was written.
+                batch.maybe_written |= not self._settings.acks
                 self._answers.retry(batch, error, now)
             return
         lane.requests_sent += 1

@@ -239,11 +239,23 @@ async def test_a_failed_write_is_told_once_and_ends_the_connection(
     wire = make_wire()
     kept = wire.send()
     wire.transport.write_error = TypeError("not bytes")
-    with pytest.raises(TypeError, match="not bytes"):
-        wire.send()
+    cut_off = wire.send()
+    assert wire.connection.closed
+    assert [done[0] for done in wire.done] == [], "never from inside send"
     await settle()
-    assert [done[0] for done in wire.done] == [kept]
-    assert isinstance(wire.done[0][2], BrokerConnectionError)
+    assert [done[0] for done in wire.done] == [kept, cut_off]
+    for _, _, error in wire.done:
+        assert isinstance(error, BrokerConnectionError)
+        assert isinstance(error.__cause__, TypeError)
+
+
+@virtual_time
+async def test_a_failing_write_that_nobody_is_told_of_raises(make_wire: Any) -> None:
+    connection = (wire := make_wire()).connection
+    wire.transport.write_error = RuntimeError("defect")
+    with pytest.raises(BrokerConnectionError, match="defect"):
+        connection.send([b"request"], connection.next_correlation_id(), None)
+    assert connection.closed
 
 
 @virtual_time

@@ -1,0 +1,45 @@
+"""A defect costs what it touches, and nothing else: one request, one batch, one callback."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kafkaclient.testing.clock import virtual_time
+from kafkaclient.testing.fake import FakeCluster
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def one_topic(partitions: int = 3, brokers: int = 3) -> FakeCluster:
+    fake = FakeCluster(brokers=brokers)
+    fake.create_topic("t", partitions)
+    fake.round_trip_s = 0.002
+    return fake
+
+
+@pytest.mark.parametrize("acks", [0, -1])
+@virtual_time
+async def test_a_write_that_fails_costs_its_connection(
+    acks: int, producing: Any, values: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the transport raises: the batches are sent again, the others notice nothing."""
+    fake = one_topic(2)
+    async with producing(fake, linger_ms=0, acks=acks) as producer:
+        for partition in (0, 1):
+            await producer.send_and_wait("t", b"0", partition=partition)
+
+        def fail(_: Any) -> None:
+            raise RuntimeError("no bytes today")
+
+        transport = producer._router.produce_connection(0)._transport
+        monkeypatch.setattr(transport, "writelines", fail, raising=False)
+        deliveries = [await producer.send("t", b"1", partition=n) for n in (0, 1)]
+        await asyncio.wait_for(asyncio.gather(*deliveries), 5)
+        await producer.send_and_wait("t", b"2", partition=0)
+        await asyncio.sleep(0.01)
+    assert values(fake, "t", 0) == [b"0", b"1", b"2"]

@@ -80,11 +80,11 @@ class Answers:
         ``at_once`` retries without a pause: the connection had been idle, and its end says
         nothing about the broker's health.
         """
-        self._leaders.request_refresh(f"a Produce request went unanswered: {error}")
         for batch in batches:
             batch.maybe_written = True
             with self._confined(batch, now):
                 self.retry(batch, error, now, at_once=at_once)
+        self._leaders.request_refresh(f"a Produce request went unanswered: {error}")
 
     def take(
         self, batches: Sequence[ProducerBatch], result: ProduceResult, node_id: int, now: float

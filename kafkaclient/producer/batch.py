@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from kafkaclient.producer.delivery import Receipt
@@ -10,7 +11,7 @@ from kafkaclient.wire.compression import Codec
 from kafkaclient.wire.records import BATCH_OVERHEAD, BatchBuilder, iter_records, record_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from kafkaclient.errors import KafkaError
     from kafkaclient.producer.partition import PartitionQueue
@@ -228,7 +229,7 @@ class ProducerBatch:
         return self.builder.buffer()
 
     def split(self, make: Callable[[int, Receipt], ProducerBatch]) -> list[ProducerBatch]:
-        """Two batches with the halves of this one's records (KIP-126); leads deliveries on.
+        """Two batches with the halves of this one's records (KIP-126); :meth:`lead_on` follows.
 
         Halving ends whatever the topic's limit is: a record alone either fits or fails alone.
         ``make(capacity, receipt)`` creates an open batch.
@@ -250,5 +251,9 @@ class ProducerBatch:
             part.attempts, part.retries = self.attempts, self.retries
             part.last_error, part.ordinal = self.last_error, self.ordinal
             parts.append(part)
-        self.receipt.divide([0, middle], [part.receipt for part in parts])
         return parts
+
+    def lead_on(self, parts: Sequence[ProducerBatch]) -> None:
+        """The deliveries of this batch's records become those of its parts."""
+        firsts = [0, *accumulate(part.count for part in parts[:-1])]
+        self.receipt.divide(firsts, [part.receipt for part in parts])

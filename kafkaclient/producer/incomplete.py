@@ -139,11 +139,13 @@ class IncompleteBatches:
         parts = batch.split(make)
         sequence = batch.base_sequence
         for part in parts:
-            self._budget.force(part.charged)
             part.seal()
             if batch.stamped:  # the parts have the numbers that their records had
                 part.stamp(batch.producer_id, batch.producer_epoch, sequence)
                 sequence = advance(sequence, part.count)
+        # From here on nothing fails: until the parts are whole, the batch stands for its records.
+        self._budget.force(sum(part.charged for part in parts))
+        batch.lead_on(parts)
         at = queue.unacked.index(batch)
         queue.unacked.remove(batch)
         for part in reversed(parts):

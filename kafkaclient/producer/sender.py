@@ -7,6 +7,7 @@ nor reads a clock, so that tests can drive it by hand.
 from __future__ import annotations
 
 import asyncio
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from kafkaclient.types import Buffer
 
 __all__ = ["Connections", "Sender"]
+
+_log = logging.getLogger(__name__)
 
 _NEVER = float("inf")
 # How often the network's round trip to a broker is measured, at the most (seconds).
@@ -317,6 +320,28 @@ class Sender:
         now, lane = self._clock(), request.lane
         latency = now - lane.sent.popleft()
         try:
+            self._judge(request, payload, error, latency, now)
+        except Exception as defect:  # noqa: BLE001 - no batch may stay on the wire for ever
+            _log.exception("handling the answer from broker %d failed", lane.node_id)
+            reason = KafkaError(
+                f"handling the answer from broker {lane.node_id} failed: {defect!r}; "
+                "this is a defect"
+            )
+            reason.__cause__ = defect
+            self._answers.none([b for b in request.batches if b.on_wire], reason, now)
+        finally:
+            self.wake()
+
+    def _judge(
+        self,
+        request: _Request,
+        payload: memoryview | None,
+        error: KafkaError | None,
+        latency: float,
+        now: float,
+    ) -> None:
+        lane = request.lane
+        try:
             if payload is None:
                 raise error or ProtocolError("an answer without content")
             result = decode_response(request.version, payload)
@@ -325,17 +350,16 @@ class Sender:
                 request.connection.close(reason)
             stale = lane.after_idle and isinstance(reason, BrokerConnectionError)
             self._answers.none(request.batches, reason, now, at_once=stale)
-        else:
-            lane.after_idle = False
-            lane.recent.append(latency)
-            silence = result.throttle_ms / 1000
-            self._metrics.throttled(silence)
-            if not silence and not any(p.error_code for p in result.partitions):
-                lane.window.answered(latency, request.ahead)
-            if silence > 0:  # wanted by the broker from now on (KIP-219)
-                request.connection.throttled_until = now + silence
-            self._answers.take(request.batches, result, lane.node_id, now)
-        self.wake()
+            return
+        lane.after_idle = False
+        lane.recent.append(latency)
+        silence = result.throttle_ms / 1000
+        self._metrics.throttled(silence)
+        if not silence and not any(p.error_code for p in result.partitions):
+            lane.window.answered(latency, request.ahead)
+        if silence > 0:  # wanted by the broker from now on (KIP-219)
+            request.connection.throttled_until = now + silence
+        self._answers.take(request.batches, result, lane.node_id, now)
 
     # --- time ---------------------------------------------------------------------------------
 

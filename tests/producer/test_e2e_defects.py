@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from kafkaclient.errors import KafkaError
+from kafkaclient.producer.batch import ProducerBatch
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 
@@ -43,3 +45,45 @@ async def test_a_write_that_fails_costs_its_connection(
         await producer.send_and_wait("t", b"2", partition=0)
         await asyncio.sleep(0.01)
     assert values(fake, "t", 0) == [b"0", b"1", b"2"]
+
+
+@virtual_time
+async def test_an_answer_that_cannot_be_handled_is_as_good_as_none(
+    producing: Any, monkeypatch: pytest.MonkeyPatch, values: Any
+) -> None:
+    """No batch stays on the wire for ever, whichever part of the way back is broken."""
+    fake = one_topic(1)
+    async with producing(fake, linger_ms=0) as producer:
+        await producer.send_and_wait("t", b"0")
+
+        def fail(*_: Any) -> None:
+            monkeypatch.undo()
+            raise RuntimeError("defect")
+
+        monkeypatch.setattr(producer._metrics, "throttled", fail)
+        await asyncio.wait_for(producer.send_and_wait("t", b"1"), 5)
+        await producer.send_and_wait("t", b"2")
+    assert values(fake, "t") == [b"0", b"1", b"2"], "a duplicate is known by its sequence"
+
+
+@virtual_time
+async def test_halves_that_cannot_be_made_fail_the_whole(
+    producing: Any, outcomes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeCluster(brokers=1)
+    fake.create_topic("t", 1, max_message_bytes=700)
+    async with producing(fake, linger_ms=5) as producer:
+        await producer.send_and_wait("t", b"0")
+        real, calls = ProducerBatch.seal, []
+
+        def seal(batch: ProducerBatch) -> None:
+            calls.append(batch)
+            if len(calls) == 3:  # the whole, its first half, its second half
+                raise RuntimeError("defect")
+            real(batch)
+
+        monkeypatch.setattr(ProducerBatch, "seal", seal)
+        deliveries = [await producer.send("t", bytes(100)) for _ in range(10)]
+        results = await asyncio.wait_for(outcomes(deliveries), 5)
+        assert [type(result) for result in results] == [KafkaError] * 10
+        await asyncio.wait_for(producer.send_and_wait("t", b"1"), 5)

@@ -119,14 +119,14 @@ class Sender:
 
     def wake(self, when: float = 0.0) -> None:
         """See to it that a pass begins at the time ``when`` at the latest (0: now)."""
-        if self._resting is not None and when < self._wakes_at:
+        if when < self._wakes_at:
             self._wakes_at = when
-            self._set_alarm(self._resting)
+            if self._resting is not None:
+                self._set_alarm(self._resting)
 
     async def _rest(self, until: float) -> None:
-        # What was reported during the pass is taken care of, or told by ``until``.
         resting = self._resting = asyncio.get_running_loop().create_future()
-        self._wakes_at = 0.0 if self._closing else until
+        self._wakes_at = 0.0 if self._closing else min(until, self._wakes_at)
         self._set_alarm(resting)
         try:
             await resting
@@ -169,6 +169,8 @@ class Sender:
                 f"{len(lines.leaderless)} partitions with waiting records have no leader"
             )
         self._show_load(now)
+        if due == _NEVER:  # nothing was there when the pass began
+            due = self._accumulator.incomplete.next_expiry() or _NEVER
         timer = lines.next_timer()
         return due if timer is None else min(due, timer)
 
@@ -181,10 +183,11 @@ class Sender:
     def _fill(self, now: float) -> float:
         """Send to each broker while it takes requests; when to look again by oneself."""
         accumulator, max_bytes = self._accumulator, self._settings.max_request_size
-        due = _NEVER
+        due = self._wakes_at = _NEVER  # what is ready by now is seen now
         if not self._settings.adaptive:
             accumulator.bind({}, (), max_bytes, now)  # in rotation, whoever is free
         while brokers := accumulator.lines.brokers():
+            self._wakes_at = _NEVER  # what gets ready from here on may need another pass
             requests: dict[int, list[ProducerBatch]] = {}
             free: dict[int, Connection] = {}
             for node_id in brokers:

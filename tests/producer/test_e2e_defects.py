@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkaclient.errors import KafkaError
+from kafkaclient.errors import DeliveryTimeoutError, KafkaError
 from kafkaclient.producer.batch import ProducerBatch
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
@@ -87,3 +87,78 @@ async def test_halves_that_cannot_be_made_fail_the_whole(
         results = await asyncio.wait_for(outcomes(deliveries), 5)
         assert [type(result) for result in results] == [KafkaError] * 10
         await asyncio.wait_for(producer.send_and_wait("t", b"1"), 5)
+
+
+@pytest.mark.parametrize("partitioner", ["kip794", "late"])
+@virtual_time
+async def test_what_gets_ready_during_a_pass_is_sent_at_once(
+    partitioner: str, producing: Any, outcomes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch that cannot be compressed makes way for the next of its queue."""
+    fake = one_topic(2, brokers=1)
+    options = {"partitioner": partitioner, "adaptive_partitioning_enable": partitioner == "kip794"}
+    async with producing(fake, linger_ms=0, batch_size=200, **options) as producer:
+        await producer.send_and_wait("t", b"0")
+        real, broken = ProducerBatch.seal, [True]
+
+        def seal(batch: ProducerBatch) -> None:
+            if broken and broken.pop():
+                raise RuntimeError("defect")
+            real(batch)
+
+        monkeypatch.setattr(ProducerBatch, "seal", seal)
+        partition = 0 if partitioner == "kip794" else None
+        deliveries = [producer.send_nowait("t", bytes(150), partition=partition) for _ in range(2)]
+        started = now()
+        first, second = await outcomes(deliveries)
+        assert isinstance(first, KafkaError)
+        assert second.has_offset
+        assert now() - started < 0.1
+
+
+@virtual_time
+async def test_a_record_sent_from_within_a_pass_keeps_its_deadline(
+    producing: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = one_topic(1)
+    async with producing(fake, linger_ms=0, delivery_timeout_ms=31_000) as producer:
+        await producer.send_and_wait("t", b"0")
+        sender, sent = producer._sender, []
+        real = sender._fill
+
+        def fill(at: float) -> float:
+            if not sent:
+                fake.stop_broker(fake.leader("t", 0), elect=False)
+                sent.append(producer.send_nowait("t", b"1"))
+            return real(at)
+
+        monkeypatch.setattr(sender, "_fill", fill)
+        sender.wake()
+        await asyncio.sleep(0.01)
+        started = now()
+        with pytest.raises(DeliveryTimeoutError):
+            await asyncio.wait_for(sent[0], 60)
+        assert now() - started == pytest.approx(31.0, abs=0.05)
+
+
+@virtual_time
+async def test_a_full_lane_does_not_keep_the_sender_busy(
+    producing: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = one_topic(1)
+    async with producing(fake, linger_ms=0, batch_size=200) as producer:
+        await producer.send_and_wait("t", b"0")
+        fake.stall_broker(fake.leader("t", 0))
+        deliveries = [producer.send_nowait("t", bytes(150)) for _ in range(20)]
+        await asyncio.sleep(0.1)
+        passes, real = [], producer._sender.run_once
+
+        def run_once(at: float) -> float:
+            passes.append(at)
+            return real(at)
+
+        monkeypatch.setattr(producer._sender, "run_once", run_once)
+        await asyncio.sleep(5)
+        assert len(passes) < 10
+        fake.resume_broker(fake.leader("t", 0))
+        await asyncio.gather(*deliveries)

@@ -140,11 +140,16 @@ class Metadata:
             raise
 
     async def stop(self) -> None:
-        """End the refreshing; whoever waits for a topic gets ``ProducerClosedError``."""
+        """End the refreshing; whoever waits for a topic, or in :meth:`start`, gets
+        ``ProducerClosedError``."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
         self._fail_waiters(ProducerClosedError, "the client was closed while the topic was awaited")
+        first = self._first_answer
+        if first is not None and not first.done():
+            first.set_exception(ProducerClosedError("the client was closed while it was starting"))
+            first.exception()
         if task is not None:
             await asyncio.wait({task})
 

@@ -49,6 +49,7 @@ _log = logging.getLogger(__name__)
 
 class _State(Enum):
     NEW = "has not been started"
+    STARTING = "is being started"
     RUNNING = "is running"
     STOPPING = "is being stopped"
     STOPPED = "is stopped"
@@ -75,6 +76,8 @@ class Producer:
         ConfigError: an option is unknown, unusable or in conflict with another.
     """
 
+    _state = _State.NEW
+
     def __init__(
         self,
         bootstrap_or_mapping: str | Iterable[str] | Mapping[str, object] | None = None,
@@ -92,7 +95,6 @@ class Producer:
             mapping = None
             if bootstrap_or_mapping is not None:
                 options["bootstrap_servers"] = bootstrap_or_mapping
-        self._state = _State.NEW
         self.config = ProducerConfig.build(mapping, options)
         self._dialer = dialer
         self._clock = clock
@@ -100,15 +102,16 @@ class Producer:
         self._rng = rng or Random()
         self._fatal: KafkaError | None = None
         self._stopping: asyncio.Task[int] | None = None
+        self._assembled = False
 
     def __repr__(self) -> str:
-        if self._state in (_State.NEW, _State.STOPPED):
+        if not self._assembled or self._state is _State.STOPPED:
             return f"<Producer {self.config.client_id!r} {self._state.value}>"
         lanes = ", ".join(map(repr, self._sender.lanes.values()))
         return f"<Producer {self.config.client_id!r} {self._accumulator!r} [{lanes}]>"
 
     def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
-        if self._state in (_State.RUNNING, _State.STOPPING):
+        if self._state not in (_State.NEW, _State.STOPPED):
             _warn(f"unclosed producer {self.config.client_id!r}", ResourceWarning, source=self)
 
     # --- life ---------------------------------------------------------------------------------
@@ -118,18 +121,23 @@ class Producer:
 
         Raises:
             BootstrapError: no bootstrap server could be reached within ``max.block.ms``.
+            ProducerClosedError: :meth:`stop` was called meanwhile.
             ProducerStateError: it has been started before.
         """
         if self._state is not _State.NEW:
             raise ProducerStateError(f"the producer cannot be started: it {self._state.value}")
         self._assemble()
-        self._state = _State.RUNNING
+        self._state = _State.STARTING
         try:
             await self._metadata.start()
         except BaseException:
-            self._state = _State.STOPPED
-            await self._disconnect()
+            if self._stopping is None:
+                self._state = _State.STOPPED
+                await self._disconnect()
             raise
+        if self._stopping is not None:
+            raise ProducerClosedError("the producer was stopped while it was being started")
+        self._state = _State.RUNNING
         self._keeper.ensure()
         self._loop_task = asyncio.create_task(self._run_sender(), name="kafkaclient-sender")
 
@@ -186,6 +194,7 @@ class Producer:
         self._metadata.subscribe(self._view_changed)
         self._router.on_connection_change = lambda _node: self._sender.wake()
         self._bind_gauges()
+        self._assembled = True
 
     async def _run_sender(self) -> None:
         try:
@@ -211,16 +220,22 @@ class Producer:
         After ``timeout`` seconds (None: as long as ``delivery.timeout.ms`` lets records live) what
         is left fails with :class:`ProducerClosedError`. Returns how many records that were; 0 means
         that every record had its outcome. A second call waits for the first. A cancelled call
-        lets the stop go on in the background.
+        lets the stop go on in the background. A :meth:`start` under way ends with an error.
         """
         if self._state is _State.NEW:
             self._state = _State.STOPPED
         if self._state is _State.STOPPED and self._stopping is None:
             return 0
         if self._stopping is None:
-            self._state = _State.STOPPING
-            self._stopping = asyncio.create_task(self._stop(timeout), name="kafkaclient-stop")
+            started, self._state = self._state is _State.RUNNING, _State.STOPPING
+            end = self._stop(timeout) if started else self._abandon_start()
+            self._stopping = asyncio.create_task(end, name="kafkaclient-stop")
         return await asyncio.shield(self._stopping)
+
+    async def _abandon_start(self) -> int:
+        await self._disconnect()
+        self._state = _State.STOPPED
+        return 0
 
     async def _stop(self, timeout: float | None) -> int:
         self._accumulator.close(self._now())
@@ -362,10 +377,7 @@ class Producer:
         if self._fatal is not None:
             raise self._fatal
         if self._state is not _State.RUNNING:
-            closed = self._state is not _State.NEW
-            raise (ProducerClosedError if closed else ProducerStateError)(
-                f"the record was not sent: the producer {self._state.value}"
-            )
+            raise self._not_running("the record was not sent")
 
     # --- waiting and looking ------------------------------------------------------------------
 
@@ -419,8 +431,14 @@ class Producer:
         return load_snapshot(self._accumulator, self._sender.lanes, brokers, self._now())
 
     def _check_running(self, what: str) -> None:
-        if self._state is _State.NEW:
-            raise ProducerStateError(f"{what}: the producer {self._state.value}")
+        if not self._assembled:
+            raise self._not_running(what)
+
+    def _not_running(self, what: str) -> ProducerStateError:
+        unborn = self._state in (_State.NEW, _State.STARTING)
+        return (ProducerStateError if unborn else ProducerClosedError)(
+            f"{what}: the producer {self._state.value}"
+        )
 
     # --- inside -------------------------------------------------------------------------------
 

@@ -75,8 +75,9 @@ class Metadata:
     that it is out of date, and for every new topic at once. Refreshes that are asked for pause
     at least ``retry_backoff_ms`` after the last answer, and up to ``retry_backoff_max_ms`` while
     answers fail or bring nothing new (KIP-580). A topic that was not used for
-    ``metadata_max_idle_ms`` is forgotten (KIP-526). When no known broker can be reached, the
-    router turns to the bootstrap servers again (KIP-899, KIP-1102).
+    ``metadata_max_idle_ms`` is forgotten (KIP-526), unless ``in_use(topic)`` says that something
+    still depends on it. When no known broker can be reached, the router turns to the bootstrap
+    servers again (KIP-899, KIP-1102).
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class Metadata:
         *,
         clock: Callable[[], float] | None = None,
         rng: Random | None = None,
+        in_use: Callable[[str], bool] = lambda _topic: False,
     ) -> None:
         self.view = ClusterView()
         """The latest snapshot; replaced, never changed."""
@@ -93,6 +95,7 @@ class Metadata:
         self._router = router
         self._clock = clock or _loop_time
         self._rng = rng or Random()
+        self._in_use = in_use
         self._topics: dict[str, _Topic] = {}
         self._listeners: list[Callable[[ClusterView, ClusterView], None]] = []
 
@@ -291,7 +294,6 @@ class Metadata:
     async def _refresh(self, full: bool, requested: str | None) -> None:
         now = self._clock()
         if full:
-            self._forget_idle_topics(now)
             names = list(self._topics)
         else:
             names = [name for name in self._missing() if self._topics[name].retry_at <= now]
@@ -314,6 +316,9 @@ class Metadata:
     ) -> None:
         now = self._answered_at = self._clock()
         self._failures, self._last_error = 0, None
+        if full:
+            # Only now: a topic that is taken up again while it is asked for must not get lost.
+            self._forget_idle_topics(now)
         old = self.view
         new = merge(old, result, now=now, keep=self._topics)
         errors_changed = self._note_topics(result, names, now)
@@ -364,7 +369,9 @@ class Metadata:
     def _forget_idle_topics(self, now: float) -> None:
         max_idle_s = self._config.metadata_max_idle_ms / 1000
         for name, topic in list(self._topics.items()):
-            if not topic.waiters and now - topic.last_used > max_idle_s:
+            if topic.waiters or self._in_use(name):
+                topic.last_used = now
+            elif now - topic.last_used > max_idle_s:
                 del self._topics[name]
 
     def _lacks_leaders(self, view: ClusterView, name: str) -> bool:

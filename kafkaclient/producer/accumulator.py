@@ -373,12 +373,15 @@ class RecordAccumulator:
         return topic
 
     def forget_topic(self, name: str) -> None:
-        """Metadata dropped the topic as unused: the next record asks for it again."""
+        """Metadata has dropped the topic: the next record asks for it again."""
         topic = self.topics.get(name)
-        if topic is None or topic.unbound.batches:
-            return
-        if not any(queue.batches or queue.unacked for queue in topic.queues.values()):
+        if topic is not None:
             topic.view = None
+
+    def uses(self, name: str) -> bool:
+        """Whether a record without an outcome depends on the topic's metadata."""
+        topic = self.topics.get(name)
+        return topic is not None and topic.in_use
 
     def close(self, now: float) -> None:
         """Send what is there without lingering; it is the producer that refuses more."""

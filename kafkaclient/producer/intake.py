@@ -79,13 +79,17 @@ class Intake:
     async def wait_and_put(self, topic: str, record: Record) -> Delivery:
         """Append once the topic is known and there is room, both within ``max_block``."""
         deadline = self._clock() + self._max_block
-        await self._wait_metadata(topic, record.partition, deadline)
         buffer = self._accumulator.topic(topic)
-        self._check_open()
-        delivery = self._try_place(buffer, record)
-        if delivery is None:
-            delivery = await self._place_when_free(buffer, record, deadline)
-        return delivery
+        buffer.waiting += 1
+        try:
+            await self._wait_metadata(topic, record.partition, deadline)
+            self._check_open()
+            delivery = self._try_place(buffer, record)
+            if delivery is None:
+                delivery = await self._place_when_free(buffer, record, deadline)
+            return delivery
+        finally:
+            buffer.waiting -= 1
 
     def update_topic(self, view: TopicView) -> None:
         """Take up a topic's metadata, and what waited for it."""

@@ -152,7 +152,6 @@ class Producer:
         self._failures = UnseenFailures(clock, config.on_error)
         dialer = self._dialer or TcpDialer(config.send_buffer_bytes, config.receive_buffer_bytes)
         self._router = Router(config, dialer, clock=clock, rng=rng, meter=metrics)
-        self._metadata = Metadata(config, self._router, clock=clock, rng=rng)
         identity = ProducerIdentity(config.enable_idempotence)
         self._accumulator = RecordAccumulator(
             accumulator_settings(config),
@@ -161,6 +160,8 @@ class Producer:
             wake=self._wake,
             new_receipt=self._new_receipt,
         )
+        in_use = self._accumulator.uses
+        self._metadata = Metadata(config, self._router, clock=clock, rng=rng, in_use=in_use)
         self._keeper = IdentityKeeper(
             identity,
             self._router,

@@ -42,6 +42,7 @@ class TopicBuffer:
         "spread",
         "unbound",
         "view",
+        "waiting",
     )
 
     def __init__(self, name: str, partitioner: BuiltInPartitioner, spread: Spread) -> None:
@@ -57,6 +58,18 @@ class TopicBuffer:
         """Created with the first record for the partition, never removed."""
         self.parked: deque[ParkedRecord] = deque()
         self.ratio = CompressionRatio()
+        self.waiting = 0
+        """How many callers of ``send`` wait, for metadata or for buffer space."""
+
+    @property
+    def in_use(self) -> bool:
+        """Whether a record without an outcome depends on the topic's metadata."""
+        return bool(
+            self.waiting
+            or self.parked
+            or self.unbound.batches
+            or any(queue.batches or queue.unacked for queue in self.queues.values())
+        )
 
     def queue(self, partition: int) -> PartitionQueue:
         queue = self.queues.get(partition)

@@ -196,15 +196,15 @@ def test_a_topic_without_metadata_is_refused(bench: Any) -> None:
         b.put(0)
 
 
-def test_an_unused_topic_is_forgotten_but_not_one_with_batches(bench: Any) -> None:
+def test_a_topic_with_batches_is_in_use_until_their_outcome(bench: Any) -> None:
     b = bench()
     b.put(0)
-    b.accumulator.forget_topic("test")
-    assert b.topic.view is not None
+    assert b.accumulator.uses("test")
     (batch,) = b.drain()
-    b.accumulator.forget_topic("test")
-    assert b.topic.view is not None, "it is on the wire"
+    assert b.accumulator.uses("test"), "it is on the wire"
     b.incomplete.complete(batch, 0, -1, 0.0)
+    assert not b.accumulator.uses("test")
+    assert not b.accumulator.uses("unknown")
     b.accumulator.forget_topic("test")
     assert b.topic.view is None
     b.accumulator.forget_topic("unknown")

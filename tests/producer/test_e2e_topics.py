@@ -1,0 +1,78 @@
+"""Topics that come and go under a producer: forgotten as idle, created anew, grown, missing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kafkaclient.errors import KafkaError
+from kafkaclient.testing.clock import virtual_time
+from kafkaclient.testing.fake import FakeCluster
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def delivered(deliveries: list[Any]) -> int:
+    """How many of them were."""
+    outcomes = await asyncio.gather(*deliveries, return_exceptions=True)
+    return sum(not isinstance(outcome, KafkaError) for outcome in outcomes)
+
+
+# --- idle ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("partitioner", ["kip794", "late"])
+@virtual_time
+async def test_an_outage_longer_than_the_idle_time_ends(partitioner: str, producing: Any) -> None:
+    """Records without an outcome keep their topic's metadata fresh, also if none is written."""
+    fake = FakeCluster(brokers=3)
+    fake.create_topic("t", 2, assignments=[[0], [0]])
+    async with producing(fake, metadata_max_idle_ms=5000, partitioner=partitioner) as producer:
+        await producer.send_and_wait("t", b"before")
+        fake.stop_broker(0)
+        waiting = [producer.send_nowait("t", b"%d" % n) for n in range(10)]
+        await asyncio.sleep(60)
+        assert not any(delivery.done() for delivery in waiting)
+        fake.start_broker(0)
+        assert await delivered(waiting) == 10
+        assert now() < 65
+
+
+@virtual_time
+async def test_a_topic_taken_up_while_it_is_dropped_is_known_again(producing: Any) -> None:
+    """The record goes to a broker that has just lost the partition; only metadata can tell."""
+    fake = FakeCluster(brokers=2)
+    fake.create_topic("t", 1, assignments=[[1, 0]])
+    async with producing(fake, metadata_max_idle_ms=5000) as producer:
+        await producer.send_and_wait("t", b"before")
+        await asyncio.sleep(10)
+        fake.round_trip_s = 0.5
+        producer._metadata.request_refresh("any")
+        await asyncio.sleep(0.25)
+        delivery = producer.send_nowait("t", b"during")
+        fake.stop_broker(1)
+        await delivery
+        assert now() < 20
+
+
+@virtual_time
+async def test_a_topic_is_kept_while_send_waits_for_room(producing: Any) -> None:
+    fake = FakeCluster(brokers=2)
+    fake.create_topic("a", 1, assignments=[[1]])
+    fake.create_topic("b", 1, assignments=[[0]])
+    options = {"linger_ms": 0, "buffer_memory": 20_000, "metadata_max_idle_ms": 5000}
+    async with producing(fake, **options) as producer:
+        await producer.send_and_wait("a", b"1")
+        await producer.send_and_wait("b", b"1")
+        fake.stall_broker(0)
+        first = producer.send_nowait("b", bytes(19_000))
+        waiting = asyncio.create_task(producer.send("a", bytes(5000)))
+        await asyncio.sleep(7)
+        producer._metadata.request_refresh("any")
+        await asyncio.sleep(1)
+        fake.resume_broker(0)
+        assert await delivered([first, await waiting]) == 2

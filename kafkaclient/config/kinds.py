@@ -11,6 +11,7 @@ import operator
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
@@ -136,10 +137,10 @@ def acknowledgements() -> Kind[int]:
 
 
 def function(call: str) -> Kind[Callable[..., Any]]:
-    """A callable; ``call`` shows its signature."""
+    """A callable, not a coroutine function; ``call`` shows its signature."""
 
     def read(value: object) -> Callable[..., Any]:
-        if callable(value):
+        if callable(value) and not iscoroutinefunction(value):
             return value
         raise TypeError(value)
 

@@ -7,8 +7,10 @@ it went into; a future exists only while somebody awaits.
 from __future__ import annotations
 
 import asyncio
+import logging
 from bisect import bisect_right
 from functools import partial
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.types import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from kafkaclient.errors import KafkaError
 
 __all__ = ["Delivery", "Receipt"]
+
+_log = logging.getLogger(__name__)
 
 
 class Receipt:
@@ -139,7 +143,11 @@ class Receipt:
     def _finish(self) -> None:
         self.done = True
         for _, wake in self.take_waiters():
-            wake()
+            try:
+                wake()
+            except Exception:  # noqa: BLE001
+                # A loop that is closed or refuses a callback: the others wait for theirs.
+                _log.exception("waking a waiter of %s-%d failed", self.topic, self.partition)
         if self.hook is not None:
             hooked, self.hooked = self.hooked, []
             for delivery in hooked:
@@ -221,7 +229,13 @@ class Delivery:
 
     def add_done_callback(self, callback: Callable[[Delivery], Any]) -> None:
         """Call ``callback(delivery)`` from the event loop once the record is done (or at once
-        in the loop's next turn if it is done already)."""
+        in the loop's next turn if it is done already).
+
+        Raises:
+            TypeError: ``callback`` is not callable, or a coroutine function.
+        """
+        if not callable(callback) or iscoroutinefunction(callback):
+            raise TypeError(f"a callback must be a plain function, not {callback!r}")
         self._unseen = False
         loop = asyncio.get_running_loop()
         receipt, index = self._receipt.locate(self._index)

@@ -491,3 +491,11 @@ def test_repr_shows_what_differs_from_the_defaults() -> None:
 def test_config_is_immutable() -> None:
     with pytest.raises(AttributeError):
         build().linger_ms = 7  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("name", ["on_delivery", "on_error", "key_serializer"])
+def test_a_coroutine_function_is_no_hook(name: str) -> None:
+    async def hook(_: object) -> None: ...
+
+    with pytest.raises(ConfigError, match=name):
+        ProducerConfig.build({"bootstrap.servers": "b:9092"}, {name: hook})

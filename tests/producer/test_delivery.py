@@ -150,6 +150,30 @@ async def test_callbacks_run_from_the_loop() -> None:
     assert called == [delivery] * 2
 
 
+async def test_a_callback_that_cannot_be_called_is_refused() -> None:
+    receipt, (delivery,) = receipt_of(1)
+
+    async def callback(_: Delivery) -> None: ...
+
+    for wrong in (callback, "callback", None):
+        with pytest.raises(TypeError, match="plain function"):
+            delivery.add_done_callback(wrong)  # type: ignore[arg-type]
+    assert not receipt._waiters
+
+
+async def test_a_waiter_that_fails_strands_no_other() -> None:
+    receipt, (delivery,) = receipt_of(1)
+
+    def fail() -> None:
+        raise RuntimeError("Event loop is closed")
+
+    receipt.when_done(0, fail)
+    task = asyncio.create_task(_offset(delivery))
+    await asyncio.sleep(0)
+    receipt.resolve(7)
+    assert await asyncio.wait_for(task, 1) == 7
+
+
 async def test_the_parts_of_a_split_lead_their_records_on() -> None:
     receipt, deliveries = receipt_of(10)
     awaited = [asyncio.ensure_future(_offset(d)) for d in deliveries]

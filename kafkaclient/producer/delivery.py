@@ -217,7 +217,7 @@ class Delivery:
         """
         error = self.exception()
         if error is not None:
-            raise error
+            raise error.with_traceback(None)  # shared, it would gather every caller's frames
         receipt, index = self._receipt.locate(self._index)
         offset = receipt.base_offset
         return RecordMetadata(

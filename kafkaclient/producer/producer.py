@@ -376,7 +376,7 @@ class Producer:
 
     def _check_open(self) -> None:
         if self._fatal is not None:
-            raise self._fatal
+            raise self._fatal.with_traceback(None)  # it is raised again and again
         if self._state is not _State.RUNNING:
             raise self._not_running("the record was not sent")
 

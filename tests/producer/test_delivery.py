@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from typing import Any
 
 import pytest
@@ -101,6 +102,17 @@ async def test_failures_reach_every_awaiter() -> None:
     assert await gathered == [LOST, LOST]
     with pytest.raises(BrokerConnectionError):
         await deliveries[0]
+
+
+async def test_an_error_gathers_no_frames() -> None:
+    """One error is shared by all records of a batch; see also asyncio.Future."""
+    receipt, deliveries = receipt_of(50)
+    receipt.fail(KafkaError("refused"))
+    for delivery in deliveries:
+        with pytest.raises(KafkaError):
+            await delivery
+    assert receipt.error is not None
+    assert sum(1 for _ in traceback.walk_tb(receipt.error.__traceback__)) < 5
 
 
 async def test_cancelling_one_awaiter_disturbs_no_other() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from typing import Any
 
 import pytest
@@ -83,3 +84,13 @@ async def test_calls_without_a_start(stopped: bool) -> None:
 def test_a_producer_that_was_never_made_says_nothing_at_its_end() -> None:
     with pytest.raises(TypeError):
         Producer("a:9092", "b:9092")  # type: ignore[call-arg]
+
+
+@virtual_time
+async def test_a_fatal_error_gathers_no_frames(producing: Any) -> None:
+    async with producing(one_topic()) as producer:
+        producer._die(fatal := ProducerClosedError("defect"))
+        for _ in range(50):
+            with pytest.raises(ProducerClosedError, match="defect"):
+                await producer.send("t", b"v")
+        assert sum(1 for _ in traceback.walk_tb(fatal.__traceback__)) < 8

@@ -129,7 +129,6 @@ class RecordAccumulator:
         batch = self._open(queue, record, now, force=force)
         if batch is None:
             return None
-        batch.append(record)
         return self._appended(queue, batch, batch.size, partition, record, now)
 
     def _queue_for(
@@ -185,6 +184,7 @@ class RecordAccumulator:
     def _open(
         self, queue: PartitionQueue, record: Record, now: float, *, force: bool
     ) -> ProducerBatch | None:
+        """A new batch with the record at the end of the queue; None: no buffer space."""
         limit = max(self.settings.batch_size, record.upper_bound)
         capacity = ProducerBatch.first_capacity(limit, record.upper_bound)
         if not self.budget.try_take(capacity):
@@ -195,6 +195,12 @@ class RecordAccumulator:
                 self.budget.force(capacity)
         receipt = self._new_receipt(queue.topic.name)
         batch = self._make(queue, receipt, now, limit, capacity, next(self._serials))
+        if not batch.append(record):
+            self.budget.give_back(capacity)
+            raise KafkaError(
+                f"a record for {queue.tp} was not sent: it is larger than the {record.upper_bound} "
+                "bytes that it was taken for; this is a defect"
+            )
         queue.batches.append(batch)
         self.incomplete.add(batch)
         self._changed(queue)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaclient.config import ProducerConfig
-    from kafkaclient.types import Buffer, Headers
+    from kafkaclient.types import Headers
 
 __all__ = ["Record", "checked_record"]
 
@@ -23,8 +23,8 @@ class Record(NamedTuple):
     batch with this record alone, at most."""
 
     timestamp: int
-    key: Buffer | None
-    value: Buffer | None
+    key: bytes | None
+    value: bytes | None
     headers: Headers
     partition: int | None
     upper_bound: int
@@ -40,7 +40,10 @@ def checked_record(
     timestamp_ms: int | None,
     headers: Headers | Mapping[str, bytes | None],
 ) -> Record:
-    """The record in bytes; raises :class:`InvalidRecordError` and its subclasses."""
+    """The record in bytes; raises :class:`InvalidRecordError` and its subclasses.
+
+    Buffers that may change are copied: the record may be encoded much later.
+    """
     if not isinstance(topic, str) or not topic:
         raise InvalidRecordError(f"topic must be a non-empty str, not {topic!r}")
     if partition is not None:
@@ -52,23 +55,37 @@ def checked_record(
     if not isinstance(headers, (tuple, list)) and isinstance(headers, Mapping):
         headers = list(headers.items())  # asking for tuple first: for a Mapping, it costs more
     try:
+        if headers:
+            headers = tuple([(name, _frozen(item)) for name, item in headers])
+        if value.__class__ is not bytes:
+            value = _frozen(value)
+        if key is not None:
+            key = _frozen(key)
         upper_bound = BATCH_OVERHEAD + record_size_upper_bound(key, value, headers)
     except (TypeError, ValueError) as error:
         raise InvalidRecordError(f"a record for topic {topic!r}: {error}") from error
+    if upper_bound > config.max_request_size or upper_bound > config.buffer_memory:
+        raise _too_large(config, topic, upper_bound)
     if timestamp_ms is None:
         timestamp_ms = int(wall_clock() * 1000)
     else:
         _check_number("timestamp_ms", timestamp_ms)
-    for name, limit in (
-        ("max.request.size", config.max_request_size),
-        ("buffer.memory", config.buffer_memory),
-    ):
-        if upper_bound > limit:
-            raise RecordTooLargeError(
-                f"a record for topic {topic!r} takes up to {upper_bound} bytes, more than "
-                f"{name}={limit}; it was not sent"
-            )
     return Record(timestamp_ms, key, value, headers, partition, upper_bound)
+
+
+def _frozen(item: Any) -> Any:
+    return bytes(item) if isinstance(item, (bytearray, memoryview)) else item
+
+
+def _too_large(config: ProducerConfig, topic: str, upper_bound: int) -> RecordTooLargeError:
+    name, limit = min(
+        (("max.request.size", config.max_request_size), ("buffer.memory", config.buffer_memory)),
+        key=lambda option: option[1],
+    )
+    return RecordTooLargeError(
+        f"a record for topic {topic!r} takes up to {upper_bound} bytes, more than {name}={limit}; "
+        "it was not sent"
+    )
 
 
 def _check_number(name: str, number: object) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from kafkaclient.errors import KafkaError
+from kafkaclient.producer.record import Record
 from kafkaclient.wire.compression import Codec
 from kafkaclient.wire.records import BATCH_OVERHEAD, batch_header, iter_records
 
@@ -228,3 +230,13 @@ def test_deliveries_know_their_place(bench: Any) -> None:
     (batch,) = b.drain()
     b.incomplete.complete(batch, 40, -1, 0.0)
     assert [d.result() for d in deliveries] == [("test", 1, 40 + i, 7 + i) for i in range(3)]
+
+
+def test_a_record_larger_than_was_said_is_refused_without_a_trace(bench: Any) -> None:
+    b = bench(batch_size=100)
+    record = Record(0, None, bytes(5000), (), 0, 100)
+    with pytest.raises(KafkaError, match=r"larger than the 100 bytes .* defect"):
+        b.accumulator.append(b.topic, 0, record, 0.0)
+    assert b.used == 0
+    assert not b.queue(0).batches
+    assert not len(b.incomplete)

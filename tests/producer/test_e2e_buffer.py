@@ -294,3 +294,20 @@ async def test_metadata_that_fails_at_first_only_delays(producing: Any) -> None:
         delivery = producer.send_nowait("t", b"v")
         await delivery
         assert now() < 1.0
+
+
+@virtual_time
+async def test_a_buffer_may_be_used_again_once_send_has_returned(
+    producing: Any, values: Any
+) -> None:
+    """Also while the record is parked: it was written with another content, or acked unwritten."""
+    fake = one_topic()
+    given = [b"one", b"two", b"three" * 1000]
+    async with producing(fake, batch_size=100) as producer:
+        buffer, deliveries = bytearray(), []
+        for value in given:
+            buffer[:] = value
+            deliveries.append(producer.send_nowait("t", buffer))
+        buffer[:] = bytes(50_000)
+        assert [metadata.offset for metadata in await asyncio.gather(*deliveries)] == [0, 1, 2]
+    assert values(fake, "t") == given

@@ -10,10 +10,10 @@ from kafkaclient.errors import InvalidRecordError, RecordTooLargeError, Serializ
 from kafkaclient.wire.records import BATCH_OVERHEAD, record_size_upper_bound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from kafkaclient.config import ProducerConfig
-    from kafkaclient.types import Headers
+    from kafkaclient.types import Buffer, Headers
 
 __all__ = ["Record", "checked_record"]
 
@@ -38,7 +38,7 @@ def checked_record(
     key: Any,
     partition: int | None,
     timestamp_ms: int | None,
-    headers: Headers | Mapping[str, bytes | None],
+    headers: Iterable[tuple[str, Buffer | None]] | Mapping[str, Buffer | None] | None,
 ) -> Record:
     """The record in bytes; raises :class:`InvalidRecordError` and its subclasses.
 
@@ -52,11 +52,8 @@ def checked_record(
         key = _serialize(config.key_serializer, key, f"the key of a record for {topic!r}")
     if config.value_serializer is not None and value is not None:
         value = _serialize(config.value_serializer, value, f"a value for topic {topic!r}")
-    if not isinstance(headers, (tuple, list)) and isinstance(headers, Mapping):
-        headers = list(headers.items())  # asking for tuple first: for a Mapping, it costs more
     try:
-        if headers:
-            headers = tuple([(name, _frozen(item)) for name, item in headers])
+        headers = _pairs(headers) if headers else ()
         if value.__class__ is not bytes:
             value = _frozen(value)
         if key is not None:
@@ -75,6 +72,12 @@ def checked_record(
 
 def _frozen(item: Any) -> Any:
     return bytes(item) if isinstance(item, (bytearray, memoryview)) else item
+
+
+def _pairs(headers: Any) -> Headers:
+    """Headers for good: an iterator is empty once it was gone over."""
+    pairs = headers.items() if isinstance(headers, Mapping) else headers
+    return tuple([(name, _frozen(item)) for name, item in pairs])
 
 
 def _too_large(config: ProducerConfig, topic: str, upper_bound: int) -> RecordTooLargeError:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kafkaclient.config import ProducerConfig
+from kafkaclient.errors import InvalidRecordError
 from kafkaclient.producer.record import Record, checked_record
 
 CONFIG = ProducerConfig.build(None, {"bootstrap_servers": "localhost:9092"})
@@ -30,3 +31,32 @@ def test_bytes_are_taken_as_they_are() -> None:
     record = checked(value, key)
     assert record.key is key
     assert record.value is value
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        (("a", b"1"), ("b", None)),
+        [["a", b"1"], ["b", None]],
+        {"a": b"1", "b": None},
+        iter([("a", b"1"), ("b", None)]),
+        zip("ab", [b"1", None], strict=True),
+        (pair for pair in [("a", b"1"), ("b", None)]),
+    ],
+    ids=["tuple", "list", "mapping", "iterator", "zip", "generator"],
+)
+def test_headers_in_any_form(headers: Any) -> None:
+    record = checked(headers=headers)
+    assert record.headers == (("a", b"1"), ("b", None))
+    assert record.upper_bound == checked(headers=record.headers).upper_bound
+
+
+@pytest.mark.parametrize("headers", [None, (), [], {}])
+def test_no_headers(headers: Any) -> None:
+    assert checked(headers=headers).headers == ()
+
+
+@pytest.mark.parametrize("headers", [5, "abc", [("a",)], [b"ab", b"cd"], [("a", 1)], [(1, b"a")]])
+def test_headers_that_are_none(headers: Any) -> None:
+    with pytest.raises(InvalidRecordError):
+        checked(headers=headers)

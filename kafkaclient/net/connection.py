@@ -50,6 +50,8 @@ _MAX_CORRELATION_ID = 2**31 - 1
 # How long an overdue answer may still lie unread in the socket after the loop was blocked.
 _SECOND_LOOK_S = 0.02
 _MAX_SECOND_LOOK_S = 1.0
+# uvloop's timers count whole milliseconds; less would be a call in the next turn, over and over.
+_LOOP_GRAIN_S = 0.001
 
 _int32 = struct.Struct(">i").unpack_from
 
@@ -381,7 +383,7 @@ class Connection(asyncio.Protocol):
     def _arm_timer(self, when: float, now: float) -> None:
         self._stop_timer()
         self._timer_at = when
-        self._timer = self._loop.call_later(max(0.0, when - now), self._check_deadlines)
+        self._timer = self._loop.call_later(max(_LOOP_GRAIN_S, when - now), self._check_deadlines)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -44,6 +44,8 @@ _PROBE_EVERY = 0.5
 # A deadline that passed while the event loop was blocked is judged again this much later: the
 # answer may lie in the socket (seconds).
 _SECOND_LOOK = 0.01
+# The coarsest step of an event loop's timers, and by how much one may be too early (seconds).
+_LOOP_GRAIN, _EARLY = 0.001, 1e-6
 # A connection that was silent for so long may have been closed by the broker (seconds).
 _IDLE = 1.0
 
@@ -147,7 +149,16 @@ class Sender:
             self._wakes_at = 0.0
             _rouse(resting)
         elif delay != _NEVER:
-            self._alarm = resting.get_loop().call_later(delay, _rouse, resting)
+            self._alarm = resting.get_loop().call_later(delay, self._alarmed, resting)
+
+    def _alarmed(self, resting: asyncio.Future[None]) -> None:
+        # uvloop rounds to whole milliseconds, 0.4 to none: a pass would find nothing to do yet.
+        early = self._wakes_at - self._clock()
+        if early > _EARLY:
+            delay = max(early, _LOOP_GRAIN)
+            self._alarm = resting.get_loop().call_later(delay, self._alarmed, resting)
+        else:
+            _rouse(resting)
 
     def run_once(self, now: float) -> float:
         """One pass: expire, run timers, fill the lanes, look after what they wait for.

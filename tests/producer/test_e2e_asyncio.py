@@ -18,7 +18,7 @@ from kafkaclient.errors import (
     SerializationError,
 )
 from kafkaclient.producer.producer import Producer
-from kafkaclient.testing.clock import run_virtual, virtual_time
+from kafkaclient.testing.clock import VirtualTimeLoop, run_virtual, virtual_time
 from kafkaclient.testing.fake import FakeCluster, delay
 from kafkaclient.wire.api import ApiKey
 
@@ -338,3 +338,34 @@ def test_an_unclosed_producer_is_told_of() -> None:
         run_virtual(main())
         gc.collect()
     assert any("unclosed producer" in str(w.message) for w in caught)
+
+
+class CoarseLoop(VirtualTimeLoop):
+    """Rounds timers to whole milliseconds, as uvloop does."""
+
+    def call_later(self, delay: float, callback: Any, *args: Any, **kwargs: Any) -> Any:
+        return super().call_later(round(delay, 3), callback, *args, **kwargs)
+
+
+def test_a_loop_with_coarse_timers_is_not_kept_busy(producing: Any) -> None:
+    """A linger of less than half a millisecond is no timer at all there."""
+
+    async def main() -> None:
+        fake = one_topic(1)
+        async with producing(fake, linger_ms=0.4) as producer:
+            await producer.send_and_wait("t", b"0")
+            passes, real = [], producer._sender.run_once
+
+            def run_once(at: float) -> Any:
+                passes.append(at)
+                assert len(passes) < 1000
+                return real(at)
+
+            producer._sender.run_once = run_once
+            for _ in range(20):
+                await producer.send_and_wait("t", b"v")
+                await asyncio.sleep(0.01)
+            assert len(passes) < 20 * 8
+
+    with asyncio.Runner(loop_factory=CoarseLoop) as runner:
+        runner.run(main())

@@ -367,6 +367,8 @@ class RecordAccumulator:
         topic = self.topics.get(view.name)
         if topic is None:
             return None
+        if topic.view is None or view.partition_count < topic.view.partition_count:
+            topic.partitioner.reset()
         topic.view = view
         topic.spread.follow(view)
         self.load_changed[topic] = None

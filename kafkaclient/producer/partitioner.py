@@ -87,6 +87,10 @@ class BuiltInPartitioner:
             self._sticky = StickyPartition(self.next_partition(topic))
         return self._sticky
 
+    def reset(self) -> None:
+        """Start anew: the topic has lost partitions, the current one perhaps among them."""
+        self._sticky = self.load = None
+
     def update(self, appended: int, topic: TopicView, *, all_full: bool) -> bool:
         """Account for ``appended`` bytes on the current partition; True when it was left.
 

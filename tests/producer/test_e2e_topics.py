@@ -76,3 +76,23 @@ async def test_a_topic_is_kept_while_send_waits_for_room(producing: Any) -> None
         await asyncio.sleep(1)
         fake.resume_broker(0)
         assert await delivered([first, await waiting]) == 2
+
+
+# --- created anew -------------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_a_topic_created_anew_with_fewer_partitions(producing: Any) -> None:
+    """Records without key leave the partition that is no more."""
+    fake = FakeCluster(brokers=1)
+    fake.create_topic("t", 6)
+    async with producing(fake, linger_ms=0) as producer:
+        while (await producer.send_and_wait("t", bytes(3000))).partition < 2:
+            pass
+        fake.delete_topic("t")
+        fake.create_topic("t", 2)
+        producer._metadata.request_refresh("any")
+        await asyncio.sleep(1)
+        sent = [await producer.send("t", b"v") for _ in range(20)]
+        assert await delivered(sent) == 20
+        assert now() < 5

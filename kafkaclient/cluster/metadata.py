@@ -185,13 +185,15 @@ class Metadata:
         self._wake.set()
         try:
             async with asyncio.timeout(timeout_s) as limit:
-                return await waiter
+                told = await waiter
         except TimeoutError:
             if not limit.expired():
                 raise
             raise self._timed_out(name, topic, timeout_s) from None
         finally:
             del topic.waiters[waiter]
+        # A hint may have told of a newer leader since the answer came.
+        return self.view.topics.get(name, told)
 
     def topic_error(self, name: str) -> KafkaError | None:
         """What the brokers last said was wrong with the topic; None when nothing was."""

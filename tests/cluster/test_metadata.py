@@ -513,3 +513,18 @@ async def test_a_topic_created_anew_is_taken_over(bench: Any) -> None:
         await asyncio.sleep(1)
         (partition,) = b.metadata.view.topics["t"].partitions
         assert (partition.leader, partition.leader_epoch) == (2, 0)
+
+
+@virtual_time
+async def test_a_waiter_gets_what_is_known_when_it_goes_on(bench: Any) -> None:
+    """A hint between the answer and the waiter's turn is newer than the answer."""
+    async with bench() as b:
+        b.net.topic("t", 0)
+        await b.metadata.start()
+        waiting = asyncio.create_task(b.metadata.wait_topic("t", 10))
+        b.metadata.subscribe(
+            lambda _old, _new: asyncio.get_running_loop().call_soon(
+                b.metadata.apply_leaders, [LeaderHint("t", 0, 1, 5)]
+            )
+        )
+        assert (await waiting).partitions[0].leader == 1

@@ -67,7 +67,7 @@ class Receipt:
         """The producer's ``on_delivery``; called for each record, in order."""
         self.hooked: list[Delivery] = []
         """The deliveries that the hook is owed; empty without one."""
-        self._waiters: list[tuple[int, Callable[[], None]]] | None = None
+        self._waiters: dict[Callable[[], None], int] | None = None  # to the record's index
         self._parts: tuple[list[int], list[Receipt]] | None = None
 
     def handle(self, timestamp: int) -> Delivery:
@@ -123,17 +123,17 @@ class Receipt:
     def when_done(self, index: int, wake: Callable[[], None]) -> None:
         """Call ``wake()`` once this receipt, or the part that ``index`` moves to, is done."""
         if self._waiters is None:
-            self._waiters = []
-        self._waiters.append((index, wake))
+            self._waiters = {}
+        self._waiters[wake] = index
 
     def forget(self, wake: Callable[[], None]) -> None:
         """Undo :meth:`when_done` for a waiter that was cancelled."""
         if self._waiters is not None:
-            self._waiters = [waiter for waiter in self._waiters if waiter[1] is not wake]
+            self._waiters.pop(wake, None)
 
     def take_waiters(self) -> list[tuple[int, Callable[[], None]]]:
         waiters, self._waiters = self._waiters, None
-        return waiters or []
+        return [(index, wake) for wake, index in waiters.items()] if waiters else []
 
     def error_of(self, index: int) -> KafkaError | None:
         if self.error is not None and self.record_errors is not None:

@@ -69,7 +69,7 @@ class IncompleteBatches:
         try:
             await flushed
         finally:
-            del self._flushes[flushed]
+            self._flushes.pop(flushed, None)
 
     # --- answers ------------------------------------------------------------------------------
 
@@ -210,11 +210,15 @@ class IncompleteBatches:
 
     def _settle(self, batch: ProducerBatch) -> None:
         self._batches.pop(batch, None)
-        if self._flushes:
-            oldest = next(iter(self._batches)).serial if self._batches else None
-            for flushed, youngest in self._flushes.items():
-                if (oldest is None or oldest > youngest) and not flushed.done():
-                    flushed.set_result(None)
+        oldest = next(iter(self._batches)).serial if self._batches else None
+        while self._flushes:
+            # Whatever one flush waits for, those begun later wait for as well.
+            flushed, youngest = next(iter(self._flushes.items()))
+            if oldest is not None and oldest <= youngest:
+                break
+            del self._flushes[flushed]
+            if not flushed.done():
+                flushed.set_result(None)
 
     def _release(self, batch: ProducerBatch) -> None:
         charged, batch.charged = batch.charged, 0

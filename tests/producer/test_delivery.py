@@ -133,6 +133,30 @@ async def test_cancelling_one_awaiter_disturbs_no_other() -> None:
     assert cancelled.cancelled()
 
 
+async def test_cancelling_many_awaiters_looks_at_each_once() -> None:
+    receipt, deliveries = receipt_of(2000)
+    compared = 0
+
+    class Wake:
+        def __call__(self) -> None: ...
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return self is other
+
+        __hash__ = object.__hash__
+
+    wakes = [Wake() for _ in deliveries]
+    for index, wake in enumerate(wakes):
+        receipt.when_done(index, wake)
+    assert isinstance(receipt._waiters, dict)
+    for wake in wakes:
+        receipt.forget(wake)
+    assert compared < 2000
+    assert not receipt._waiters
+
+
 async def test_cancelled_in_the_turn_of_the_answer() -> None:
     receipt, (delivery,) = receipt_of(1)
 

@@ -244,6 +244,28 @@ async def test_a_cancelled_flush_leaves_nothing_behind(bench: Any) -> None:
     assert len(b.incomplete) == 1
 
 
+async def test_a_batch_done_looks_at_no_more_flushes_than_end(bench: Any) -> None:
+    b = bench()
+    batches = b.put_batches(0, 50)
+    flushes = [asyncio.create_task(b.incomplete.flush(0.0)) for _ in range(50)]
+    await asyncio.sleep(0)
+    looks = 0
+
+    class Counted(dict[Any, Any]):
+        def items(self) -> Any:
+            nonlocal looks
+            for item in super().items():
+                looks += 1
+                yield item
+
+    b.incomplete._flushes = Counted(b.incomplete._flushes)
+    for batch in batches:
+        assert not any(flush.done() for flush in flushes)
+        b.incomplete.abandon(batch, CLOSED, 0.0)
+    await asyncio.gather(*flushes)
+    assert looks <= len(batches) + len(flushes)
+
+
 async def test_flush_of_nothing(bench: Any) -> None:
     await bench().incomplete.flush(0.0)
 

@@ -49,6 +49,7 @@ class ParkingLot:
         self._new_receipt = new_receipt
         self._on_failed = on_failed
         self._watches: dict[str, asyncio.Task[None]] = {}
+        self._some_left = asyncio.Event()
 
     def __len__(self) -> int:
         return sum(len(self._accumulator.topics[name].parked) for name in self._watches)
@@ -78,6 +79,7 @@ class ParkingLot:
                 else:
                     assert delivery is not None
                     parked.delivery.move_to(delivery)
+        self._some_left.set()
 
     def fail_all(self, error: KafkaError) -> int:
         """Fail every parked record; how many there were."""
@@ -90,9 +92,19 @@ class ParkingLot:
             watch.cancel()  # nobody needs what they wait for
         return failed
 
-    async def wait_empty(self) -> None:
-        while self._watches:
-            await asyncio.wait(self._watches.values())
+    def holds_from(self, until: float) -> bool:
+        """Whether a record is still here that was parked at the time ``until`` or before."""
+        topics = self._accumulator.topics
+        return any(
+            parked and parked[0].parked_at <= until
+            for parked in (topics[name].parked for name in self._watches)
+        )
+
+    async def wait_gone(self, until: float) -> None:
+        """Wait until :meth:`holds_from` is false."""
+        while self.holds_from(until):
+            self._some_left.clear()
+            await self._some_left.wait()
 
     async def close(self) -> None:
         for watch in self._watches.values():
@@ -143,3 +155,4 @@ class ParkingLot:
         self._accumulator.budget.give_back(parked.record.upper_bound)
         self._on_failed(topic.name)
         parked.receipt.fail(error)
+        self._some_left.set()

@@ -149,7 +149,7 @@ class Producer:
         self._metrics = metrics = ProducerMetrics(
             clock, config.metrics_sample_window_ms, config.metrics_num_samples
         )
-        self._failures = UnseenFailures(clock, config.on_error)
+        self._failures = UnseenFailures(clock, config.on_error, asyncio.get_running_loop())
         dialer = self._dialer or TcpDialer(config.send_buffer_bytes, config.receive_buffer_bytes)
         self._router = Router(config, dialer, clock=clock, rng=rng, meter=metrics)
         identity = ProducerIdentity(config.enable_idempotence)
@@ -257,6 +257,7 @@ class Producer:
             self._sender.close()
             await self._disconnect()
             await asyncio.wait({self._loop_task})
+            self._failures.close()
         if undelivered:
             _log.error("the producer stopped with %d records undelivered", undelivered)
         return undelivered
@@ -408,8 +409,12 @@ class Producer:
             self._metrics.flushed(self._now() - asked_at)
 
     async def _drained(self) -> None:
-        await self._intake.parking.wait_empty()
-        await self._accumulator.incomplete.flush(self._now())
+        asked_at, parking = self._now(), self._intake.parking
+        held = parking.holds_from(asked_at)
+        await self._accumulator.incomplete.flush(asked_at)
+        if held:
+            await parking.wait_gone(asked_at)
+            await self._accumulator.incomplete.flush(self._now())
 
     async def partitions_for(self, topic: str) -> tuple[PartitionView, ...]:
         """The topic's partitions in order, with leader, replicas and in-sync replicas.

@@ -311,3 +311,23 @@ async def test_a_buffer_may_be_used_again_once_send_has_returned(
         buffer[:] = bytes(50_000)
         assert [metadata.offset for metadata in await asyncio.gather(*deliveries)] == [0, 1, 2]
     assert values(fake, "t") == given
+
+
+@virtual_time
+async def test_flush_does_not_hold_up_others_for_parked_records(producing: Any) -> None:
+    """Batches leave at once; records that are parked later are not waited for."""
+    fake = FakeCluster(auto_create_topics=False)
+    fake.create_topic("t", 1)
+    async with producing(fake, linger_ms=20_000, max_block_ms=5000) as producer:
+        await producer.partitions_for("t")
+        known = await producer.send("t", b"v")
+        parked = [producer.send_nowait("missing", b"v")]
+        flushing = asyncio.create_task(producer.flush())
+        await asyncio.sleep(1)
+        assert known.done()
+        assert not flushing.done()
+        parked.append(producer.send_nowait("missing", b"v"))
+        await flushing
+        assert now() == pytest.approx(5.0, abs=0.1)
+        assert [delivery.done() for delivery in parked] == [True, False]
+        await asyncio.gather(*parked, return_exceptions=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from bisect import bisect_right
-from functools import partial
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
@@ -126,10 +125,12 @@ class Receipt:
             self._waiters = {}
         self._waiters[wake] = index
 
-    def forget(self, wake: Callable[[], None]) -> None:
-        """Undo :meth:`when_done` for a waiter that was cancelled."""
-        if self._waiters is not None:
-            self._waiters.pop(wake, None)
+    def knows(self, wake: Callable[[], None]) -> bool:
+        return self._waiters is not None and wake in self._waiters
+
+    def forget(self, wake: Callable[[], None]) -> bool:
+        """Undo :meth:`when_done`; False when there is nothing to undo."""
+        return self._waiters is not None and self._waiters.pop(wake, None) is not None
 
     def take_waiters(self) -> list[tuple[int, Callable[[], None]]]:
         waiters, self._waiters = self._waiters, None
@@ -154,19 +155,40 @@ class Receipt:
                 delivery.add_done_callback(self.hook)
 
 
-def _call_soon(
-    loop: asyncio.AbstractEventLoop, callback: Callable[[Delivery], object], delivery: Delivery
-) -> None:
-    loop.call_soon(callback, delivery)
+class _Callback:
+    """A callback that waits in a receipt; equal ones are the same callback of the same delivery."""
+
+    __slots__ = ("_key", "_loop")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        callback: Callable[[Delivery], object],
+        delivery: Delivery,
+        nth: int,
+    ) -> None:
+        self._loop = loop
+        self._key = (callback, delivery, nth)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Callback) and self._key == other._key
+
+    def __call__(self) -> None:
+        callback, delivery, _ = self._key
+        self._loop.call_soon(callback, delivery)
 
 
 class Delivery:
     """One record on its way: await it for its :class:`RecordMetadata`, any number of times.
 
-    Works with ``asyncio.gather``, ``wait_for`` and ``create_task``-style helpers. Cancelling a task
-    that awaits a delivery never takes the record back: once ``send`` has returned, the record is
-    sent. If it fails and nobody looks (no await, ``exception()``, ``result()`` or callback), the
-    failure is counted, logged and given to the producer's ``on_error``.
+    Works with ``asyncio.gather``, ``wait``, ``wait_for``, ``as_completed`` and ``ensure_future``
+    (not with ``create_task``, which takes coroutines only). Cancelling a task that awaits a
+    delivery never takes the record back: once ``send`` has returned, the record is sent. If it
+    fails and nobody looks (no await, ``exception()``, ``result()`` or callback), the failure is
+    counted, logged and given to the producer's ``on_error``.
     """
 
     __slots__ = ("_index", "_receipt", "_timestamp", "_unseen")
@@ -195,6 +217,10 @@ class Delivery:
     def done(self) -> bool:
         """Whether the record is acknowledged or has failed."""
         return self._receipt.locate(self._index)[0].done
+
+    def cancelled(self) -> bool:
+        """Always False: a record cannot be taken back. Here for ``asyncio.wait``."""
+        return False
 
     def exception(self) -> KafkaError | None:
         """The error the record failed with, None when it was delivered.
@@ -242,7 +268,18 @@ class Delivery:
         if receipt.done:
             loop.call_soon(callback, self)
         else:
-            receipt.when_done(index, partial(_call_soon, loop, callback, self))
+            nth = 0
+            while receipt.knows(waiting := _Callback(loop, callback, self, nth)):
+                nth += 1
+            receipt.when_done(index, waiting)
+
+    def remove_done_callback(self, callback: Callable[[Delivery], Any]) -> int:
+        """Take back :meth:`add_done_callback`; how many times it had been called with it."""
+        receipt, _ = self._receipt.locate(self._index)
+        loop, removed = asyncio.get_running_loop(), 0
+        while receipt.forget(_Callback(loop, callback, self, removed)):
+            removed += 1
+        return removed
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         self._unseen = False

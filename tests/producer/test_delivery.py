@@ -186,6 +186,34 @@ async def test_callbacks_run_from_the_loop() -> None:
     assert called == [delivery] * 2
 
 
+async def test_asyncio_wait() -> None:
+    receipt, deliveries = receipt_of(3)
+    done, pending = await asyncio.wait(deliveries, timeout=0.001)
+    assert (done, pending) == (set(), set(deliveries))
+    assert not receipt._waiters, "the callbacks are taken back"
+    asyncio.get_running_loop().call_soon(receipt.resolve, 5)
+    done, pending = await asyncio.wait(deliveries)
+    assert (done, pending) == (set(deliveries), set())
+    assert not any(d.cancelled() for d in done)
+    assert [await first for first in asyncio.as_completed(deliveries[:1])] == [("t", 3, 5, 1000)]
+    assert (await asyncio.ensure_future(deliveries[2])).offset == 7
+
+
+async def test_callbacks_are_taken_back_one_delivery_at_a_time() -> None:
+    called: list[Delivery] = []
+    receipt, (first, second) = receipt_of(2)
+    for delivery in (first, first, second):
+        delivery.add_done_callback(called.append)
+    left, _ = divide(receipt, 0, 1)
+    assert len(left._waiters or ()) == 2
+    assert first.remove_done_callback(called.append) == 2
+    assert first.remove_done_callback(called.append) == 0
+    for part in (left, second._receipt.locate(1)[0]):
+        part.resolve(0)
+    await asyncio.sleep(0)
+    assert called == [second]
+
+
 async def test_a_callback_that_cannot_be_called_is_refused() -> None:
     receipt, (delivery,) = receipt_of(1)
 

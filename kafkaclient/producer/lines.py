@@ -77,7 +77,12 @@ class Lines:
         if sequence.start_over and not sequence.restart(queue, self._identity):
             self._wake(_NOW)  # a producer id may be wanted
         if queue.place is Place.READY:
-            return  # drain looks again before it takes anything
+            if queue.batches:
+                return  # drain looks again before it takes anything
+            # Expired: nobody may go on asking for a connection to the broker for its sake.
+            self._line_of(queue).remove(queue)
+            queue.place = Place.IDLE
+            return
         if queue.place is Place.LEADERLESS:
             del self.leaderless[queue]
         elif queue.place is Place.BLOCKED:
@@ -96,8 +101,9 @@ class Lines:
 
     def leave(self, queue: PartitionQueue, now: float) -> None:
         """Take the queue out of the front of its line, and see where it belongs now."""
-        self._line_of(queue).popleft()
-        queue.place = Place.IDLE
+        if queue.place is Place.READY:  # else it has left by itself
+            self._line_of(queue).popleft()
+            queue.place = Place.IDLE
         self.schedule(queue, now)
 
     def _line_of(self, queue: PartitionQueue) -> deque[PartitionQueue]:

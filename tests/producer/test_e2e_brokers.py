@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 
-from kafkaclient.errors import AuthorizationError, BrokerError, MetadataTimeoutError
+from kafkaclient.errors import (
+    AuthorizationError,
+    BrokerError,
+    DeliveryTimeoutError,
+    MetadataTimeoutError,
+)
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE_ANSWER, ErrorCode, FakeCluster
 from kafkaclient.wire.api import ApiKey
@@ -359,3 +364,29 @@ async def test_dialects(profile: str, producing: Any, values: Any) -> None:
     assert values(fake, "t") == [b"v", b"w"]
     newest = {"kafka-4": 12, "kafka-3": 9, "kafka-2.1": 7, "event-hubs": 9}[profile]
     assert {request.version for request in fake.requests_of(ApiKey.PRODUCE)} == {newest}
+
+
+@virtual_time
+async def test_a_dead_broker_is_left_alone_once_nothing_waits_for_it(
+    producing: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C4: the records have expired; it is not dialled for their sake for ever."""
+    fake = FakeCluster(brokers=2)
+    fake.create_topic("t", 1, assignments=[[1]])
+    dialled, dial = [], fake.dial
+
+    async def counted(*args: Any) -> Any:
+        dialled.append(now())
+        return await dial(*args)
+
+    monkeypatch.setattr(fake, "dial", counted)
+    options = {"linger_ms": 0, "delivery_timeout_ms": 31_000, "request_timeout_ms": 30_000}
+    async with producing(fake, **options) as producer:
+        await producer.send_and_wait("t", b"v")
+        fake.stop_broker(1, elect=False)
+        with pytest.raises(DeliveryTimeoutError):
+            await producer.send_and_wait("t", b"v")
+        await asyncio.sleep(10)
+        dialled.clear()
+        await asyncio.sleep(600)
+        assert len(dialled) < 5

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kafkaclient.errors import BrokerConnectionError
+from kafkaclient.producer.batch import ProducerBatch
 from kafkaclient.producer.partition import Place
 
 LOST = BrokerConnectionError("lost")
@@ -194,3 +195,34 @@ def test_put_back_keeps_the_order_of_first_sending(bench: Any) -> None:
         waiting = [one for one in sent if not one.on_wire]
         assert list(queue.batches) == [*waiting, batches[3]]
     assert list(queue.unacked) == sent
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_ready_queue_whose_batches_expire_leaves_its_line(late: bool, bench: Any) -> None:
+    b = bench(late=late)
+    queue = b.topic.unbound if late else b.queue(0)
+    b.put(None if late else 0)
+    b.put_batches(1)
+    assert queue.place is Place.READY
+    b.incomplete.abandon(queue.batches[0], LOST, 0.0)
+    assert queue.place is Place.IDLE
+    assert not b.lines.unbound
+    assert list(b.lines.ready[0]) == [b.queue(1)]
+
+
+def test_a_queue_whose_only_batch_fails_in_drain_takes_no_other_along(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    b = bench()
+    (bad,), (good,) = b.put_batches(0), b.put_batches(1)
+    seal = ProducerBatch.seal
+
+    def failing(batch: ProducerBatch) -> None:
+        if batch is bad:
+            raise RuntimeError("codec")
+        seal(batch)
+
+    monkeypatch.setattr(ProducerBatch, "seal", failing)
+    assert b.drain(0) == [good]
+    assert [b.queue(p).place for p in (0, 1)] == [Place.IDLE, Place.IDLE]
+    assert not b.lines.ready[0]

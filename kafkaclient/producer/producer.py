@@ -144,12 +144,13 @@ class Producer:
     def _assemble(self) -> None:
         """Build the parts; docs/architecture.md shows how they stand to each other."""
         config, rng = self.config, self._rng
-        clock = self._now = self._clock or _fine_clock(asyncio.get_running_loop())
+        self._loop = asyncio.get_running_loop()
+        clock = self._now = self._clock or _fine_clock(self._loop)
         self._max_block = config.max_block_ms / 1000
         self._metrics = metrics = ProducerMetrics(
             clock, config.metrics_sample_window_ms, config.metrics_num_samples
         )
-        self._failures = UnseenFailures(clock, config.on_error, asyncio.get_running_loop())
+        self._failures = UnseenFailures(clock, config.on_error, self._loop)
         dialer = self._dialer or TcpDialer(config.send_buffer_bytes, config.receive_buffer_bytes)
         self._router = Router(config, dialer, clock=clock, rng=rng, meter=metrics)
         identity = ProducerIdentity(config.enable_idempotence)
@@ -380,6 +381,11 @@ class Producer:
             raise self._fatal.with_traceback(None)  # it is raised again and again
         if self._state is not _State.RUNNING:
             raise self._not_running("the record was not sent")
+        if _running_loop() is not self._loop:
+            raise ProducerStateError(
+                "the record was not sent: the producer belongs to the event loop it was started "
+                "in; from another thread, use asyncio.run_coroutine_threadsafe"
+            )
 
     # --- waiting and looking ------------------------------------------------------------------
 
@@ -494,6 +500,13 @@ class Producer:
             "requests-in-flight", lambda: sum(len(lane.sent) for lane in lanes.values())
         )
         metrics.bind_gauge("metadata-age", lambda: self._now() - self._metadata.view.fetched_at)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _fine_clock(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:

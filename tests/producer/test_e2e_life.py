@@ -94,3 +94,19 @@ async def test_a_fatal_error_gathers_no_frames(producing: Any) -> None:
             with pytest.raises(ProducerClosedError, match="defect"):
                 await producer.send("t", b"v")
         assert sum(1 for _ in traceback.walk_tb(fatal.__traceback__)) < 8
+
+
+async def test_the_wrong_event_loop(producing: Any) -> None:
+    """From a thread with another loop, or with none."""
+    async with producing(one_topic()) as producer:
+        await producer.send_and_wait("t", b"v")
+
+        def without_loop() -> None:
+            producer.send_nowait("t", b"v")
+
+        async def send() -> None:
+            await producer.send("t", b"v")
+
+        for call in (without_loop, lambda: asyncio.run(send())):
+            with pytest.raises(ProducerStateError, match="event loop"):
+                await asyncio.to_thread(call)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from itertools import count
+from itertools import count, islice
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import KafkaError
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 __all__ = ["RecordAccumulator"]
 
 _log = logging.getLogger(__name__)
+
+# How many batches are looked at to tell what the buffer is full of.
+_OLDEST = 100
 
 
 class RecordAccumulator:
@@ -396,12 +399,18 @@ class RecordAccumulator:
         self._closed = True
         self.incomplete.reschedule(now)
 
-    def largest_backlog(self) -> tuple[int, int]:
-        """(broker, bytes not acknowledged) of the broker that most waits for; (-1, 0): none."""
-        backlog: Counter[int] = Counter()
-        for batch in self.incomplete:
-            backlog[batch.queue.leader] += batch.size
-        return backlog.most_common(1)[0] if backlog else (-1, 0)
+    def largest_backlog(self) -> str:
+        """What most bytes wait for, and how many, among the oldest batches.
+
+        A refused record must not cost in proportion to what is queued: those few tell enough.
+        """
+        backlog: Counter[str] = Counter()
+        for batch in islice(self.incomplete, _OLDEST):
+            backlog[batch.queue.awaits] += batch.size
+        if not backlog:
+            return "all of it waits for the metadata of its topics"
+        awaited, nbytes = backlog.most_common(1)[0]
+        return f"of the oldest batches, most wait for {awaited} ({nbytes} bytes)"
 
     def _hurried(self) -> bool:
         # batch.size 0 means "do not batch": no record waits for company (KAFKA-14303).

@@ -81,6 +81,13 @@ class PartitionQueue:
         return self.tp.partition == UNBOUND
 
     @property
+    def awaits(self) -> str:
+        """What the queue waits for, to be told to people."""
+        if self.unbound:
+            return "any broker that is free"
+        return f"broker {self.leader}" if self.leader >= 0 else "a leader of their partition"
+
+    @property
     def all_full(self) -> bool:
         """Whether no queued batch takes records any more (Java: ``allBatchesFull``)."""
         return not self.batches or self.batches[-1].full

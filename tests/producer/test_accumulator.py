@@ -215,13 +215,30 @@ def test_a_topic_with_batches_is_in_use_until_their_outcome(bench: Any) -> None:
 
 def test_the_largest_backlog_counts_what_is_on_the_wire_too(bench: Any) -> None:
     b = bench()
-    assert b.accumulator.largest_backlog() == (-1, 0)
     b.put_batches(0, 2)
     b.put_batches(2, 1)
-    assert b.accumulator.largest_backlog() == (0, 2 * 73)
+    assert f"broker 0 ({2 * 73} bytes)" in b.accumulator.largest_backlog()
     b.drain(0)
     b.drain(0)
-    assert b.accumulator.largest_backlog() == (0, 2 * 73)
+    assert f"broker 0 ({2 * 73} bytes)" in b.accumulator.largest_backlog()
+
+
+def test_the_largest_backlog_says_what_is_missing(bench: Any) -> None:
+    assert "metadata" in bench().accumulator.largest_backlog()
+    leaderless = bench(leaders=(-1, 0))
+    leaderless.put(0)
+    assert "a leader of their partition" in leaderless.accumulator.largest_backlog()
+    late = bench(late=True)
+    late.put(None)
+    assert "any broker" in late.accumulator.largest_backlog()
+
+
+def test_the_largest_backlog_looks_at_the_oldest_only(bench: Any) -> None:
+    """A refused record costs the same however many batches are queued."""
+    b = bench()
+    b.put_batches(2, 100)
+    b.put_batches(0, 1000)
+    assert "broker 1 (7300 bytes)" in b.accumulator.largest_backlog()
 
 
 def test_deliveries_know_their_place(bench: Any) -> None:

@@ -55,8 +55,9 @@ class _Topic:
     error: BrokerError | None = None
     failures: int = 0
     retry_at: float = 0.0
-    waiters: dict[asyncio.Future[TopicView], None] = field(default_factory=dict)
-    """In the order in which they came: so they go on, and records keep their order."""
+    waiters: dict[asyncio.Future[TopicView], int] = field(default_factory=dict)
+    """In the order in which they came: so they go on, and records keep their order. With the
+    number of the first request whose answer will do."""
 
     @property
     def code(self) -> int:
@@ -104,6 +105,7 @@ class Metadata:
         self._first_answer: asyncio.Future[None] | None = None
 
         self._reason: str | None = None
+        self._requests = 0
         self._next_periodic_at = 0.0
         self._not_before = 0.0
         self._answered_at = 0.0
@@ -179,8 +181,9 @@ class Metadata:
         if topic.is_hopeless and self._clock() < topic.retry_at:
             raise _topic_error(name, topic.code)  # just told: no need to ask again
         waiter: asyncio.Future[TopicView] = asyncio.get_running_loop().create_future()
-        topic.waiters[waiter] = None
-        if known is not None:
+        topic.waiters[waiter] = self._requests + 1 if fresh else 0
+        if fresh:
+            # The answer to a request under way may be older than the call.
             self.request_refresh(f"topic {name!r} may have changed")
         self._wake.set()
         try:
@@ -300,6 +303,7 @@ class Metadata:
         else:
             names = [name for name in self._missing() if self._topics[name].retry_at <= now]
         request_timeout_s = self._config.request_timeout_ms / 1000
+        self._requests += 1
         result = await self._router.call(
             MetadataCall(tuple(names), self._config.allow_auto_create_topics),
             timeout_s=min(request_timeout_s, _PATIENCE_S * 2.0 ** min(self._failures, 8)),
@@ -336,8 +340,8 @@ class Metadata:
         for name in names:
             topic = self._topics.get(name)
             if topic is not None and name in new.topics:
-                for waiter in topic.waiters:
-                    if not waiter.done():
+                for waiter, least in topic.waiters.items():
+                    if least <= self._requests and not waiter.done():
                         waiter.set_result(new.topics[name])
         if self._first_answer is not None and not self._first_answer.done():
             self._first_answer.set_result(None)

@@ -106,7 +106,9 @@ class Intake:
         view, partition, key = buffer.view, record.partition, record.key
         assert view is not None
         if partition is not None:
-            _check_partition(view, partition)
+            if partition >= view.partition_count:
+                self._metadata.request_refresh(f"topic {view.name!r} may have grown")
+                raise _out_of_range(view, partition)
         elif key is not None and not self._ignore_keys:
             partition = partition_for_key(key, view.partition_count)
         return self._accumulator.append(buffer, partition, record, self._clock(), force=force)
@@ -139,7 +141,8 @@ class Intake:
             if partition is not None and partition >= view.partition_count:
                 # The topic may have grown since: ask once more before refusing.
                 view = await self._metadata.wait_topic(topic, deadline - self._clock(), fresh=True)
-                _check_partition(view, partition)
+                if partition >= view.partition_count:
+                    raise _out_of_range(view, partition)
         finally:
             self._metrics.metadata_waited(self._clock() - asked_at)
         buffer = self._accumulator.topic(topic)
@@ -148,18 +151,18 @@ class Intake:
 
     def _buffer_full(self, topic: str, record: Record, waited: float) -> BufferFullError:
         budget = self._accumulator.budget
-        worst, backlog = self._accumulator.largest_backlog()
         return BufferFullError(
             f"a record of up to {record.upper_bound} bytes for topic {topic!r} found no room in "
             f"buffer.memory={budget.total} ({budget.total - budget.available} bytes used, "
-            f"{budget.waiting} callers waiting) within {waited:g} s; most waits for broker "
-            f"{worst} ({backlog} bytes). It was not sent: send more slowly, or raise buffer.memory."
+            f"{budget.waiting} callers waiting) within {waited:g} s; "
+            f"{self._accumulator.largest_backlog()}. It was not sent: send more slowly, or raise "
+            "buffer.memory."
         )
 
 
-def _check_partition(view: TopicView, partition: int) -> None:
-    if partition >= view.partition_count:
-        raise PartitionOutOfRangeError(
-            f"topic {view.name!r} has {view.partition_count} partitions, numbered from 0; "
-            f"{partition} is not one of them. The record was not sent."
-        )
+def _out_of_range(view: TopicView, partition: int) -> PartitionOutOfRangeError:
+    return PartitionOutOfRangeError(
+        f"topic {view.name!r} has {view.partition_count} partitions as of its latest metadata, "
+        f"numbered from 0; {partition} is not one of them. The record was not sent. If the topic "
+        "has just grown, try again in a moment."
+    )

@@ -528,3 +528,18 @@ async def test_a_waiter_gets_what_is_known_when_it_goes_on(bench: Any) -> None:
             )
         )
         assert (await waiting).partitions[0].leader == 1
+
+
+@virtual_time
+async def test_afresh_means_asked_for_after_the_call(bench: Any) -> None:
+    """A request that is under way may have been answered before the topic grew."""
+    async with bench() as b:
+        b.net.topic("t", 0)
+        await b.metadata.start()
+        await b.metadata.wait_topic("t", 10)
+        await asyncio.sleep(5)
+        b.metadata.request_refresh("any")
+        await asyncio.sleep(0.0005)
+        assert len(b.net.asked()) == 3
+        b.net.topic("t", 0, 0, 0)
+        assert (await b.metadata.wait_topic("t", 10, fresh=True)).partition_count == 3

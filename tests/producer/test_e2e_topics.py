@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkaclient.errors import KafkaError
+from kafkaclient.errors import KafkaError, PartitionOutOfRangeError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 
@@ -51,7 +51,7 @@ async def test_a_topic_taken_up_while_it_is_dropped_is_known_again(producing: An
         await producer.send_and_wait("t", b"before")
         await asyncio.sleep(10)
         fake.round_trip_s = 0.5
-        producer._metadata.request_refresh("any")
+        producer._core.metadata.request_refresh("any")
         await asyncio.sleep(0.25)
         delivery = producer.send_nowait("t", b"during")
         fake.stop_broker(1)
@@ -72,7 +72,7 @@ async def test_a_topic_is_kept_while_send_waits_for_room(producing: Any) -> None
         first = producer.send_nowait("b", bytes(19_000))
         waiting = asyncio.create_task(producer.send("a", bytes(5000)))
         await asyncio.sleep(7)
-        producer._metadata.request_refresh("any")
+        producer._core.metadata.request_refresh("any")
         await asyncio.sleep(1)
         fake.resume_broker(0)
         assert await delivered([first, await waiting]) == 2
@@ -91,8 +91,25 @@ async def test_a_topic_created_anew_with_fewer_partitions(producing: Any) -> Non
             pass
         fake.delete_topic("t")
         fake.create_topic("t", 2)
-        producer._metadata.request_refresh("any")
+        producer._core.metadata.request_refresh("any")
         await asyncio.sleep(1)
         sent = [await producer.send("t", b"v") for _ in range(20)]
         assert await delivered(sent) == 20
         assert now() < 5
+
+
+# --- grown --------------------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_a_partition_not_known_yet_is_asked_for(producing: Any) -> None:
+    """send_nowait cannot wait for it, but the next call goes well."""
+    fake = FakeCluster(brokers=1)
+    fake.create_topic("t", 1)
+    async with producing(fake) as producer:
+        await producer.send_and_wait("t", b"v")
+        fake.add_partitions("t", 2)
+        with pytest.raises(PartitionOutOfRangeError, match="grown"):
+            producer.send_nowait("t", b"v", partition=1)
+        await asyncio.sleep(1)
+        assert await delivered([producer.send_nowait("t", b"v", partition=1)]) == 1

@@ -56,7 +56,7 @@ def producing() -> Callable[..., AbstractAsyncContextManager[Producer]]:
         before = asyncio.all_tasks()
         async with Producer(fake.bootstrap, dialer=fake, **options) as producer:
             yield producer
-        budget = producer._accumulator.budget
+        budget = producer._core.accumulator.budget
         assert budget.available == budget.total, f"memory is not given back: {producer!r}"
         assert budget.waiting == 0
         left = asyncio.all_tasks() - before - {asyncio.current_task()}

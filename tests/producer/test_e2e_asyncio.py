@@ -55,8 +55,10 @@ async def test_send_cancelled_at_every_step(producing: Any) -> None:
 
         for steps in range(60):
             if steps % 2:  # as if the topic were new
-                producer._metadata._topics.clear()
-                producer._metadata._replace_view(replace(producer._metadata.view, topics={}))
+                producer._core.metadata._topics.clear()
+                producer._core.metadata._replace_view(
+                    replace(producer._core.metadata.view, topics={})
+                )
             task = asyncio.create_task(caller(b"%d" % steps))
             for _ in range(steps // 2):
                 await asyncio.sleep(0.0002)
@@ -185,7 +187,7 @@ async def test_a_codec_that_fails_costs_its_batch_only(
         await producer.send_and_wait("t", b"first", partition=0)
         bad = await producer.send("t", b"bad", partition=0)
         good = await producer.send("t", b"good", partition=1)
-        [batch] = producer._accumulator.topics["t"].queues[0].batches
+        [batch] = producer._core.accumulator.topics["t"].queues[0].batches
         with monkeypatch.context() as patch:
             patch.setattr(type(batch), "seal", failing(type(batch).seal, lambda b: b is batch))
             await good
@@ -216,7 +218,7 @@ async def test_a_defect_in_handling_an_answer_costs_its_batch_only(
         code = {"complete": 0, "retry": 19, "fail": 87}[where]
         if code:
             fake.fail_produce("t", 0, code)
-        incomplete = producer._accumulator.incomplete
+        incomplete = producer._core.accumulator.incomplete
         for name in ("complete", "retry", "fail"):
             broken = failing(getattr(incomplete, name), lambda b, *_: b.queue.partition == 0)
             monkeypatch.setattr(type(incomplete), name, lambda _, *a, b=broken: b(*a))
@@ -240,7 +242,7 @@ async def test_a_crashed_sender_fails_everything_with_its_cause(
         pending = await producer.send("t", bytes(1500))
         parked = producer.send_nowait("missing", bytes(1000))
         waiting = asyncio.create_task(producer.send("t", bytes(3000)))
-        monkeypatch.setattr(producer._sender, "run_once", lambda _: 1 // 0)
+        monkeypatch.setattr(producer._core.sender, "run_once", lambda _: 1 // 0)
         await asyncio.sleep(0.1)
         for failed in (pending, parked, waiting):
             with pytest.raises(ProducerClosedError, match="ZeroDivisionError") as caught:
@@ -354,14 +356,14 @@ def test_a_loop_with_coarse_timers_is_not_kept_busy(producing: Any) -> None:
         fake = one_topic(1)
         async with producing(fake, linger_ms=0.4) as producer:
             await producer.send_and_wait("t", b"0")
-            passes, real = [], producer._sender.run_once
+            passes, real = [], producer._core.sender.run_once
 
             def run_once(at: float) -> Any:
                 passes.append(at)
                 assert len(passes) < 1000
                 return real(at)
 
-            producer._sender.run_once = run_once
+            producer._core.sender.run_once = run_once
             for _ in range(20):
                 await producer.send_and_wait("t", b"v")
                 await asyncio.sleep(0.01)

@@ -85,7 +85,7 @@ async def test_linger_is_the_age_of_the_oldest_record(producing: Any) -> None:
         for n in range(500):
             await producer.send("t", b"%d" % n)
             appended.append(now())
-            assert len(producer._accumulator.lines._timers) <= 2
+            assert len(producer._core.accumulator.lines._timers) <= 2
             await asyncio.sleep(0.01)
     requests = fake.requests_of(ApiKey.PRODUCE)
     counts = [header.record_count for header in fake.batches("t", 0)]
@@ -159,13 +159,13 @@ async def test_concurrent_sends_beyond_the_buffer_make_full_batches(producing: A
 
 
 def counting_appends(producer: Any) -> list[int]:
-    attempts, append = [0], producer._accumulator.append
+    attempts, append = [0], producer._core.accumulator.append
 
     def counted(*args: Any, **kwargs: Any) -> Any:
         attempts[0] += 1
         return append(*args, **kwargs)
 
-    producer._accumulator.append = counted
+    producer._core.accumulator.append = counted
     return attempts
 
 

@@ -156,9 +156,9 @@ async def test_a_black_holed_broker_delays_only_itself(producing: Any) -> None:
         )
         assert now() == started
         await asyncio.sleep(7.9)
-        assert producer._router.connection_error(0) is None
+        assert producer._core.router.connection_error(0) is None
         await asyncio.sleep(4.2)
-        assert "could not be connected within" in str(producer._router.connection_error(0))
+        assert "could not be connected within" in str(producer._core.router.connection_error(0))
         fake.resume_broker(0)
         await lost
 

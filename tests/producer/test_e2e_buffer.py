@@ -32,7 +32,7 @@ def one_topic(partitions: int = 1, **topic: Any) -> FakeCluster:
 
 
 def used(producer: Any) -> int:
-    budget = producer._accumulator.budget
+    budget = producer._core.accumulator.budget
     return int(budget.total - budget.available)
 
 

@@ -93,7 +93,7 @@ async def test_used_up_epochs_bring_a_new_producer_id(producing: Any) -> None:
     fake = one_topic(2)
     async with producing(fake, linger_ms=0) as producer:
         await producer.send_and_wait("t", b"1", partition=0)
-        identity = producer._accumulator.identity
+        identity = producer._core.accumulator.identity
         identity.epoch = MAX_EPOCH
         await producer.send_and_wait("t", b"2", partition=0)
         fake.fail_produce("t", 0, OUT_OF_ORDER)
@@ -119,9 +119,9 @@ async def test_sequences_wrap_to_nought(producing: Any) -> None:
     fake = one_topic()
     async with producing(fake, linger_ms=10) as producer:
         await producer.partitions_for("t")
-        sequence = producer._accumulator.topic("t").queue(0).sequence
+        sequence = producer._core.accumulator.topic("t").queue(0).sequence
         await asyncio.sleep(0.1)
-        identity = producer._accumulator.identity
+        identity = producer._core.accumulator.identity
         sequence.producer_id, sequence.epoch = identity.producer_id, identity.epoch
         sequence.next = 2**31 - 3
         for _ in range(3):

@@ -176,7 +176,7 @@ async def refused(fake: FakeCluster, _: Producer) -> None:
 
 async def leaderless(fake: FakeCluster, producer: Producer) -> None:
     fake.move_leader("t", 0, -1)
-    producer._metadata.request_refresh("the test moved the leader")
+    producer._core.metadata.request_refresh("the test moved the leader")
     await asyncio.sleep(1)
 
 
@@ -299,7 +299,7 @@ async def test_an_acknowledgement_surfaces_at_once(producing: Any) -> None:
         await producer.send_and_wait("t", b"first", partition=0)
         [link] = [
             link
-            for (node, purpose), link in producer._router._links.items()
+            for (node, purpose), link in producer._core.router._links.items()
             if purpose == "produce" and link.connection is not None
         ]
         connection = link.connection

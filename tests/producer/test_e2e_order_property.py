@@ -118,7 +118,7 @@ class Story:
             await producer.flush()
             assert all(delivery.done() for delivery in deliveries)
             self.outcomes = await asyncio.gather(*deliveries, return_exceptions=True)
-            budget = producer._accumulator.budget
+            budget = producer._core.accumulator.budget
             metrics = producer.metrics()["producer-metrics"]
         assert budget.available == budget.total
         failed = sum(isinstance(outcome, KafkaError) for outcome in self.outcomes)

@@ -78,7 +78,7 @@ async def test_a_dead_broker_is_left_out_and_comes_back(producing: Any) -> None:
         fake.stop_broker(0, elect=False)
         lost = await spread(producer, 500)
         assert (await shares(lost))[-1] > 0  # those queued before the timeout
-        assert not producer._accumulator.topics["t"].queues[0].batches
+        assert not producer._core.accumulator.topics["t"].queues[0].batches
         counts = await shares(await spread(producer, 1000))
         assert counts[0] == counts[-1] == 0
         fake.start_broker(0)
@@ -95,7 +95,7 @@ async def test_a_silent_broker_is_left_out_and_comes_back(producing: Any) -> Non
         await shares(await spread(producer, 100))
         fake.stall_broker(0)
         early = await spread(producer, 500)
-        queue = producer._accumulator.topics["t"].queues[0]
+        queue = producer._core.accumulator.topics["t"].queues[0]
         queued = len(queue.batches)
         late = await spread(producer, 1000)
         assert len(queue.batches) <= queued

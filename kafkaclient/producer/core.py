@@ -1,0 +1,230 @@
+"""A started producer from the inside: its parts, how they are joined, and their end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from kafkaclient.cluster.metadata import Metadata
+from kafkaclient.cluster.router import Router
+from kafkaclient.errors import KafkaError, ProducerClosedError
+from kafkaclient.metrics import ProducerMetrics
+from kafkaclient.net.dialer import TcpDialer
+from kafkaclient.producer.accumulator import RecordAccumulator
+from kafkaclient.producer.delivery import Receipt
+from kafkaclient.producer.failures import UnseenFailures
+from kafkaclient.producer.identity import IdentityKeeper
+from kafkaclient.producer.intake import Intake
+from kafkaclient.producer.sender import Sender
+from kafkaclient.producer.sequence import ProducerIdentity
+from kafkaclient.producer.settings import accumulator_settings, sender_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from kafkaclient.cluster.view import ClusterView
+    from kafkaclient.config import ProducerConfig
+    from kafkaclient.net.dialer import Dialer
+
+__all__ = ["Core"]
+
+_log = logging.getLogger(__name__)
+
+
+class Core:
+    """The parts; docs/architecture.md shows how they stand to each other.
+
+    Made in the event loop that it works in. ``check_open()`` raises when the producer takes no
+    more records. Once ``fatal`` is set, everything has failed with it, and nothing is sent.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        *,
+        dialer: Dialer | None,
+        clock: Callable[[], float] | None,
+        rng: Random,
+        check_open: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self.fatal: KafkaError | None = None
+        self.loop = asyncio.get_running_loop()
+        now = self.now = clock or _fine_clock(self.loop)
+        self.max_block = config.max_block_ms / 1000
+        self.metrics = metrics = ProducerMetrics(
+            now, config.metrics_sample_window_ms, config.metrics_num_samples
+        )
+        self._failures = UnseenFailures(now, config.on_error, self.loop)
+        dialer = dialer or TcpDialer(config.send_buffer_bytes, config.receive_buffer_bytes)
+        self.router = Router(config, dialer, clock=now, rng=rng, meter=metrics)
+        identity = ProducerIdentity(config.enable_idempotence)
+        self.accumulator = RecordAccumulator(
+            accumulator_settings(config),
+            identity=identity,
+            random31=lambda: rng.getrandbits(31),
+            wake=self._wake,
+            new_receipt=self._new_receipt,
+        )
+        in_use = self.accumulator.uses
+        self.metadata = Metadata(config, self.router, clock=now, rng=rng, in_use=in_use)
+        self.keeper = IdentityKeeper(
+            identity,
+            self.router,
+            retry_backoff=config.retry_backoff_ms / 1000,
+            retry_backoff_max=config.retry_backoff_max_ms / 1000,
+            rng=rng,
+            on_assigned=self._identity_assigned,
+            on_fatal=self.die,
+        )
+        self.intake = Intake(
+            self.accumulator,
+            self.metadata,
+            metrics,
+            max_block=self.max_block,
+            ignore_keys=config.partitioner_ignore_keys,
+            clock=now,
+            new_receipt=self._new_receipt,
+            check_open=check_open,
+        )
+        self.sender = Sender(
+            self.accumulator,
+            self.metadata,
+            self.router,
+            sender_settings(config),
+            metrics,
+            clock=now,
+            rng=rng,
+            on_identity_wanted=self.keeper.ensure,
+            on_fatal=self.die,
+        )
+        self.metadata.subscribe(self._view_changed)
+        self.router.on_connection_change = lambda _node: self.sender.wake()
+        self._task: asyncio.Task[None] | None = None
+        self._bind_gauges()
+
+    def begin(self) -> None:
+        """The cluster is known: ask for the producer id, and start the sender."""
+        self.keeper.ensure()
+        self._task = asyncio.create_task(self._run_sender(), name="kafkaclient-sender")
+
+    async def _run_sender(self) -> None:
+        try:
+            await self.sender.run()
+        except asyncio.CancelledError:
+            # Programs that end cancel every task of the loop, and then await their deliveries.
+            self.die(ProducerClosedError("the sender's task was cancelled; nothing is sent"))
+        except Exception as error:  # noqa: BLE001 - nobody may be left waiting
+            _log.exception("the sender failed; the producer cannot go on")
+            crash = ProducerClosedError(f"the sender failed: {error!r}; this is a defect")
+            crash.__cause__ = error
+            self.die(crash)
+
+    def die(self, error: KafkaError) -> None:
+        """Fail everything pending, and every further send, with ``error``."""
+        if self.fatal is None:
+            self.fatal = error
+            self._fail_pending(error)
+
+    async def stop(self, timeout: float | None) -> int:
+        """Send what is there, wait for its outcome up to ``timeout`` seconds, disconnect; how
+        many records were left without an outcome."""
+        self.accumulator.close(self.now())
+        undelivered = 0
+        try:
+            async with asyncio.timeout(timeout):
+                await self.drained()
+        except TimeoutError:
+            pass
+        finally:
+            undelivered = self._fail_pending(
+                ProducerClosedError(
+                    f"the producer was stopped with timeout={timeout} before the record was "
+                    "acknowledged; it may have been written if it had been sent"
+                )
+            )
+            self.sender.close()
+            await self.disconnect()
+            if self._task is not None:
+                await asyncio.wait({self._task})
+            self._failures.close()
+        if undelivered:
+            _log.error("the producer stopped with %d records undelivered", undelivered)
+        return undelivered
+
+    async def disconnect(self) -> None:
+        """End everything that is under way, also a start."""
+        self.accumulator.budget.fail_waiters(
+            ProducerClosedError("the producer was stopped while send waited for buffer space")
+        )
+        await self.intake.parking.close()
+        await self.keeper.close()
+        await self.metadata.stop()
+        await self.router.close()
+
+    async def drained(self) -> None:
+        """Send what is there without lingering; wait until all of it has an outcome."""
+        asked_at, parking = self.now(), self.intake.parking
+        held = parking.holds_from(asked_at)
+        await self.accumulator.incomplete.flush(asked_at)
+        if held:
+            await parking.wait_gone(asked_at)
+            await self.accumulator.incomplete.flush(self.now())
+
+    def _wake(self, when: float) -> None:
+        self.sender.wake(when)
+
+    def _new_receipt(self, topic: str) -> Receipt:
+        receipt = Receipt(topic, self._report_unseen)
+        receipt.hook = self._config.on_delivery
+        return receipt
+
+    def _report_unseen(self, receipt: Receipt, error: KafkaError, records: int) -> None:
+        self.metrics.errors_unseen(records)
+        self._failures.report(receipt, error, records)
+
+    def _identity_assigned(self) -> None:
+        self.accumulator.incomplete.reschedule(self.now())
+        self.sender.wake()  # batches without a partition were ready all the time
+
+    def _view_changed(self, old: ClusterView, new: ClusterView) -> None:
+        for name, view in new.topics.items():
+            if old.topics.get(name) is not view:
+                self.intake.update_topic(view)
+        for name in old.topics.keys() - new.topics.keys():
+            self.accumulator.forget_topic(name)
+        self.sender.wake()
+
+    def pending_records(self) -> int:
+        batched = sum(batch.count for batch in self.accumulator.incomplete)
+        return batched + len(self.intake.parking)
+
+    def _fail_pending(self, error: KafkaError) -> int:
+        now, failed = self.now(), self.intake.parking.fail_all(error)
+        for batch in list(self.accumulator.incomplete):
+            failed += batch.count
+            self.metrics.records_failed(batch.receipt.topic, batch.count)
+            self.accumulator.incomplete.abandon(batch, error, now)
+        return failed
+
+    def _bind_gauges(self) -> None:
+        metrics, budget = self.metrics, self.accumulator.budget
+        lanes = self.sender.lanes
+        metrics.bind_gauge("buffer-total-bytes", lambda: budget.total)
+        metrics.bind_gauge("buffer-available-bytes", lambda: budget.available)
+        metrics.bind_gauge("waiting-threads", lambda: budget.waiting)
+        metrics.bind_gauge(
+            "requests-in-flight", lambda: sum(len(lane.sent) for lane in lanes.values())
+        )
+        metrics.bind_gauge("metadata-age", lambda: self.now() - self.metadata.view.fetched_at)
+
+
+def _fine_clock(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
+    """The loop's time in fine grain: uvloop's own stands still during a turn, in milliseconds.
+
+    A loop with a time of its own (tests in virtual time) keeps it.
+    """
+    return time.monotonic if abs(loop.time() - time.monotonic()) < 1.0 else loop.time

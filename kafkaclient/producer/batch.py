@@ -73,7 +73,6 @@ class ProducerBatch:
         "retries",
         "retry_at",
         "sealed",
-        "sent_at",
         "serial",
     )
 
@@ -109,7 +108,6 @@ class ProducerBatch:
         """An attempt ended without a clear answer."""
         self.leader_epoch = -1
         """The leader epoch known at the last attempt."""
-        self.sent_at = 0.0
         self.base_sequence = NO_SEQUENCE
         self.ordinal = 0
         """How many batches of its partition were numbered before it."""

@@ -223,7 +223,7 @@ class Core:
 
 
 def _fine_clock(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
-    """The loop's time in fine grain: uvloop's own stands still during a turn, in milliseconds.
+    """The loop's time in fine grain: uvloop's own counts whole milliseconds.
 
     A loop with a time of its own (tests in virtual time) keeps it.
     """

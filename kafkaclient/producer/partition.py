@@ -20,7 +20,7 @@ UNBOUND = -1
 
 
 class Place(Enum):
-    """Where a partition's queue stands; :meth:`RecordAccumulator.schedule` is the only mover."""
+    """Where a partition's queue stands; :meth:`Lines.schedule` is the only mover."""
 
     IDLE = "nothing is queued"
     LINGER = "the open batch waits for company, until its linger time"

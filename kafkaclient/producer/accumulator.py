@@ -8,8 +8,9 @@ becomes of them. Nothing here reads a clock or touches a socket.
 from __future__ import annotations
 
 import logging
-from collections import Counter, deque
-from itertools import count, islice
+from collections import deque
+from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import KafkaError
@@ -36,9 +37,6 @@ __all__ = ["RecordAccumulator"]
 
 _log = logging.getLogger(__name__)
 
-# How many batches are looked at to tell what the buffer is full of.
-_OLDEST = 100
-
 
 class RecordAccumulator:
     """The buffers between ``send`` and the :class:`Sender`.
@@ -59,8 +57,8 @@ class RecordAccumulator:
         self.identity = identity
         self.budget = BufferBudget(settings.buffer_memory)
         self.topics: dict[str, TopicBuffer] = {}
-        self.load_changed: dict[TopicBuffer, None] = {}
-        """Topics whose queue lengths changed since the partitioner last saw them."""
+        self._passes = 0
+        self._unavailable: Collection[int] = ()
         self.lines = Lines(
             linger=settings.linger,
             one_in_flight=settings.one_in_flight,
@@ -72,7 +70,6 @@ class RecordAccumulator:
             self.budget,
             self.lines,
             delivery_timeout=settings.delivery_timeout,
-            changed=self._changed,
         )
         self._closed = False
         self._wake = wake
@@ -92,7 +89,7 @@ class RecordAccumulator:
             batch_size = max(1, self.settings.batch_size)
             buffer = self.topics[name] = TopicBuffer(
                 name,
-                BuiltInPartitioner(batch_size, self._random31),
+                BuiltInPartitioner(batch_size, self._random31, partial(self._show_load, name)),
                 Spread(4 * batch_size, self._random31),
             )
         return buffer
@@ -206,7 +203,6 @@ class RecordAccumulator:
             )
         queue.batches.append(batch)
         self.incomplete.add(batch)
-        self._changed(queue)
         # A batch that may not leave yet has no other timer than this one.
         self._wake(now + self.settings.delivery_timeout)
         return batch
@@ -351,7 +347,6 @@ class RecordAccumulator:
         batch.leader_epoch = queue.leader_epoch
         batch.on_wire = True
         queue.on_wire += 1
-        self._changed(queue)
 
     def split(self, batch: ProducerBatch, now: float) -> None:
         """Halve a batch that its topic does not take as it is; see :class:`IncompleteBatches`."""
@@ -374,7 +369,6 @@ class RecordAccumulator:
             topic.partitioner.reset()
         topic.view = view
         topic.spread.follow(view)
-        self.load_changed[topic] = None
         for queue in topic.queues.values():
             if queue.partition < view.partition_count:
                 known = view.partitions[queue.partition]
@@ -399,18 +393,21 @@ class RecordAccumulator:
         self._closed = True
         self.incomplete.reschedule(now)
 
-    def largest_backlog(self) -> str:
-        """What most bytes wait for, and how many, among the oldest batches.
+    def end_pass(self, unavailable: Collection[int]) -> None:
+        """The sender has gone over everything; the brokers ``unavailable`` are to be left out.
 
-        A refused record must not cost in proportion to what is queued: those few tell enough.
+        From now on partitions are drawn by queue lengths of after this pass. A topic's are looked
+        at with its first draw: they cost in proportion to its partitions, and keyed records draw
+        none.
         """
-        backlog: Counter[str] = Counter()
-        for batch in islice(self.incomplete, _OLDEST):
-            backlog[batch.queue.awaits] += batch.size
-        if not backlog:
-            return "all of it waits for the metadata of its topics"
-        awaited, nbytes = backlog.most_common(1)[0]
-        return f"of the oldest batches, most wait for {awaited} ({nbytes} bytes)"
+        self._passes += 1
+        self._unavailable = unavailable
+
+    def _show_load(self, name: str) -> None:
+        topic = self.topics[name]
+        if topic.load_as_of != self._passes:
+            topic.load_as_of = self._passes
+            topic.refresh_load(self._unavailable.__contains__)
 
     def _hurried(self) -> bool:
         # batch.size 0 means "do not batch": no record waits for company (KAFKA-14303).
@@ -420,6 +417,3 @@ class RecordAccumulator:
             or self.budget.waiting > 0
             or self.settings.batch_size == 0
         )
-
-    def _changed(self, queue: PartitionQueue) -> None:
-        self.load_changed[queue.topic] = None

@@ -21,10 +21,7 @@ __all__ = ["IncompleteBatches"]
 
 
 class IncompleteBatches:
-    """From creation to outcome. ``delivery_timeout`` is in seconds.
-
-    ``changed(queue)`` is called when the number of batches queued for a partition changed.
-    """
+    """From creation to outcome. ``delivery_timeout`` is in seconds."""
 
     def __init__(
         self,
@@ -32,13 +29,11 @@ class IncompleteBatches:
         lines: Lines,
         *,
         delivery_timeout: float,
-        changed: Callable[[PartitionQueue], None],
     ) -> None:
         self._batches: dict[ProducerBatch, None] = {}  # oldest first
         self._budget = budget
         self._lines = lines
         self._delivery_timeout = delivery_timeout
-        self._changed = changed
         self._flushes: dict[asyncio.Future[None], int] = {}
 
     def __len__(self) -> int:
@@ -116,7 +111,6 @@ class IncompleteBatches:
         batch.retries += 1
         batch.retry_at = retry_at
         queue.put_back(batch)
-        self._changed(queue)
         self._lines.schedule(queue, now)
 
     def resequence(self, batch: ProducerBatch, error: KafkaError, at: float, now: float) -> None:
@@ -155,7 +149,6 @@ class IncompleteBatches:
         order = [b for old in self._batches for b in (parts if old is batch else (old,))]
         self._batches = dict.fromkeys(order)
         self._release(batch)
-        self._changed(queue)
         self._lines.schedule(queue, now)
 
     # --- time ---------------------------------------------------------------------------------
@@ -203,7 +196,6 @@ class IncompleteBatches:
     def _finish(self, batch: ProducerBatch, now: float) -> None:
         self._settle(batch)
         queue = batch.queue
-        self._changed(queue)
         queue.sequence.resolve(queue)
         self._lines.schedule(queue, now)
         self._release(batch)

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import BufferFullError, PartitionOutOfRangeError
+from kafkaclient.producer.load import largest_backlog
 from kafkaclient.producer.parking import ParkingLot
 from kafkaclient.wire.murmur2 import partition_for_key
 
@@ -151,12 +152,12 @@ class Intake:
 
     def _buffer_full(self, topic: str, record: Record, waited: float) -> BufferFullError:
         budget = self._accumulator.budget
+        backlog = largest_backlog(self._accumulator.incomplete)
         return BufferFullError(
             f"a record of up to {record.upper_bound} bytes for topic {topic!r} found no room in "
             f"buffer.memory={budget.total} ({budget.total - budget.available} bytes used, "
             f"{budget.waiting} callers waiting) within {waited:g} s; "
-            f"{self._accumulator.largest_backlog()}. It was not sent: send more slowly, or raise "
-            "buffer.memory."
+            f"{backlog}. It was not sent: send more slowly, or raise buffer.memory."
         )
 
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from kafkaclient.producer.accumulator import RecordAccumulator
+    from kafkaclient.producer.batch import ProducerBatch
     from kafkaclient.producer.lane import Lane
 
-__all__ = ["BrokerLoad", "LoadSnapshot", "PartitionLoad", "load_snapshot"]
+__all__ = ["BrokerLoad", "LoadSnapshot", "PartitionLoad", "largest_backlog", "load_snapshot"]
+
+# How many batches are looked at to tell what the buffer is full of.
+_OLDEST = 100
 
 
 class PartitionLoad(NamedTuple):
@@ -92,3 +98,17 @@ def _broker_load(
         lane.bytes_sent,
         lane.requests_sent,
     )
+
+
+def largest_backlog(oldest_first: Iterable[ProducerBatch]) -> str:
+    """What most bytes wait for, and how many, among the oldest batches.
+
+    A refused record must not cost in proportion to what is queued: those few tell enough.
+    """
+    backlog: Counter[str] = Counter()
+    for batch in islice(oldest_first, _OLDEST):
+        backlog[batch.queue.awaits] += batch.size
+    if not backlog:
+        return "all of it waits for the metadata of its topics"
+    awaited, nbytes = backlog.most_common(1)[0]
+    return f"of the oldest batches, most wait for {awaited} ({nbytes} bytes)"

@@ -62,23 +62,30 @@ class StickyPartition:
 
 
 class BuiltInPartitioner:
-    """One topic's choice. The accumulator reports bytes; the sender refreshes ``load``.
+    """One topic's choice. The accumulator reports bytes.
 
+    ``before_draw()`` is called before each draw, and may renew ``load``.
     ``sticky_bytes``: how much goes to a partition before it is left (``batch.size``, at least 1).
     A switch waits until every batch of the partition is full, so that lingering does not leave
     fractional batches (KAFKA-14156), but not beyond twice ``sticky_bytes``.
     """
 
-    __slots__ = ("_random", "_sticky", "_sticky_bytes", "load", "switches")
+    __slots__ = ("_before_draw", "_random", "_sticky", "_sticky_bytes", "load", "switches")
 
-    def __init__(self, sticky_bytes: int, random31: Random31) -> None:
+    def __init__(
+        self,
+        sticky_bytes: int,
+        random31: Random31,
+        before_draw: Callable[[], None] = lambda: None,
+    ) -> None:
         if sticky_bytes < 1:
             raise ValueError(f"sticky_bytes must be at least 1, not {sticky_bytes}")
         self._sticky_bytes = sticky_bytes
         self._random = random31
+        self._before_draw = before_draw
         self._sticky: StickyPartition | None = None
         self.load: LoadTable | None = None
-        """What the sender saw last; None draws evenly among partitions with a leader."""
+        """By queue lengths; None draws evenly among partitions with a leader."""
         self.switches = 0
 
     def current(self, topic: TopicView) -> StickyPartition:
@@ -112,6 +119,7 @@ class BuiltInPartitioner:
 
     def next_partition(self, topic: TopicView) -> int:
         """Draw a partition: by load, else evenly among those with a leader, else among all."""
+        self._before_draw()
         draw = self._random()
         if self.load is not None:
             return self.load.pick(draw)

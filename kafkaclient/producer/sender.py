@@ -403,16 +403,13 @@ class Sender:
     # --- the load that partitions are chosen by -----------------------------------------------
 
     def _show_load(self, now: float) -> None:
-        """Give the partitioners the queue lengths and outages of this moment."""
-        accumulator, settings = self._accumulator, self._settings
-        if settings.adaptive:
-            if settings.availability_timeout > 0 and self._outages_changed(now):
-                accumulator.load_changed.update(dict.fromkeys(accumulator.topics.values()))
-            for topic in accumulator.load_changed:
-                topic.refresh_load(self._excluded.__contains__)
-        accumulator.load_changed.clear()
+        """Tell of the end of the pass, and of the outages of this moment."""
+        if self._settings.adaptive:
+            if self._settings.availability_timeout > 0:
+                self._excluded = self._outages(now)
+            self._accumulator.end_pass(self._excluded)
 
-    def _outages_changed(self, now: float) -> bool:
+    def _outages(self, now: float) -> set[int]:
         excluded, lines = set(), self._accumulator.lines
         for node_id, lane in self.lanes.items():
             # A lane with nothing ready was not asked in this pass.
@@ -427,8 +424,7 @@ class Sender:
                         lane.note(able=True, now=now)
             if lane.stuck_for > self._settings.availability_timeout:
                 excluded.add(node_id)
-        changed, self._excluded = excluded != self._excluded, excluded
-        return changed
+        return excluded
 
 
 def _rouse(resting: asyncio.Future[None]) -> None:

@@ -34,6 +34,7 @@ class TopicBuffer:
 
     __slots__ = (
         "batch_limit",
+        "load_as_of",
         "name",
         "parked",
         "partitioner",
@@ -49,6 +50,8 @@ class TopicBuffer:
         self.name = name
         self.batch_limit = 2**31 - 1
         """The size of batches that the topic takes, as learnt from MESSAGE_TOO_LARGE."""
+        self.load_as_of = 0
+        """After how many passes of the sender the partitioner was shown the queue lengths."""
         self.spread = spread
         self.unbound = PartitionQueue(self, UNBOUND)
         """Late binding: batches whose partition is chosen when a broker can take them."""

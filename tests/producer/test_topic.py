@@ -144,3 +144,21 @@ def test_fractional_batches(bench: Any) -> None:
         assert [batch.size for batch in batches] == [451]
         partitions.append(batches[0].queue.partition)
     assert partitions == [0, 0, 1, 1, 2, 2, 0, 0, 1, 1]
+
+
+def test_queue_lengths_are_looked_at_once_per_pass_and_only_to_draw(bench: Any) -> None:
+    b = bench(batch_size=100)
+    b.put_batches(1, 3)
+    b.accumulator.end_pass(())
+    for _ in range(10):
+        b.put(0, key=b"key")
+    assert b.topic.partitioner.load is None, "nothing was drawn"
+    b.put(None, bytes(100))
+    first = b.topic.partitioner.load
+    assert first is not None
+    b.put(None, bytes(100))
+    assert b.topic.partitioner.load is first
+    b.accumulator.end_pass({0})
+    b.put(None, bytes(100))
+    b.put(None, bytes(100))
+    assert b.topic.partitioner.load == LoadTable((1,), (2,))

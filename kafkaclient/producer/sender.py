@@ -6,7 +6,6 @@ nor reads a clock, so that tests can drive it by hand.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -17,6 +16,7 @@ from kafkaclient.errors import (
     ProtocolError,
     UnsupportedVersionError,
 )
+from kafkaclient.producer.alarm import NEVER, Alarm
 from kafkaclient.producer.answers import Answers, Leaders, delivery_timeout
 from kafkaclient.producer.lane import Lane
 from kafkaclient.wire.api import ApiKey
@@ -38,14 +38,11 @@ __all__ = ["Connections", "Sender"]
 
 _log = logging.getLogger(__name__)
 
-_NEVER = float("inf")
 # How often the network's round trip to a broker is measured, at the most (seconds).
 _PROBE_EVERY = 0.5
 # A deadline that passed while the event loop was blocked is judged again this much later: the
 # answer may lie in the socket (seconds).
 _SECOND_LOOK = 0.01
-# The coarsest step of an event loop's timers, and by how much one may be too early (seconds).
-_LOOP_GRAIN, _EARLY = 0.001, 1e-6
 # A connection that was silent for so long may have been closed by the broker (seconds).
 _IDLE = 1.0
 
@@ -103,16 +100,16 @@ class Sender:
         self._closing = False
         self._expiry_seen: float | None = None
         self._excluded: set[int] = set()
-        self._resting: asyncio.Future[None] | None = None
-        self._wakes_at = _NEVER
-        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(clock, metrics.event_loop_lagged)
 
     # --- the loop -----------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Run until :meth:`close`; the caller keeps the task and minds its exception."""
         while not self._closing:
-            await self._rest(self.run_once(self._clock()))
+            due = self.run_once(self._clock())
+            if not self._closing:
+                await self._alarm.sleep(due)
 
     def close(self) -> None:
         """End :meth:`run` after the pass under way."""
@@ -121,44 +118,7 @@ class Sender:
 
     def wake(self, when: float = 0.0) -> None:
         """See to it that a pass begins at the time ``when`` at the latest (0: now)."""
-        if when < self._wakes_at:
-            self._wakes_at = when
-            if self._resting is not None:
-                self._set_alarm(self._resting)
-
-    async def _rest(self, until: float) -> None:
-        resting = self._resting = asyncio.get_running_loop().create_future()
-        self._wakes_at = 0.0 if self._closing else min(until, self._wakes_at)
-        self._set_alarm(resting)
-        try:
-            await resting
-            if 0.0 < self._wakes_at < _NEVER:
-                self._metrics.event_loop_lagged(max(0.0, self._clock() - self._wakes_at))
-        finally:
-            self._resting = None
-            if self._alarm is not None:
-                self._alarm.cancel()
-                self._alarm = None
-
-    def _set_alarm(self, resting: asyncio.Future[None]) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-            self._alarm = None
-        delay = self._wakes_at - self._clock() if self._wakes_at > 0.0 else 0.0
-        if delay <= 0.0:
-            self._wakes_at = 0.0
-            _rouse(resting)
-        elif delay != _NEVER:
-            self._alarm = resting.get_loop().call_later(delay, self._alarmed, resting)
-
-    def _alarmed(self, resting: asyncio.Future[None]) -> None:
-        # uvloop rounds to whole milliseconds, 0.4 to none: a pass would find nothing to do yet.
-        early = self._wakes_at - self._clock()
-        if early > _EARLY:
-            delay = max(early, _LOOP_GRAIN)
-            self._alarm = resting.get_loop().call_later(delay, self._alarmed, resting)
-        else:
-            _rouse(resting)
+        self._alarm.ring(when)
 
     def run_once(self, now: float) -> float:
         """One pass: expire, run timers, fill the lanes, look after what they wait for.
@@ -180,8 +140,8 @@ class Sender:
                 f"{len(lines.leaderless)} partitions with waiting records have no leader"
             )
         self._show_load(now)
-        if due == _NEVER:  # nothing was there when the pass began
-            due = self._accumulator.incomplete.next_expiry() or _NEVER
+        if due == NEVER:  # nothing was there when the pass began
+            due = self._accumulator.incomplete.next_expiry() or NEVER
         timer = lines.next_timer()
         return due if timer is None else min(due, timer)
 
@@ -194,11 +154,12 @@ class Sender:
     def _fill(self, now: float) -> float:
         """Send to each broker while it takes requests; when to look again by oneself."""
         accumulator, max_bytes = self._accumulator, self._settings.max_request_size
-        due = self._wakes_at = _NEVER  # what is ready by now is seen now
+        due = NEVER
+        self._alarm.forget()  # what is ready by now is seen now
         if not self._settings.adaptive:
             accumulator.bind({}, (), max_bytes, now)  # in rotation, whoever is free
         while brokers := accumulator.lines.brokers():
-            self._wakes_at = _NEVER  # what gets ready from here on may need another pass
+            self._alarm.forget()  # what gets ready from here on may need another pass
             requests: dict[int, list[ProducerBatch]] = {}
             free: dict[int, Connection] = {}
             for node_id in brokers:
@@ -383,14 +344,14 @@ class Sender:
         due = incomplete.next_expiry()
         if due is None or now < due:
             self._expiry_seen = None
-            return due or _NEVER
+            return due or NEVER
         if self._expiry_seen is None:
             self._expiry_seen = now
         if now < self._expiry_seen + _SECOND_LOOK:
             return self._expiry_seen + _SECOND_LOOK
         self._expiry_seen = None
         incomplete.expire(now, partial(self._expired, now=now))
-        return incomplete.next_expiry() or _NEVER
+        return incomplete.next_expiry() or NEVER
 
     def _expired(self, batch: ProducerBatch, now: float) -> KafkaError:
         age = now - batch.created
@@ -425,8 +386,3 @@ class Sender:
             if lane.stuck_for > self._settings.availability_timeout:
                 excluded.add(node_id)
         return excluded
-
-
-def _rouse(resting: asyncio.Future[None]) -> None:
-    if not resting.done():
-        resting.set_result(None)

@@ -251,72 +251,17 @@ class RecordAccumulator:
         for _ in range(len(line)):
             queue = line[0]
             head = self.lines.sendable(queue, now)
-            if head is not None and self._sealed(head, now):
+            if head is not None and self.sealed(head, now):
                 size += head.size
                 if batches and size > max_bytes:
                     break  # it is the first in line for the next request
                 queue.batches.popleft()
-                self._launch(queue, head)
+                self.launch(queue, head)
                 batches.append(head)
             self.lines.leave(queue, now)
         return batches
 
-    def bind(
-        self,
-        requests: dict[int, list[ProducerBatch]],
-        free: Collection[int],
-        max_bytes: int,
-        now: float,
-    ) -> None:
-        """Give ready batches without a partition to the brokers ``free``, the longest ready first.
-
-        Each goes to the partition that is furthest behind its share of bytes, and is added to its
-        leader's request. Without ``adaptive``, it goes there whether the leader is free or not.
-        """
-        line = self.lines.unbound
-        room = {node: max_bytes - sum(b.size for b in requests.get(node, ())) for node in free}
-        for _ in range(len(line)):
-            source = line[0]
-            head = source.batches[0] if source.batches else None
-            if head is not None:
-                target = self._target_for(source.topic, head, requests, room)
-                if target is None:
-                    line.rotate(-1)
-                    continue
-                if self._sealed(head, now):
-                    source.batches.popleft()
-                    head.bind(target)
-                    if self.settings.adaptive:
-                        self._launch(target, head)
-                        requests.setdefault(target.leader, []).append(head)
-                        room[target.leader] -= head.size
-                    else:
-                        source.topic.spread.add(target.partition, head.size)
-                        target.batches.append(head)
-                        self.lines.schedule(target, now)
-            self.lines.leave(source, now)
-
-    def _target_for(
-        self,
-        topic: TopicBuffer,
-        batch: ProducerBatch,
-        requests: dict[int, list[ProducerBatch]],
-        room: dict[int, int],
-    ) -> PartitionQueue | None:
-        if not self.settings.adaptive:
-            partition = topic.spread.pick(topic.spread.leaders, lambda _: True)
-            return None if partition is None else topic.queue(partition)
-
-        def is_open(partition: int) -> bool:
-            queue = topic.queue(partition)
-            taken = any(b.queue is queue for b in requests.get(queue.leader, ()))
-            return not taken and self.lines.takes_fresh(queue)
-
-        leaders = [n for n in room if room[n] >= batch.size or n not in requests]
-        partition = topic.spread.pick(leaders, is_open)
-        return None if partition is None else topic.queue(partition)
-
-    def _sealed(self, batch: ProducerBatch, now: float) -> bool:
+    def sealed(self, batch: ProducerBatch, now: float) -> bool:
         """Compress the batch; a codec that fails costs that batch and no other."""
         if batch.sealed:
             return True
@@ -336,7 +281,7 @@ class RecordAccumulator:
         batch.charged = held
         return True
 
-    def _launch(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+    def launch(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         if self.identity.enabled and not batch.stamped:
             queue.sequence.stamp(batch, self.identity)
         if not batch.attempts:

@@ -18,6 +18,7 @@ from kafkaclient.errors import (
 )
 from kafkaclient.producer.alarm import NEVER, Alarm
 from kafkaclient.producer.answers import Answers, Leaders, delivery_timeout
+from kafkaclient.producer.binder import Binder
 from kafkaclient.producer.lane import Lane
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.codec import ApiVersionsCall
@@ -100,6 +101,7 @@ class Sender:
         self._closing = False
         self._expiry_seen: float | None = None
         self._excluded: set[int] = set()
+        self._binder = Binder(accumulator)
         self._alarm = Alarm(clock, metrics.event_loop_lagged)
 
     # --- the loop -----------------------------------------------------------------------------
@@ -157,7 +159,7 @@ class Sender:
         due = NEVER
         self._alarm.forget()  # what is ready by now is seen now
         if not self._settings.adaptive:
-            accumulator.bind({}, (), max_bytes, now)  # in rotation, whoever is free
+            self._binder.rotate(now)
         while brokers := accumulator.lines.brokers():
             self._alarm.forget()  # what gets ready from here on may need another pass
             requests: dict[int, list[ProducerBatch]] = {}
@@ -178,7 +180,7 @@ class Sender:
                     free[node_id] = connection
                     if batches := accumulator.drain(node_id, max_bytes, now):
                         requests[node_id] = batches
-            accumulator.bind(requests, self._in_time(free, now), max_bytes, now)
+            self._binder.bind(requests, self._in_time(free, now), max_bytes, now)
             if not requests:
                 break
             for node_id, batches in requests.items():

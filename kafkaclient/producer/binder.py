@@ -1,0 +1,90 @@
+"""Late binding: a batch without a partition goes to a broker that can take it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from kafkaclient.producer.accumulator import RecordAccumulator
+    from kafkaclient.producer.batch import ProducerBatch
+    from kafkaclient.producer.partition import PartitionQueue
+    from kafkaclient.producer.topic import TopicBuffer
+
+__all__ = ["Binder", "Requests"]
+
+Requests = dict[int, list["ProducerBatch"]]
+"""The batches of the next request to each broker."""
+
+
+class Binder:
+    """Binds the batches of the queues in ``Lines.unbound``, the longest ready first, each to the
+    partition that is furthest behind its share of bytes."""
+
+    def __init__(self, accumulator: RecordAccumulator) -> None:
+        self._accumulator = accumulator
+        self._lines = accumulator.lines
+
+    def bind(self, requests: Requests, free: Collection[int], max_bytes: int, now: float) -> None:
+        """Add batches to the requests of the brokers ``free``, up to ``max_bytes`` in each; they
+        are sealed, stamped and count as on the wire."""
+        room = {node: max_bytes - sum(b.size for b in requests.get(node, ())) for node in free}
+
+        def target_for(topic: TopicBuffer, batch: ProducerBatch) -> PartitionQueue | None:
+            return self._open_partition(topic, batch, requests, room)
+
+        def take(batch: ProducerBatch, target: PartitionQueue) -> None:
+            self._accumulator.launch(target, batch)
+            requests.setdefault(target.leader, []).append(batch)
+            room[target.leader] -= batch.size
+
+        self._bind_each(target_for, take, now)
+
+    def rotate(self, now: float) -> None:
+        """Queue each batch in its partition whether the leader is free or not: a strict rotation
+        by bytes (``adaptive.partitioning.enable=false``)."""
+
+        def target_for(topic: TopicBuffer, _batch: ProducerBatch) -> PartitionQueue | None:
+            partition = topic.spread.pick(topic.spread.leaders, lambda _: True)
+            return None if partition is None else topic.queue(partition)
+
+        def take(batch: ProducerBatch, target: PartitionQueue) -> None:
+            target.topic.spread.add(target.partition, batch.size)
+            target.batches.append(batch)
+            self._lines.schedule(target, now)
+
+        self._bind_each(target_for, take, now)
+
+    def _bind_each(
+        self,
+        target_for: Callable[[TopicBuffer, ProducerBatch], PartitionQueue | None],
+        take: Callable[[ProducerBatch, PartitionQueue], None],
+        now: float,
+    ) -> None:
+        line = self._lines.unbound
+        for _ in range(len(line)):  # one batch of each topic, so that none waits for another
+            source = line[0]
+            head = source.batches[0] if source.batches else None
+            if head is not None:
+                target = target_for(source.topic, head)
+                if target is None:
+                    line.rotate(-1)
+                    continue
+                if self._accumulator.sealed(head, now):
+                    source.batches.popleft()
+                    head.bind(target)
+                    take(head, target)
+            self._lines.leave(source, now)
+
+    def _open_partition(
+        self, topic: TopicBuffer, batch: ProducerBatch, requests: Requests, room: dict[int, int]
+    ) -> PartitionQueue | None:
+        def is_open(partition: int) -> bool:
+            queue = topic.queue(partition)
+            taken = any(b.queue is queue for b in requests.get(queue.leader, ()))
+            return not taken and self._lines.takes_fresh(queue)
+
+        leaders = [n for n in room if room[n] >= batch.size or n not in requests]
+        partition = topic.spread.pick(leaders, is_open)
+        return None if partition is None else topic.queue(partition)

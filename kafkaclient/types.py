@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-__all__ = ["NO_OFFSET", "NO_TIMESTAMP", "Buffer", "Headers", "RecordMetadata", "TopicPartition"]
+__all__ = [
+    "NO_OFFSET",
+    "NO_TIMESTAMP",
+    "Buffer",
+    "Headers",
+    "HeadersLike",
+    "RecordMetadata",
+    "TopicPartition",
+]
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
+HeadersLike: TypeAlias = Iterable[tuple[str, Buffer | None]] | Mapping[str, Buffer | None] | None
+"""What callers may give: names may repeat in pairs, not in a mapping."""
 
 NO_OFFSET = -1
 NO_TIMESTAMP = -1

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkaclient.metrics.producer import Snapshot
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.producer.delivery import Delivery
-    from kafkaclient.types import Headers, RecordMetadata
+    from kafkaclient.types import HeadersLike, RecordMetadata
 
 __all__ = ["Producer"]
 
@@ -182,7 +182,7 @@ class Producer:
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
-        headers: Headers | Mapping[str, bytes | None] = (),
+        headers: HeadersLike = (),
     ) -> Delivery:
         """Hand over a record; await the returned :class:`Delivery` for its acknowledgement.
 
@@ -217,7 +217,7 @@ class Producer:
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
-        headers: Headers | Mapping[str, bytes | None] = (),
+        headers: HeadersLike = (),
     ) -> RecordMetadata:
         """:meth:`send`, then wait for the acknowledgement.
 
@@ -238,7 +238,7 @@ class Producer:
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
-        headers: Headers | Mapping[str, bytes | None] = (),
+        headers: HeadersLike = (),
     ) -> Delivery:
         """Like :meth:`send`, but never waits.
 
@@ -258,7 +258,7 @@ class Producer:
         key: Any,
         partition: int | None,
         timestamp_ms: int | None,
-        headers: Headers | Mapping[str, bytes | None],
+        headers: HeadersLike,
     ) -> Record:
         return checked_record(
             self.config, self._wall_clock, topic, value, key, partition, timestamp_ms, headers

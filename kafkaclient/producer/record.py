@@ -10,10 +10,10 @@ from kafkaclient.errors import InvalidRecordError, RecordTooLargeError, Serializ
 from kafkaclient.wire.records import BATCH_OVERHEAD, record_size_upper_bound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from kafkaclient.config import ProducerConfig
-    from kafkaclient.types import Buffer, Headers
+    from kafkaclient.types import Headers, HeadersLike
 
 __all__ = ["Record", "checked_record"]
 
@@ -38,7 +38,7 @@ def checked_record(
     key: Any,
     partition: int | None,
     timestamp_ms: int | None,
-    headers: Iterable[tuple[str, Buffer | None]] | Mapping[str, Buffer | None] | None,
+    headers: HeadersLike,
 ) -> Record:
     """The record in bytes; raises :class:`InvalidRecordError` and its subclasses.
 

@@ -19,7 +19,7 @@ from kafkaclient.errors import (
     RecordTooLargeError,
 )
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(180)
 
 
 async def test_a_record_arrives_with_all_it_was_given(

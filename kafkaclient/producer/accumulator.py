@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import KafkaError
 from kafkaclient.producer.batch import ProducerBatch
 from kafkaclient.producer.budget import BufferBudget
+from kafkaclient.producer.choice import BuiltInChoice, LateChoice, Outages
 from kafkaclient.producer.delivery import Delivery, Receipt
 from kafkaclient.producer.incomplete import IncompleteBatches
 from kafkaclient.producer.lines import Lines
-from kafkaclient.producer.partitioner import BuiltInPartitioner, Random31
 from kafkaclient.producer.spread import Spread
 from kafkaclient.producer.topic import TopicBuffer
 from kafkaclient.wire.compression import Codec
@@ -28,7 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from kafkaclient.cluster.view import TopicView
+    from kafkaclient.producer.choice import Choice
     from kafkaclient.producer.partition import PartitionQueue
+    from kafkaclient.producer.partitioner import Random31
     from kafkaclient.producer.record import Record
     from kafkaclient.producer.sequence import ProducerIdentity
     from kafkaclient.producer.settings import AccumulatorSettings
@@ -57,8 +58,8 @@ class RecordAccumulator:
         self.identity = identity
         self.budget = BufferBudget(settings.buffer_memory)
         self.topics: dict[str, TopicBuffer] = {}
-        self._passes = 0
-        self._unavailable: Collection[int] = ()
+        self._outages = Outages()
+        self._sticky_bytes = max(1, settings.batch_size)
         self.lines = Lines(
             linger=settings.linger,
             one_in_flight=settings.one_in_flight,
@@ -86,11 +87,8 @@ class RecordAccumulator:
     def topic(self, name: str) -> TopicBuffer:
         buffer = self.topics.get(name)
         if buffer is None:
-            batch_size = max(1, self.settings.batch_size)
             buffer = self.topics[name] = TopicBuffer(
-                name,
-                BuiltInPartitioner(batch_size, self._random31, partial(self._show_load, name)),
-                Spread(4 * batch_size, self._random31),
+                name, self._new_choice, Spread(4 * self._sticky_bytes, self._random31)
             )
         return buffer
 
@@ -113,51 +111,30 @@ class RecordAccumulator:
         view = topic.view
         if view is None:
             raise ValueError(f"the metadata of topic {topic.name!r} is not known yet")
+        choice = topic.choice
+        queue = choice.queue_for(record, view) if partition is None else topic.queue(partition)
+        final = partition is not None
         while True:
-            queue = self._queue_for(topic, view, partition)
             batch = queue.batches[-1] if queue.batches else None
-            if batch is None or batch.closed:
+            if batch is not None and not batch.closed:
+                before = batch.size
+                fits = self._fit(batch, record, force=force)
+                if fits is None:
+                    return None
+                if fits:
+                    break
+                batch.close()
+                self.lines.schedule(queue, now)
+            if final:
+                batch = self._open(queue, record, now, force=force)
+                if batch is None:
+                    return None
+                before = 0
                 break
-            before = batch.size
-            fits = self._fit(batch, record, force=force)
-            if fits is None:
-                return None
-            if fits:
-                return self._appended(queue, batch, batch.size - before, partition, record, now)
-            batch.close()
-            self.lines.schedule(queue, now)
-        batch = self._open(queue, record, now, force=force)
-        if batch is None:
-            return None
-        return self._appended(queue, batch, batch.size, partition, record, now)
-
-    def _queue_for(
-        self, topic: TopicBuffer, view: TopicView, partition: int | None
-    ) -> PartitionQueue:
-        if partition is not None:
-            return topic.queue(partition)
-        if self.settings.late:
-            # A topic of one partition keeps the order in which its records were sent.
-            return topic.unbound if view.partition_count > 1 else topic.queue(0)
-        partitioner = topic.partitioner
-        queue = topic.queue(partitioner.current(view).partition)
-        if queue.all_full and partitioner.update(0, view, all_full=True):
-            # A switch that had waited for the batch boundary.
-            queue = topic.queue(partitioner.current(view).partition)
-        return queue
-
-    def _appended(
-        self,
-        queue: PartitionQueue,
-        batch: ProducerBatch,
-        nbytes: int,
-        partition: int | None,
-        record: Record,
-        now: float,
-    ) -> Delivery:
-        topic = queue.topic
-        if partition is None and topic.view is not None and not self.settings.late:
-            topic.partitioner.update(nbytes, topic.view, all_full=queue.all_full)
+            final = True
+            queue = choice.next_queue(queue, record, view)
+        if partition is None:
+            choice.appended(queue, batch.size - before, view)
         if batch.count == 1 or batch.full:
             self.lines.schedule(queue, now)
         return batch.receipt.handle(record.timestamp)
@@ -311,7 +288,7 @@ class RecordAccumulator:
         if topic is None:
             return None
         if topic.view is None or view.partition_count < topic.view.partition_count:
-            topic.partitioner.reset()
+            topic.choice.reset()
         topic.view = view
         topic.spread.follow(view)
         for queue in topic.queues.values():
@@ -345,14 +322,13 @@ class RecordAccumulator:
         at with its first draw: they cost in proportion to its partitions, and keyed records draw
         none.
         """
-        self._passes += 1
-        self._unavailable = unavailable
+        self._outages.passes += 1
+        self._outages.unavailable = unavailable
 
-    def _show_load(self, name: str) -> None:
-        topic = self.topics[name]
-        if topic.load_as_of != self._passes:
-            topic.load_as_of = self._passes
-            topic.refresh_load(self._unavailable.__contains__)
+    def _new_choice(self, topic: TopicBuffer) -> Choice:
+        if self.settings.late:
+            return LateChoice(topic)
+        return BuiltInChoice(topic, self._sticky_bytes, self._random31, self._outages)
 
     def _hurried(self) -> bool:
         # batch.size 0 means "do not batch": no record waits for company (KAFKA-14303).

@@ -171,7 +171,8 @@ class Bench:
 
     def refresh_load(self, *unavailable: int) -> None:
         """What the sender does at the end of a pass."""
-        self.topic.refresh_load(lambda node: node in unavailable)
+        self.accumulator.end_pass(unavailable)
+        self.topic.choice.show_load()
 
     @property
     def used(self) -> int:

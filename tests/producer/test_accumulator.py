@@ -185,10 +185,10 @@ def test_batch_size_zero_does_not_wait_for_company(bench: Any) -> None:
 def test_keyed_records_never_move_the_sticky_partition(bench: Any) -> None:
     b = bench(batch_size=100)
     b.put(None)
-    before = b.topic.partitioner.current(b.topic.view)
+    before = b.topic.choice.partitioner.current(b.topic.view)
     for _ in range(50):
         b.put(before.partition, bytes(50), key=b"k")
-    assert b.topic.partitioner.current(b.topic.view) is before
+    assert b.topic.choice.partitioner.current(b.topic.view) is before
     assert before.produced == 61 + 12
 
 

@@ -20,7 +20,7 @@ def test_queue_lengths_count_batches_open_ones_too(bench: Any) -> None:
     fill(b, 0, 3, 0)
     b.put(2)
     b.refresh_load()
-    assert b.topic.partitioner.load == LoadTable((4, 5, 8), (0, 1, 2))
+    assert b.topic.choice.partitioner.load == LoadTable((4, 5, 8), (0, 1, 2))
 
 
 def test_batches_on_the_wire_do_not_count(bench: Any) -> None:
@@ -28,7 +28,7 @@ def test_batches_on_the_wire_do_not_count(bench: Any) -> None:
     fill(b, 1, 1, 1)
     assert len(b.drain(0)) == 2
     b.refresh_load()
-    assert b.topic.partitioner.load == LoadTable((2, 4, 5), (0, 1, 2))
+    assert b.topic.choice.partitioner.load == LoadTable((2, 4, 5), (0, 1, 2))
 
 
 def test_a_partition_never_used_counts_as_empty(bench: Any) -> None:
@@ -36,7 +36,7 @@ def test_a_partition_never_used_counts_as_empty(bench: Any) -> None:
     b = bench()
     b.put_batches(0, 3)
     b.refresh_load()
-    assert b.topic.partitioner.load == LoadTable((1, 5, 9), (0, 1, 2))
+    assert b.topic.choice.partitioner.load == LoadTable((1, 5, 9), (0, 1, 2))
     assert list(b.topic.queues) == [0], "looking must not create queues"
 
 
@@ -44,10 +44,10 @@ def test_an_unavailable_broker_is_left_out_even_with_nothing_queued(bench: Any) 
     """Java forgets the exclusion when the queue runs empty (quirk a, KAFKA-10888's follow-up)."""
     b = bench()
     b.refresh_load(0)
-    assert b.topic.partitioner.load == LoadTable((1,), (2,))
+    assert b.topic.choice.partitioner.load == LoadTable((1,), (2,))
     b.put_batches(2, 4)
     b.refresh_load(0)
-    assert b.topic.partitioner.load == LoadTable((1,), (2,))
+    assert b.topic.choice.partitioner.load == LoadTable((1,), (2,))
 
 
 def test_an_empty_queue_does_not_inherit_an_excluded_ones_length(bench: Any) -> None:
@@ -55,14 +55,14 @@ def test_an_empty_queue_does_not_inherit_an_excluded_ones_length(bench: Any) -> 
     b = bench(leaders=(0, 1, 1))
     fill(b, 7, 0, 2)
     b.refresh_load(0)
-    assert b.topic.partitioner.load == LoadTable((3, 4), (1, 2))
+    assert b.topic.choice.partitioner.load == LoadTable((3, 4), (1, 2))
 
 
 def test_leaderless_partitions_are_left_out(bench: Any) -> None:
     b = bench(leaders=(0, -1, 1))
     fill(b, 0, 5, 0)
     b.refresh_load()
-    assert b.topic.partitioner.load == LoadTable((1, 2), (0, 2))
+    assert b.topic.choice.partitioner.load == LoadTable((1, 2), (0, 2))
 
 
 @pytest.mark.parametrize("leaders", [(-1, -1), (0,)])
@@ -70,13 +70,13 @@ def test_nothing_to_weigh(bench: Any, leaders: tuple[int, ...]) -> None:
     b = bench(leaders=leaders)
     b.put_batches(0, 3)
     b.refresh_load()
-    assert b.topic.partitioner.load is None
+    assert b.topic.choice.partitioner.load is None
 
 
 def test_all_unavailable_means_all_alike(bench: Any) -> None:
     b = bench()
     b.refresh_load(0, 1)
-    assert b.topic.partitioner.load is None
+    assert b.topic.choice.partitioner.load is None
 
 
 def test_a_topic_that_grows_is_seen_at_once(bench: Any) -> None:
@@ -86,17 +86,17 @@ def test_a_topic_that_grows_is_seen_at_once(bench: Any) -> None:
     b.epochs.append(0)
     b.accumulator.update_topic(b.view(), 0.0)
     b.refresh_load()
-    assert b.topic.partitioner.load == LoadTable((1, 2, 4), (0, 1, 2))
+    assert b.topic.choice.partitioner.load == LoadTable((1, 2, 4), (0, 1, 2))
 
 
 def test_no_metadata_no_change(bench: Any) -> None:
     b = bench()
     fill(b, 1)
     b.refresh_load()
-    before = b.topic.partitioner.load
+    before = b.topic.choice.partitioner.load
     b.topic.view = None
     b.refresh_load()
-    assert b.topic.partitioner.load is before
+    assert b.topic.choice.partitioner.load is before
 
 
 def test_uniform_built_in_partitioner(bench: Any) -> None:
@@ -119,7 +119,7 @@ def test_adaptive_built_in_partitioner(bench: Any) -> None:
             b.put(partition, bytes(128))
         assert len(b.queue(partition).batches) == batches
     b.refresh_load()
-    assert b.topic.partitioner.load.cumulative[-1] == 14
+    assert b.topic.choice.partitioner.load.cumulative[-1] == 14
 
     b.put(None, bytes(128))
     chosen = Counter(b.put(None, bytes(128))._receipt.partition for _ in range(28))
@@ -152,13 +152,13 @@ def test_queue_lengths_are_looked_at_once_per_pass_and_only_to_draw(bench: Any) 
     b.accumulator.end_pass(())
     for _ in range(10):
         b.put(0, key=b"key")
-    assert b.topic.partitioner.load is None, "nothing was drawn"
+    assert b.topic.choice.partitioner.load is None, "nothing was drawn"
     b.put(None, bytes(100))
-    first = b.topic.partitioner.load
+    first = b.topic.choice.partitioner.load
     assert first is not None
     b.put(None, bytes(100))
-    assert b.topic.partitioner.load is first
+    assert b.topic.choice.partitioner.load is first
     b.accumulator.end_pass({0})
     b.put(None, bytes(100))
     b.put(None, bytes(100))
-    assert b.topic.partitioner.load == LoadTable((1,), (2,))
+    assert b.topic.choice.partitioner.load == LoadTable((1,), (2,))

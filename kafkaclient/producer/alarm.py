@@ -16,14 +16,12 @@ _LOOP_GRAIN, _EARLY = 0.001, 1e-6
 
 
 class Alarm:
-    """``clock`` gives the event loop's time in seconds; ``on_lag(seconds)`` is told by how much
-    a sleep that ended by itself ended too late."""
+    """``clock`` gives the event loop's time in seconds."""
 
-    __slots__ = ("_at", "_clock", "_on_lag", "_resting", "_timer")
+    __slots__ = ("_at", "_clock", "_resting", "_timer")
 
-    def __init__(self, clock: Callable[[], float], on_lag: Callable[[float], None]) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._on_lag = on_lag
         self._at = NEVER
         self._resting: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -46,8 +44,6 @@ class Alarm:
         self._set(resting)
         try:
             await resting
-            if 0.0 < self._at < NEVER:
-                self._on_lag(max(0.0, self._clock() - self._at))
         finally:
             self._resting = None
             self._cancel()

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
     from kafkaclient.producer.accumulator import RecordAccumulator
     from kafkaclient.producer.batch import ProducerBatch
+    from kafkaclient.producer.lanes import Survey
     from kafkaclient.producer.partition import PartitionQueue
     from kafkaclient.producer.topic import TopicBuffer
 
@@ -26,13 +27,13 @@ class Binder:
         self._accumulator = accumulator
         self._lines = accumulator.lines
 
-    def bind(self, requests: Requests, free: Collection[int], max_bytes: int, now: float) -> None:
-        """Add batches to the requests of the brokers ``free``, up to ``max_bytes`` in each; they
+    def bind(self, requests: Requests, survey: Survey, max_bytes: int, now: float) -> None:
+        """Add batches to the requests of the free brokers, up to ``max_bytes`` in each; they
         are sealed, stamped and count as on the wire."""
-        room = {node: max_bytes - sum(b.size for b in requests.get(node, ())) for node in free}
+        room = {n: max_bytes - sum(b.size for b in requests.get(n, ())) for n in survey.free}
 
         def target_for(topic: TopicBuffer, batch: ProducerBatch) -> PartitionQueue | None:
-            return self._open_partition(topic, batch, requests, room)
+            return self._open_partition(topic, batch, requests, room, survey)
 
         def take(batch: ProducerBatch, target: PartitionQueue) -> None:
             self._accumulator.launch(target, batch)
@@ -78,13 +79,21 @@ class Binder:
             self._lines.leave(source, now)
 
     def _open_partition(
-        self, topic: TopicBuffer, batch: ProducerBatch, requests: Requests, room: dict[int, int]
+        self,
+        topic: TopicBuffer,
+        batch: ProducerBatch,
+        requests: Requests,
+        room: dict[int, int],
+        survey: Survey,
     ) -> PartitionQueue | None:
         def is_open(partition: int) -> bool:
             queue = topic.queue(partition)
             taken = any(b.queue is queue for b in requests.get(queue.leader, ()))
             return not taken and self._lines.takes_fresh(queue)
 
-        leaders = [n for n in room if room[n] >= batch.size or n not in requests]
+        # While any broker of the topic is sound, busy or not, the others get nothing.
+        sound = any(node in survey.sound for node in topic.spread.leaders)
+        allowed = survey.sound if sound else survey.overdue
+        leaders = [n for n in room if n in allowed and (room[n] >= batch.size or n not in requests)]
         partition = topic.spread.pick(leaders, is_open)
         return None if partition is None else topic.queue(partition)

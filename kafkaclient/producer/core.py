@@ -196,6 +196,7 @@ class Core:
                 self.intake.update_topic(view)
         for name in old.topics.keys() - new.topics.keys():
             self.accumulator.forget_topic(name)
+        self.sender.lanes.leave_deposed(self.now())
         self.sender.wake()
 
     def pending_records(self) -> int:
@@ -216,9 +217,7 @@ class Core:
         metrics.bind_gauge("buffer-total-bytes", lambda: budget.total)
         metrics.bind_gauge("buffer-available-bytes", lambda: budget.available)
         metrics.bind_gauge("waiting-threads", lambda: budget.waiting)
-        metrics.bind_gauge(
-            "requests-in-flight", lambda: sum(len(lane.sent) for lane in lanes.values())
-        )
+        metrics.bind_gauge("requests-in-flight", lambda: sum(len(lane.in_flight) for lane in lanes))
         metrics.bind_gauge("metadata-age", lambda: self.now() - self.metadata.view.fetched_at)
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections import deque
-from typing import TYPE_CHECKING
+from collections import Counter, deque
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.producer.window import Window
 
 if TYPE_CHECKING:
     from kafkaclient.net.connection import Connection
+    from kafkaclient.producer.batch import ProducerBatch
 
-__all__ = ["Lane"]
+__all__ = ["Exclusion", "Lane", "Request"]
 
 _RECENT = 64
 _NEVER = float("inf")
@@ -19,10 +21,32 @@ _PATIENCE = 8
 _LEAST_PATIENCE = 0.05
 
 
+class Exclusion(Enum):
+    """Why a broker gets no batch that could go elsewhere."""
+
+    CONNECTION = "there is no connection to it"
+    THROTTLED = "it asked for silence (KIP-219)"
+    OVERDUE = "its oldest answer is long overdue"
+    AVAILABILITY = "its oldest answer took longer than availability.timeout.ms"
+
+
+class Request(NamedTuple):
+    """A Produce request in flight."""
+
+    lane: Lane
+    connection: Connection
+    batches: list[ProducerBatch]
+    version: int
+    sent_at: float
+    ahead: int
+    """How many others were in flight when it left."""
+
+
 class Lane:
     """Java keeps these facts in ``NodeLatencyStats`` and ``InFlightRequests``.
 
-    Times are the clock's, in seconds.
+    Times are the clock's, in seconds. ``awake_since`` is when the event loop was last known to
+    be blocked (:class:`~kafkaclient.producer.pulse.Pulse`).
     """
 
     __slots__ = (
@@ -30,11 +54,14 @@ class Lane:
         "_asked_at",
         "after_idle",
         "bytes_sent",
+        "excluded",
+        "exclusions",
+        "idle_at",
+        "in_flight",
         "node_id",
         "probed_at",
         "recent",
         "requests_sent",
-        "sent",
         "window",
     )
 
@@ -43,20 +70,26 @@ class Lane:
         self.window = Window(limit)
         self.probed_at = -_NEVER
         """When the network's round trip was last asked for."""
+        self.idle_at = now
+        """When nothing was last in flight."""
         self.recent: deque[float] = deque(maxlen=_RECENT)
         """The latest latencies of Produce requests, in seconds."""
-        self.sent: deque[float] = deque()
-        """When each Produce request in flight left, oldest first."""
+        self.in_flight: deque[Request] = deque()
+        """Oldest first."""
         self.after_idle = False
         """Whether what is in flight followed upon a long silence, and nothing was answered since:
         the connection may have been closed by the broker before."""
+        self.excluded: Exclusion | None = None
+        """Why the broker gets no batch that could go elsewhere, as of the last look."""
+        self.exclusions: Counter[Exclusion] = Counter()
+        """How often that began."""
         self.bytes_sent = 0
         self.requests_sent = 0
         self._asked_at = now
         self._able_at = now
 
     def __repr__(self) -> str:
-        return f"<Lane to broker {self.node_id} in_flight={len(self.sent)}>"
+        return f"<Lane to broker {self.node_id} in_flight={len(self.in_flight)}>"
 
     def free(self, connection: Connection | None, window: int, now: float) -> bool:
         """Whether the broker can take a request now."""
@@ -64,8 +97,10 @@ class Lane:
             connection is not None
             and connection.writable
             and connection.throttled_until <= now
-            and len(self.sent) < window
+            and len(self.in_flight) < window
         )
+
+    # --- unavailable, as KIP-794 has it ---------------------------------------------------------
 
     def note(self, *, able: bool, now: float) -> None:
         """Remember that a batch was ready for the broker, and whether it could be sent."""
@@ -75,13 +110,43 @@ class Lane:
 
     @property
     def stuck_for(self) -> float:
-        """How long the broker has not been able to take what was ready for it (KIP-794)."""
+        """How long the broker has not been able to take what was ready for it."""
         return self._asked_at - self._able_at
 
-    def overdue(self, now: float) -> bool:
-        """Whether the oldest request in flight should have been answered long ago."""
-        if not self.sent or now - self.sent[0] < _LEAST_PATIENCE:
+    # --- overdue, as late binding has it --------------------------------------------------------
+
+    def exclude(self, why: Exclusion | None) -> bool:
+        """Take note of why the broker is left out (None: it is not); True when that is news."""
+        before, self.excluded = self.excluded, why
+        if why is None or why is before:
             return False
-        # The median of the slowest tenth: one answer that was late must not make us patient.
+        self.exclusions[why] += 1
+        return True
+
+    def landed(self, now: float) -> None:
+        """The oldest request has been answered, or never will be."""
+        self.in_flight.popleft()
+        if self.excluded in (Exclusion.OVERDUE, Exclusion.AVAILABILITY):
+            self.excluded = None
+        if not self.in_flight:
+            self.idle_at = now
+
+    def answered(self, latency: float) -> None:
+        """A request was answered. One answer may at most double what is usual: a broker that
+        came back from a stall must not be granted as long a stall the next time."""
+        self.recent.append(min(latency, 2 * max(self.usual(), _LEAST_PATIENCE / _PATIENCE)))
+
+    def waited(self, now: float, awake_since: float) -> float:
+        """For how long the oldest request has been waited for, while we could have heard of it."""
+        if not self.in_flight:
+            return 0.0
+        return now - max(self.in_flight[0].sent_at, awake_since)
+
+    def overdue(self, waited: float) -> bool:
+        """Whether the oldest request should have been answered long ago."""
+        return waited > _LEAST_PATIENCE and waited > _PATIENCE * self.usual()
+
+    def usual(self) -> float:
+        """The median of the slowest tenth: one answer that was late must not make us patient."""
         slow = sorted(self.recent)[-max(1, len(self.recent) // 10) :]
-        return now - self.sent[0] > _PATIENCE * (slow[len(slow) // 2] if slow else 0.0)
+        return slow[len(slow) // 2] if slow else 0.0

@@ -7,11 +7,12 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from kafkaclient.producer.accumulator import RecordAccumulator
     from kafkaclient.producer.batch import ProducerBatch
     from kafkaclient.producer.lane import Lane
+    from kafkaclient.producer.lanes import Lanes
 
 __all__ = ["BrokerLoad", "LoadSnapshot", "PartitionLoad", "largest_backlog", "load_snapshot"]
 
@@ -53,7 +54,7 @@ class LoadSnapshot(NamedTuple):
 
 
 def load_snapshot(
-    accumulator: RecordAccumulator, lanes: Mapping[int, Lane], brokers: Iterable[int], now: float
+    accumulator: RecordAccumulator, lanes: Lanes, brokers: Iterable[int], now: float
 ) -> LoadSnapshot:
     """``brokers``: every broker that is known, so that one that got nothing is told, too."""
     partitions = tuple(
@@ -70,7 +71,7 @@ def load_snapshot(
         for topic in accumulator.topics.values()
         for queue in topic.queues.values()
     )
-    queued = dict.fromkeys({*lanes, *brokers}, (0, 0))
+    queued = dict.fromkeys({*(lane.node_id for lane in lanes), *brokers}, (0, 0))
     for load in partitions:
         if load.leader in queued:
             batches, size = queued[load.leader]
@@ -93,8 +94,8 @@ def _broker_load(
         node_id,
         batches,
         size,
-        len(lane.sent),
-        now - lane.sent[0] if lane.sent else 0.0,
+        len(lane.in_flight),
+        now - lane.in_flight[0].sent_at if lane.in_flight else 0.0,
         lane.bytes_sent,
         lane.requests_sent,
     )

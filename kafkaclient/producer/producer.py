@@ -93,7 +93,7 @@ class Producer:
         core = self._core
         if core is None or self._state is _State.STOPPED:
             return f"<Producer {self.config.client_id!r} {self._state.value}>"
-        lanes = ", ".join(map(repr, core.sender.lanes.values()))
+        lanes = ", ".join(map(repr, core.sender.lanes))
         return f"<Producer {self.config.client_id!r} {core.accumulator!r} [{lanes}]>"
 
     def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING
 
 from kafkaclient.errors import (
     BrokerConnectionError,
@@ -19,52 +19,32 @@ from kafkaclient.errors import (
 from kafkaclient.producer.alarm import NEVER, Alarm
 from kafkaclient.producer.answers import Answers, Leaders, delivery_timeout
 from kafkaclient.producer.binder import Binder
-from kafkaclient.producer.lane import Lane
+from kafkaclient.producer.lane import Request
+from kafkaclient.producer.lanes import Connections, Lanes
 from kafkaclient.wire.api import ApiKey
-from kafkaclient.wire.codec import ApiVersionsCall
 from kafkaclient.wire.produce import MAX_VERSION, MIN_VERSION, decode_response, encode_request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
     from random import Random
 
     from kafkaclient.metrics import ProducerMetrics
     from kafkaclient.net.connection import Connection
     from kafkaclient.producer.accumulator import RecordAccumulator
     from kafkaclient.producer.batch import ProducerBatch
+    from kafkaclient.producer.lane import Lane
     from kafkaclient.producer.settings import SenderSettings
     from kafkaclient.types import Buffer
 
-__all__ = ["Connections", "Sender"]
+__all__ = ["Sender"]
 
 _log = logging.getLogger(__name__)
 
-# How often the network's round trip to a broker is measured, at the most (seconds).
-_PROBE_EVERY = 0.5
 # A deadline that passed while the event loop was blocked is judged again this much later: the
 # answer may lie in the socket (seconds).
 _SECOND_LOOK = 0.01
 # A connection that was silent for so long may have been closed by the broker (seconds).
 _IDLE = 1.0
-
-
-class Connections(Protocol):
-    """What the sender needs of :class:`kafkaclient.cluster.router.Router`."""
-
-    def produce_connection(self, node_id: int) -> Connection | None: ...
-
-    def connection_error(self, node_id: int) -> KafkaError | None: ...
-
-
-class _Request(NamedTuple):
-    """A Produce request in flight."""
-
-    lane: Lane
-    connection: Connection
-    batches: list[ProducerBatch]
-    version: int
-    ahead: int
-    """How many others were in flight when it left."""
 
 
 class Sender:
@@ -87,7 +67,6 @@ class Sender:
         on_identity_wanted: Callable[[], None],
         on_fatal: Callable[[KafkaError], None],
     ) -> None:
-        self.lanes: dict[int, Lane] = {}
         self._accumulator = accumulator
         self._leaders = leaders
         self._connections = connections
@@ -100,9 +79,18 @@ class Sender:
         )
         self._closing = False
         self._expiry_seen: float | None = None
-        self._excluded: set[int] = set()
+        self._unavailable: set[int] = set()
         self._binder = Binder(accumulator)
-        self._alarm = Alarm(clock, metrics.event_loop_lagged)
+        self._alarm = Alarm(clock)
+        self.lanes = Lanes(
+            connections,
+            leaders,
+            settings,
+            clock=clock,
+            busy=lambda: bool(accumulator.incomplete),
+            wake=self.wake,
+            on_lag=metrics.event_loop_lagged,
+        )
 
     # --- the loop -----------------------------------------------------------------------------
 
@@ -116,11 +104,14 @@ class Sender:
     def close(self) -> None:
         """End :meth:`run` after the pass under way."""
         self._closing = True
+        self.lanes.close()
         self.wake()
 
     def wake(self, when: float = 0.0) -> None:
         """See to it that a pass begins at the time ``when`` at the latest (0: now)."""
         self._alarm.ring(when)
+        if self._accumulator.incomplete and not self._closing:
+            self.lanes.watch()
 
     def run_once(self, now: float) -> float:
         """One pass: expire, run timers, fill the lanes, look after what they wait for.
@@ -147,64 +138,28 @@ class Sender:
         timer = lines.next_timer()
         return due if timer is None else min(due, timer)
 
-    def _lane(self, node_id: int, now: float) -> Lane:
-        lane = self.lanes.get(node_id)
-        if lane is None:
-            lane = self.lanes[node_id] = Lane(node_id, now, self._settings.max_in_flight)
-        return lane
-
     def _fill(self, now: float) -> float:
         """Send to each broker while it takes requests; when to look again by oneself."""
         accumulator, max_bytes = self._accumulator, self._settings.max_request_size
-        due = NEVER
+        lines, due = accumulator.lines, NEVER
         self._alarm.forget()  # what is ready by now is seen now
         if not self._settings.adaptive:
             self._binder.rotate(now)
-        while brokers := accumulator.lines.brokers():
+        while brokers := lines.brokers():
             self._alarm.forget()  # what gets ready from here on may need another pass
+            large = any(queue.batches and queue.batches[0].large for queue in lines.unbound)
+            survey = self.lanes.survey(brokers, large, now)
+            due = min(due, survey.due)
             requests: dict[int, list[ProducerBatch]] = {}
-            free: dict[int, Connection] = {}
-            for node_id in brokers:
-                lane = self._lane(node_id, now)
-                connection = self._connections.produce_connection(node_id)
-                able = lane.free(connection, self._window(lane), now)
-                lane.note(able=able, now=now)
-                if connection is None:
-                    self._ask_for_leaders(node_id)
-                elif not able:
-                    # A connection that comes up, an answer, or a transport that drains wakes the
-                    # sender; only the end of a broker's throttling has nobody to tell of it.
-                    if connection.throttled_until > now:
-                        due = min(due, connection.throttled_until)
-                else:
-                    free[node_id] = connection
-                    if batches := accumulator.drain(node_id, max_bytes, now):
-                        requests[node_id] = batches
-            self._binder.bind(requests, self._in_time(free, now), max_bytes, now)
+            for node_id in survey.free:
+                if batches := accumulator.drain(node_id, max_bytes, now):
+                    requests[node_id] = batches
+            self._binder.bind(requests, survey, max_bytes, now)
             if not requests:
                 break
             for node_id, batches in requests.items():
-                self._send(self.lanes[node_id], free[node_id], batches, now)
+                self._send(self.lanes.lane(node_id, now), survey.free[node_id], batches, now)
         return due
-
-    def _window(self, lane: Lane) -> int:
-        if not self._settings.adaptive_window:
-            return self._settings.max_in_flight
-        # Large batches keep the network itself busy: the next one goes out behind the first.
-        unbound = self._accumulator.lines.unbound
-        large = bool(unbound) and bool(unbound[0].batches) and unbound[0].batches[0].large
-        return min(self._settings.max_in_flight, lane.window.value + large)
-
-    def _in_time(self, free: Collection[int], now: float) -> Collection[int]:
-        """The free brokers that are not overdue with an answer; all of them if none is left."""
-        return [node for node in free if not self.lanes[node].overdue(now)] or free
-
-    def _ask_for_leaders(self, node_id: int) -> None:
-        trouble = self._connections.connection_error(node_id)
-        if trouble is not None:
-            # With nothing in flight there is no failed request to tell that leaders may have
-            # moved away from this broker.
-            self._leaders.request_refresh(f"records wait for a broker: {trouble}")
 
     def _send(
         self, lane: Lane, connection: Connection, batches: list[ProducerBatch], now: float
@@ -212,8 +167,8 @@ class Sender:
         if not connection.in_flight:
             lane.after_idle = now - connection.last_used >= _IDLE
         try:
-            self._probe(lane, connection, now)
-            sent = self._write(lane, connection, batches)
+            self.lanes.probe(lane, connection, now)
+            sent = self._write(lane, connection, batches, now)
         except UnsupportedVersionError as error:
             for batch in batches:
                 self._answers.refuse(batch, error, now)
@@ -227,36 +182,13 @@ class Sender:
         lane.requests_sent += 1
         lane.bytes_sent += sent
         self._count(batches, now)
-        if self._settings.acks:
-            lane.sent.append(now)
-            return
-        for batch in batches:  # acks=0: written is all that will ever be known
+        for batch in () if self._settings.acks else batches:
+            # acks=0: written is all that will ever be known
             self._accumulator.incomplete.complete(batch, -1, -1, now)
 
-    def _probe(self, lane: Lane, connection: Connection, now: float) -> None:
-        """Now and then, measure the network's round trip by a call that costs the broker nothing,
-        ahead of a Produce on a quiet connection."""
-        version = connection.api_versions_version
-        if (
-            not self._settings.adaptive_window
-            or connection.in_flight
-            or now - lane.probed_at < _PROBE_EVERY
-            or version is None
-        ):
-            return
-        lane.probed_at = now
-        correlation_id = connection.next_correlation_id()
-        request = ApiVersionsCall().encode(version, correlation_id, self._settings.client_id)
-        answered = partial(self._probed, lane, now)
-        connection.send([request], correlation_id, answered, api="ApiVersions")
-
-    def _probed(
-        self, lane: Lane, sent_at: float, payload: memoryview | None, _error: KafkaError | None
-    ) -> None:
-        if payload is not None:
-            lane.window.measured(self._clock() - sent_at)
-
-    def _write(self, lane: Lane, connection: Connection, batches: list[ProducerBatch]) -> int:
+    def _write(
+        self, lane: Lane, connection: Connection, batches: list[ProducerBatch], now: float
+    ) -> int:
         """Write one Produce request; its size in bytes."""
         versions, settings = connection.api_versions, self._settings
         if versions is None:
@@ -275,9 +207,11 @@ class Sender:
             int(settings.request_timeout * 1000),
             list(topics.items()),
         )
-        request = _Request(lane, connection, batches, version, len(lane.sent))
+        request = Request(lane, connection, batches, version, now, len(lane.in_flight))
         answered = partial(self._answered, request) if settings.acks else None
         connection.send(buffers, correlation_id, answered)
+        if settings.acks:
+            lane.in_flight.append(request)
         return sum(map(len, buffers))
 
     def _count(self, batches: list[ProducerBatch], now: float) -> None:
@@ -292,12 +226,12 @@ class Sender:
         metrics.produce_request(records)
 
     def _answered(
-        self, request: _Request, payload: memoryview | None, error: KafkaError | None
+        self, request: Request, payload: memoryview | None, error: KafkaError | None
     ) -> None:
         now, lane = self._clock(), request.lane
-        latency = now - lane.sent.popleft()
+        lane.landed(now)
         try:
-            self._judge(request, payload, error, latency, now)
+            self._judge(request, payload, error, now)
         except Exception as defect:  # noqa: BLE001 - no batch may stay on the wire for ever
             _log.exception("handling the answer from broker %d failed", lane.node_id)
             reason = KafkaError(
@@ -311,10 +245,9 @@ class Sender:
 
     def _judge(
         self,
-        request: _Request,
+        request: Request,
         payload: memoryview | None,
         error: KafkaError | None,
-        latency: float,
         now: float,
     ) -> None:
         lane = request.lane
@@ -329,14 +262,19 @@ class Sender:
             self._answers.none(request.batches, reason, now, at_once=stale)
             return
         lane.after_idle = False
-        lane.recent.append(latency)
         silence = result.throttle_ms / 1000
         self._metrics.throttled(silence)
-        if not silence and not any(p.error_code for p in result.partitions):
-            lane.window.answered(latency, request.ahead)
+        failed = silence or any(p.error_code for p in result.partitions)
+        if not failed and self.lanes.undisturbed(request.sent_at, now):
+            self._measured(lane, now - request.sent_at, request.ahead)
         if silence > 0:  # wanted by the broker from now on (KIP-219)
             request.connection.throttled_until = now + silence
         self._answers.take(request.batches, result, lane.node_id, now)
+
+    def _measured(self, lane: Lane, latency: float, ahead: int) -> None:
+        if not lane.overdue(latency):  # a stall says nothing about the broker's speed
+            lane.window.answered(latency, ahead)
+        lane.answered(latency)
 
     # --- time ---------------------------------------------------------------------------------
 
@@ -369,22 +307,6 @@ class Sender:
         """Tell of the end of the pass, and of the outages of this moment."""
         if self._settings.adaptive:
             if self._settings.availability_timeout > 0:
-                self._excluded = self._outages(now)
-            self._accumulator.end_pass(self._excluded)
-
-    def _outages(self, now: float) -> set[int]:
-        excluded, lines = set(), self._accumulator.lines
-        for node_id, lane in self.lanes.items():
-            # A lane with nothing ready was not asked in this pass.
-            if not lines.ready.get(node_id):
-                if lane.sent and lines.blocked[node_id]:
-                    # What could be ready waits for the answers that the broker owes.
-                    lane.note(able=False, now=now)
-                elif node_id in self._excluded:
-                    # Asked all the same, or a broker that was left out would never be back.
-                    connection = self._connections.produce_connection(node_id)
-                    if lane.free(connection, self._settings.max_in_flight, now):
-                        lane.note(able=True, now=now)
-            if lane.stuck_for > self._settings.availability_timeout:
-                excluded.add(node_id)
-        return excluded
+                lines = self._accumulator.lines
+                self._unavailable = self.lanes.outages(lines, self._unavailable, now)
+            self._accumulator.end_pass(self._unavailable)

@@ -15,6 +15,8 @@ _SMOOTHING = 0.2
 _ROUND_TRIPS = 3
 # Below this the clock and the event loop's own grain are all that is measured (seconds).
 _LEAST_SERVICE = 0.0001
+# A round trip that changed by this factor is another network: what was learnt is void.
+_STEP = 2.0
 
 
 class Window:
@@ -40,9 +42,21 @@ class Window:
         whatever disturbs one makes it longer."""
         return min(self._round_trips, default=None)
 
+    @property
+    def doubtful(self) -> bool:
+        """Whether the latest round trip would change the window if the others agreed with it:
+        then it should be measured again soon."""
+        if len(self._round_trips) < _ROUND_TRIPS:
+            return True
+        return self._worth(self._round_trips[-1]) != self.value
+
     def measured(self, round_trip: float) -> None:
         """A light request took this long on an otherwise quiet connection."""
+        before = self.round_trip
         self._round_trips.append(round_trip)
+        after = self.round_trip
+        if before is not None and after is not None and after > _STEP * before:
+            self.service = None
 
     def answered(self, latency: float, ahead: int) -> None:
         """A Produce request was answered; ``ahead`` others had been in flight when it left."""
@@ -51,6 +65,7 @@ class Window:
             return
         if latency < round_trip:  # the network has become faster since
             self._round_trips.append(latency)
+            round_trip = latency
         service = max(_LEAST_SERVICE, (latency - round_trip) / (1 + ahead))
         if self.service is None:
             self.service = service
@@ -59,7 +74,9 @@ class Window:
 
     @property
     def value(self) -> int:
-        round_trip, service = self.round_trip, self.service
-        if round_trip is None or service is None:
+        return self._worth(self.round_trip)
+
+    def _worth(self, round_trip: float | None) -> int:
+        if round_trip is None or self.service is None:
             return 1
-        return max(1, min(self.limit, 1 + round(round_trip / service)))
+        return max(1, min(self.limit, 1 + round(round_trip / self.service)))

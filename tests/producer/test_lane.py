@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 
-from kafkaclient.producer.lane import Lane
+from kafkaclient.producer.lane import Exclusion, Lane, Request
 
 
 def connection(**facts: Any) -> Any:
     return SimpleNamespace(**{"writable": True, "throttled_until": 0.0, **facts})
+
+
+def request(lane: Lane, sent_at: float) -> Request:
+    return Request(lane, connection(), [], 9, sent_at, 0)
 
 
 def test_stuck_while_something_is_ready_and_cannot_leave() -> None:
@@ -46,10 +50,61 @@ def test_time_without_anything_ready_does_not_count() -> None:
 )
 def test_free(facts: dict[str, Any], in_flight: int, free: bool) -> None:
     lane = Lane(3, 0.0)
-    lane.sent.extend([1.0] * in_flight)
+    lane.in_flight.extend([request(lane, 1.0)] * in_flight)
     assert lane.free(connection(**facts), 5, 7.0) is free
     assert repr(lane) == f"<Lane to broker 3 in_flight={in_flight}>"
 
 
 def test_not_free_without_a_connection() -> None:
     assert not Lane(0, 0.0).free(None, 5, 0.0)
+
+
+def test_a_broker_is_overdue_by_its_own_measure_but_not_too_early() -> None:
+    lane = Lane(0, 0.0)
+    lane.in_flight.append(request(lane, 1.0))
+    waited = lane.waited(1.04, awake_since=0.0)
+    assert waited == pytest.approx(0.04)
+    assert not lane.overdue(waited)
+    assert lane.overdue(0.051)
+    for _ in range(64):
+        lane.answered(0.020)
+    assert not lane.overdue(0.150)
+    assert lane.overdue(0.170)
+
+
+def test_time_in_which_the_event_loop_stood_still_is_not_the_brokers() -> None:
+    lane = Lane(0, 0.0)
+    lane.in_flight.append(request(lane, 1.0))
+    assert lane.waited(1.5, awake_since=1.48) == pytest.approx(0.02)
+    assert Lane(1, 0.0).waited(9.0, awake_since=0.0) == 0.0
+
+
+def test_a_stall_does_not_grant_as_long_a_stall_the_next_time() -> None:
+    lane = Lane(0, 0.0)
+    for _ in range(64):
+        lane.answered(0.002)
+    for _ in range(5):  # all that was in flight when it began
+        lane.answered(3.0)
+    assert lane.overdue(0.21)
+
+
+def test_a_broker_that_has_become_slow_is_found_normal_in_time() -> None:
+    lane = Lane(0, 0.0)
+    for _ in range(64):
+        lane.answered(0.001)
+    for _ in range(40):
+        lane.answered(0.4)
+    assert not lane.overdue(0.5)
+
+
+def test_exclusions_are_counted_when_they_begin_and_end_with_an_answer() -> None:
+    lane = Lane(0, 0.0)
+    lane.in_flight.append(request(lane, 1.0))
+    assert lane.exclude(Exclusion.OVERDUE)
+    assert not lane.exclude(Exclusion.OVERDUE)
+    lane.landed(2.0)
+    assert lane.excluded is None
+    assert lane.idle_at == 2.0
+    lane.exclude(Exclusion.CONNECTION)
+    assert lane.exclusions == {Exclusion.OVERDUE: 1, Exclusion.CONNECTION: 1}
+    assert not lane.exclude(None)

@@ -57,10 +57,17 @@ def test_one_disturbed_measurement_changes_nothing() -> None:
 
 def test_a_round_trip_that_steps_is_followed() -> None:
     window = _settled(0.001, 0.001)
-    for _ in range(20):
-        window.measured(0.030)
+    for _ in range(10):  # its latency looks like a slow broker's at first
         window.answered(0.031, 0)
+    assert window.value == 1
+    assert not window.doubtful
+    window.measured(0.030)
+    assert window.doubtful, "one is not believed, but asks for more"
+    window.measured(0.030)
+    window.measured(0.030)
+    window.answered(0.031, 0)
     assert window.value == 5
+    assert not window.doubtful
     for _ in range(40):  # busy, so that nothing but the answers tells
         window.answered(0.002, 0)
     assert window.round_trip == pytest.approx(0.002)

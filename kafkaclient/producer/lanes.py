@@ -1,0 +1,250 @@
+"""All brokers' lanes: which of them can take a request now, and which are better left alone."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from kafkaclient.errors import BrokerConnectionError
+from kafkaclient.producer.alarm import NEVER
+from kafkaclient.producer.lane import Exclusion, Lane
+from kafkaclient.producer.pulse import Pulse
+from kafkaclient.wire.codec import ApiVersionsCall
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator
+
+    from kafkaclient.errors import KafkaError
+    from kafkaclient.net.connection import Connection
+    from kafkaclient.producer.answers import Leaders
+    from kafkaclient.producer.lines import Lines
+    from kafkaclient.producer.settings import SenderSettings
+
+__all__ = ["Connections", "Lanes", "Survey"]
+
+# How often the network's round trip to a broker is measured; how often while the last few
+# measurements disagree; how long a busy connection may put it off (seconds, and answers).
+_PROBE_EVERY, _PROBE_DOUBTFUL, _PROBE_PATIENCE, _PROBE_SHARE = 0.5, 0.1, 2.0, 40
+# How often leaders are asked for because of brokers that do not answer, at the most (seconds).
+_REFRESH_EVERY = 1.0
+
+
+class Connections(Protocol):
+    """What is needed of :class:`kafkaclient.cluster.router.Router`."""
+
+    def produce_connection(self, node_id: int) -> Connection | None: ...
+
+    def connection_error(self, node_id: int) -> KafkaError | None: ...
+
+
+class Survey(NamedTuple):
+    """The brokers at one moment."""
+
+    free: dict[int, Connection]
+    """Those that can take a request now."""
+    sound: Collection[int]
+    """Those that are not excluded, free or not."""
+    overdue: Collection[int]
+    """Those excluded only because they owe an answer: better than nothing."""
+    due: float
+    """When to look again by oneself."""
+
+
+class Lanes:
+    """The lanes by broker, made when they are first asked for.
+
+    ``busy()`` says whether there is anything to wait for.
+    ``wake()`` is called when a broker is found to be overdue between two passes of the sender;
+    ``on_lag(seconds)`` with each measurement of the event loop's lag.
+    """
+
+    def __init__(
+        self,
+        connections: Connections,
+        leaders: Leaders,
+        settings: SenderSettings,
+        *,
+        clock: Callable[[], float],
+        busy: Callable[[], bool],
+        wake: Callable[[], None],
+        on_lag: Callable[[float], None],
+    ) -> None:
+        self._lanes: dict[int, Lane] = {}
+        self._connections = connections
+        self._leaders = leaders
+        self._settings = settings
+        self._clock = clock
+        self._busy = busy
+        self._wake = wake
+        self._refreshed_at = -NEVER
+        self._pulse = Pulse(clock, on_beat=self._beat, on_lag=on_lag)
+
+    def __iter__(self) -> Iterator[Lane]:
+        return iter(self._lanes.values())
+
+    def get(self, node_id: int) -> Lane | None:
+        return self._lanes.get(node_id)
+
+    def lane(self, node_id: int, now: float) -> Lane:
+        lane = self._lanes.get(node_id)
+        if lane is None:
+            lane = self._lanes[node_id] = Lane(node_id, now, self._settings.max_in_flight)
+        return lane
+
+    def excludes(self, node_id: int) -> bool:
+        """Whether the broker was out of order when it was last looked at."""
+        lane = self._lanes.get(node_id)
+        return lane is not None and lane.excluded is not None
+
+    def watch(self) -> None:
+        """See to it that an answer that does not come is noticed, while ``busy()``."""
+        self._pulse.start()
+
+    def close(self) -> None:
+        self._pulse.stop()
+
+    def undisturbed(self, since: float, now: float) -> bool:
+        """Whether the event loop has run without a break, so that times mean something."""
+        return self._pulse.awake_since(now) <= since
+
+    # --- who can take something -------------------------------------------------------------------
+
+    def survey(self, brokers: Iterable[int], large: bool, now: float) -> Survey:
+        """Look at these brokers; ``large``: what waits for any of them is a large batch."""
+        free: dict[int, Connection] = {}
+        sound, overdue, due = set(), set(), NEVER
+        for node_id in brokers:
+            lane = self.lane(node_id, now)
+            connection = self._connections.produce_connection(node_id)
+            able = lane.free(connection, self._window(lane, large, now), now)
+            lane.note(able=able, now=now)
+            why = self._look_at(lane, connection, now)
+            if why is None:
+                sound.add(node_id)
+            elif why is Exclusion.OVERDUE:
+                overdue.add(node_id)
+            if connection is None:
+                self._ask_for_leaders(node_id)
+            elif able:
+                free[node_id] = connection
+            elif connection.throttled_until > now:
+                # A connection that comes up, an answer, or a transport that drains wakes the
+                # sender; only the end of a broker's throttling has nobody to tell of it.
+                due = min(due, connection.throttled_until)
+        return Survey(free, sound, overdue, due)
+
+    def _window(self, lane: Lane, large: bool, now: float) -> int:
+        limit = self._settings.max_in_flight
+        if not self._settings.adaptive_window:
+            return limit
+        busy = now - max(lane.idle_at, lane.probed_at) if lane.in_flight else 0.0
+        if busy > _PROBE_PATIENCE and busy > _PROBE_SHARE * lane.usual():
+            return 0  # a connection that is never idle cannot be probed
+        # Large batches keep the network itself busy: the next one goes out behind the first.
+        return min(limit, lane.window.value + large)
+
+    def _look_at(self, lane: Lane, connection: Connection | None, now: float) -> Exclusion | None:
+        waited = lane.waited(now, self._pulse.awake_since(now))
+        why = None
+        if connection is None:
+            why = Exclusion.CONNECTION
+        elif connection.throttled_until > now:
+            why = Exclusion.THROTTLED
+        elif 0 < self._settings.availability_timeout < waited:
+            why = Exclusion.AVAILABILITY
+        elif lane.overdue(waited):
+            why = Exclusion.OVERDUE
+        if lane.exclude(why) and why in (Exclusion.OVERDUE, Exclusion.AVAILABILITY):
+            self._wonder(lane, waited, now)
+        return why
+
+    def _wonder(self, lane: Lane, waited: float, now: float) -> None:
+        """A broker that does not answer may have been replaced: ask another one."""
+        if now - self._refreshed_at >= _REFRESH_EVERY:
+            self._refreshed_at = now
+            self._leaders.request_refresh(
+                f"broker {lane.node_id} has owed an answer for {waited:.3f} s"
+            )
+
+    def _ask_for_leaders(self, node_id: int) -> None:
+        trouble = self._connections.connection_error(node_id)
+        if trouble is not None:
+            # With nothing in flight there is no failed request to tell that leaders may have
+            # moved away from this broker.
+            self._leaders.request_refresh(f"records wait for a broker: {trouble}")
+
+    def _beat(self, now: float) -> bool:
+        """Look after the brokers that owe answers, also while nothing else happens."""
+        for lane in self._lanes.values():
+            if not lane.in_flight:
+                continue
+            before = lane.excluded
+            connection = lane.in_flight[0].connection
+            if self._look_at(lane, connection, now) is not before:
+                self._wake()
+            elif lane.excluded is Exclusion.OVERDUE:
+                self._wonder(lane, now - lane.in_flight[0].sent_at, now)
+        return self._busy()
+
+    def leave_deposed(self, now: float) -> None:
+        """Leaders have changed. A broker that owes answers and leads none of what it was sent any
+        more may never answer: a paused one's kernel keeps the connection alive. Closing it lets
+        the batches go to their new leaders, in their order."""
+        for lane in self._lanes.values():
+            if lane.overdue(lane.waited(now, self._pulse.awake_since(now))):
+                oldest = lane.in_flight[0]
+                if all(batch.queue.leader not in (-1, lane.node_id) for batch in oldest.batches):
+                    oldest.connection.close(
+                        BrokerConnectionError(
+                            f"broker {lane.node_id} has not answered since it was replaced as the "
+                            "leader of what it was sent; the connection was given up"
+                        )
+                    )
+
+    # --- the network's round trip ---------------------------------------------------------------
+
+    def probe(self, lane: Lane, connection: Connection, now: float) -> None:
+        """Now and then, measure the network's round trip by a call that costs the broker nothing,
+        ahead of a Produce on a quiet connection."""
+        version = connection.api_versions_version
+        interval = _PROBE_DOUBTFUL if lane.window.doubtful else _PROBE_EVERY
+        if (
+            not self._settings.adaptive_window
+            or connection.in_flight
+            or now - lane.probed_at < interval
+            or version is None
+        ):
+            return
+        lane.probed_at = now
+        correlation_id = connection.next_correlation_id()
+        request = ApiVersionsCall().encode(version, correlation_id, self._settings.client_id)
+        answered = partial(self._probed, lane, now)
+        connection.send([request], correlation_id, answered, api="ApiVersions")
+
+    def _probed(
+        self, lane: Lane, sent_at: float, payload: memoryview | None, _error: KafkaError | None
+    ) -> None:
+        now = self._clock()
+        if payload is not None and self.undisturbed(sent_at, now):
+            lane.window.measured(now - sent_at)
+
+    # --- KIP-794's outages ------------------------------------------------------------------------
+
+    def outages(self, lines: Lines, excluded: Collection[int], now: float) -> set[int]:
+        """The brokers that could not take what was ready for them for too long; ``excluded`` are
+        those of the last time."""
+        found = set()
+        for node_id, lane in self._lanes.items():
+            # A lane with nothing ready was not asked in this pass.
+            if not lines.ready.get(node_id):
+                if lane.in_flight and lines.blocked[node_id]:
+                    # What could be ready waits for the answers that the broker owes.
+                    lane.note(able=False, now=now)
+                elif node_id in excluded:
+                    # Asked all the same, or a broker that was left out would never be back.
+                    connection = self._connections.produce_connection(node_id)
+                    if lane.free(connection, self._settings.max_in_flight, now):
+                        lane.note(able=True, now=now)
+            if lane.stuck_for > self._settings.availability_timeout:
+                found.add(node_id)
+        return found

@@ -1,0 +1,60 @@
+"""The event loop's pulse."""
+
+from __future__ import annotations
+
+import asyncio
+
+from kafkaclient.producer.pulse import PERIOD, Pulse
+from kafkaclient.testing.clock import virtual_time
+
+
+class Beats:
+    """A pulse of ``enough`` beats; ``clock`` is the loop's, and can be put forward."""
+
+    def __init__(self, enough: int = 1000) -> None:
+        self.blocked = 0.0
+        self.beats: list[float] = []
+        self.lags: list[float] = []
+        self._enough = enough
+        self.pulse = Pulse(self.now, on_beat=self._on_beat, on_lag=self.lags.append)
+
+    def now(self) -> float:
+        return asyncio.get_running_loop().time() + self.blocked
+
+    def _on_beat(self, now: float) -> bool:
+        self.beats.append(now)
+        return len(self.beats) < self._enough
+
+
+@virtual_time
+async def test_it_beats_until_told_to_stop() -> None:
+    b = Beats(3)
+    began = b.now()
+    b.pulse.start()
+    b.pulse.start()
+    await asyncio.sleep(1.0)
+    assert [round((beat - began) / PERIOD) for beat in b.beats] == [1, 2, 3]
+    assert max(b.lags) < 1e-6
+    assert b.pulse.awake_since(b.now()) < began
+    b.pulse.start()
+    b.pulse.stop()
+    b.pulse.stop()
+    await asyncio.sleep(1.0)
+    assert len(b.beats) == 3
+
+
+@virtual_time
+async def test_a_blocked_loop_is_noticed_before_and_after_the_late_beat() -> None:
+    b = Beats()
+    b.pulse.start()
+    await asyncio.sleep(0.1)
+    assert b.pulse.awake_since(b.now()) == float("-inf")
+    b.blocked = 0.2
+    assert b.pulse.awake_since(b.now()) == b.now(), "nothing has been read since"
+    await asyncio.sleep(PERIOD)
+    woke = b.pulse.awake_since(b.now())
+    assert b.now() - PERIOD <= woke <= b.now()
+    await asyncio.sleep(0.5)
+    assert b.pulse.awake_since(b.now()) == woke
+    assert max(b.lags) > 0.17
+    b.pulse.stop()

@@ -30,6 +30,7 @@ __all__ = [
     "boolean",
     "function",
     "integer",
+    "name_or_object",
     "number",
     "one_of",
     "optional",
@@ -125,6 +126,23 @@ def one_of(*accepted: str) -> Kind[str]:
         raise ValueError(value)
 
     return Kind("one of " + ", ".join(accepted), read)
+
+
+def name_or_object(names: tuple[str, ...], method: str, call: str) -> Kind[Any]:
+    """One of ``names``, or an object with a method of that name that is not a coroutine function;
+    ``call`` shows its signature. The class of such an object is a mistake, and is refused."""
+
+    def read(value: object) -> object:
+        if isinstance(value, str) and value.strip() in names:
+            return value.strip()
+        if isinstance(value, (str, type)):
+            raise TypeError(value)
+        given = getattr(value, method, None)
+        if not callable(given) or iscoroutinefunction(given):
+            raise TypeError(value)
+        return value
+
+    return Kind(f"one of {', '.join(names)}, or an object with a method {method}{call}", read)
 
 
 def acknowledgements() -> Kind[int]:

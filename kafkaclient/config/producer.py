@@ -1,7 +1,7 @@
 """The options of :class:`kafkaclient.Producer`, each declared once.
 
-Names, defaults and checks follow Java's ``ProducerConfig`` of Kafka 4.3; what differs on purpose is
-listed in ``tests/config/test_producer.py``.
+Names, defaults and checks follow Java's ``ProducerConfig`` of Kafka 4.3, with KIP-1123 of 4.4; what
+differs on purpose is listed in ``tests/config/test_producer.py``.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from kafkaclient.config.kinds import (
     boolean,
     function,
     integer,
+    name_or_object,
     number,
     one_of,
     optional,
@@ -228,11 +229,27 @@ class ProducerConfig:
 
     # --- choice of partition ------------------------------------------------------------------
 
-    partitioner: str = option(
+    partitioner: Any = option(
         "kip794",
-        one_of("kip794", "late"),
-        "How records without key get their partition: 'kip794' when they are sent, by the "
-        "queues' lengths, as in Java 4.x; 'late' when a broker can take their batch.",
+        name_or_object(
+            ("late", "kip794", "sticky", "uniform-sticky", "round-robin", "random"),
+            "partition",
+            "(topic, key, value, cluster, load) -> int",
+        ),
+        "How records get a partition. 'kip794': those without key when they are sent, by the "
+        "queues' lengths, as in Java 4.x; 'late': when a broker can take their batch; 'sticky': "
+        "one partition for each batch, as in Java 2.4 to 3.2 (KIP-480); 'random': any. These leave "
+        "records with a key to their hash; 'uniform-sticky' (sticky for all) and 'round-robin' "
+        "(each partition in turn) ignore keys. An object of your own is asked for every record "
+        "whose partition is not given: see kafkaclient.Partitioner.",
+        section=_PARTITIONS,
+    )
+    partitioner_share_floor: float = option(
+        0.5,
+        number(between(0, 1)),
+        "Late binding: the least part of its fair share of bytes that a partition gets from "
+        "records without a key while its broker is in working order, however slow; 0 is no floor. "
+        "More means a more even spread, and more records that wait for the slow broker.",
         section=_PARTITIONS,
     )
     partitioner_ignore_keys: bool = option(
@@ -257,6 +274,20 @@ class ProducerConfig:
         "records without a key until it can; 0 is never (KIP-794).",
         section=_PARTITIONS,
         aliases=("partitioner.availability.timeout.ms",),
+    )
+    partitioner_rack_aware: bool = option(
+        False,
+        boolean(),
+        "Whether records without a key go to partitions whose leader is in the rack client_rack "
+        "while there are any, with 'late' and 'kip794' (KIP-1123).",
+        section=_PARTITIONS,
+    )
+    client_rack: str = option(
+        "",
+        text(),
+        "The rack that this client is in, as in the broker.rack of the brokers; "
+        "partitioner_rack_aware needs it.",
+        section=_PARTITIONS,
     )
 
     # --- compression --------------------------------------------------------------------------

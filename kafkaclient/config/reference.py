@@ -55,4 +55,4 @@ def _default(option: Option) -> str:
         return "none; it must be given"
     if option.name == "acks":
         return "`all`"
-    return f"`{str(option.default).lower()}`" if option.default is not None else "none"
+    return "none" if option.default in (None, "") else f"`{str(option.default).lower()}`"

@@ -32,6 +32,7 @@ def settle(values: dict[str, Any], given: Mapping[str, Given]) -> None:
     _settle_idempotence(values, given)
     _settle_delivery_timeout(values, given)
     _settle_backoffs(values, given)
+    _check_rack(values, given)
 
 
 def _settle_idempotence(values: dict[str, Any], given: Mapping[str, Given]) -> None:
@@ -82,3 +83,10 @@ def _settle_backoffs(values: dict[str, Any], given: Mapping[str, Given]) -> None
                 values[first] = values[longest]
             else:
                 values[longest] = values[first]
+
+
+def _check_rack(values: dict[str, Any], given: Mapping[str, Given]) -> None:
+    if values["partitioner_rack_aware"] and not values["client_rack"]:
+        raise ConfigError(
+            f"{given['partitioner_rack_aware']} needs client_rack: give the rack of this client"
+        )

@@ -21,7 +21,6 @@ _KEYS: dict[str, tuple[str, frozenset[str]]] = {
         "every address of a name is tried, as with use_all_dns_ips",
         frozenset({"use_all_dns_ips"}),
     ),
-    "client.rack": ("rack-aware partitioning (KIP-1123) is not available yet", frozenset()),
     "config.providers": (_PYTHON_CLASSES, frozenset()),
     "enable.metrics.push": (
         "metrics are not pushed to brokers (KIP-714); read Producer.metrics()",
@@ -39,12 +38,9 @@ _KEYS: dict[str, tuple[str, frozenset[str]]] = {
     "metric.reporters": (f"{_PYTHON_CLASSES}; read Producer.metrics()", frozenset()),
     "metrics.recording.level": ("all metrics are recorded at one level", frozenset({"info"})),
     "partitioner.class": (
-        f"{_PYTHON_CLASSES}; partitions are chosen as KIP-794 says, or by the caller of send",
+        f"{_PYTHON_CLASSES}; give partitioner=round-robin, uniform-sticky or sticky for Java's "
+        "RoundRobinPartitioner, UniformStickyPartitioner and DefaultPartitioner, or an object",
         frozenset(),
-    ),
-    "partitioner.rack.aware": (
-        "rack-aware partitioning (KIP-1123) is not available yet",
-        frozenset({"false"}),
     ),
     "security.protocol": (_TLS_SASL, frozenset({"plaintext"})),
     "security.providers": (_TLS_SASL, frozenset()),

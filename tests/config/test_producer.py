@@ -13,13 +13,15 @@ from kafkaclient.errors import ConfigError, KafkaError
 
 BOOTSTRAP = "localhost:9092"
 
-# What ProducerConfig.configDef() of kafka-clients 4.3.1 says, less ssl.* and sasl.*.
+# What ProducerConfig.configDef() of kafka-clients 4.3.1 says, less ssl.* and sasl.*, and the two
+# keys that 4.4.0 adds (KIP-1123).
 JAVA_DEFAULTS: dict[str, Any] = {
     "acks": "all",
     "batch.size": 16384,
     "buffer.memory": 33554432,
     "client.dns.lookup": "use_all_dns_ips",
     "client.id": "",
+    "client.rack": "",
     "compression.gzip.level": -1,
     "compression.lz4.level": 9,
     "compression.type": "none",
@@ -46,6 +48,7 @@ JAVA_DEFAULTS: dict[str, Any] = {
     "partitioner.availability.timeout.ms": 0,
     "partitioner.class": None,
     "partitioner.ignore.keys": False,
+    "partitioner.rack.aware": False,
     "receive.buffer.bytes": 32768,
     "reconnect.backoff.max.ms": 1000,
     "reconnect.backoff.ms": 50,
@@ -81,6 +84,7 @@ REQUIRED_OR_OBJECTS = {
 }
 NOT_IN_JAVA = {
     "partitioner": "a name instead of the class of partitioner.class",
+    "partitioner.share.floor": "late binding is not in Java",
     "allow.auto.create.topics": "a consumer key in Java; its producer always allows it",
 }
 
@@ -275,6 +279,11 @@ def test_missing_keys_pass_when_they_ask_for_nothing(key: str, value: object) ->
         ({"connections.max.idle.ms": -1}, "connections_max_idle_ms", -1),
         ({"max.block.ms": 2**40}, "max_block_ms", 2**40),
         ({"client.id": ""}, "client_id", ""),
+        ({"client.rack": " eu-1a "}, "client_rack", "eu-1a"),
+        ({"partitioner": " late "}, "partitioner", "late"),
+        ({"partitioner": "uniform-sticky"}, "partitioner", "uniform-sticky"),
+        ({"partitioner.share.floor": "0.25"}, "partitioner_share_floor", 0.25),
+        ({"partitioner.share.floor": 1}, "partitioner_share_floor", 1),
     ],
 )
 def test_values_read(options: dict[str, Any], field: str, value: object) -> None:
@@ -312,6 +321,8 @@ def test_values_read(options: dict[str, Any], field: str, value: object) -> None
         ("compression_gzip_level", 0, "a whole number from 1 to 9 or -1, or None"),
         ("compression_lz4_level", 18, "a whole number from 1 to 17, or None"),
         ("client_id", 5, "a string"),
+        ("partitioner_share_floor", 1.01, "a number from 0 to 1"),
+        ("partitioner_share_floor", -0.1, "a number from 0 to 1"),
         ("value_serializer", "org.example.Json", "a function (value) -> bytes or None, or None"),
         ("on_delivery", 5, "a function (delivery), or None"),
     ],
@@ -347,6 +358,69 @@ def test_functions_are_kept() -> None:
     config = build(value_serializer=str.encode, on_error=hook)
     assert config.value_serializer is str.encode
     assert config.on_error is hook
+
+
+# --- the partitioner ---------------------------------------------------------------------------
+
+
+class Chooser:
+    def partition(self, *_: object) -> int:
+        return 0
+
+
+class Waiter:
+    async def partition(self, *_: object) -> int:
+        return 0
+
+
+class Word:
+    partition = "0"
+
+
+def test_a_partitioner_of_ones_own_is_kept() -> None:
+    chooser = Chooser()
+    assert build(partitioner=chooser).partitioner is chooser
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (Chooser, "Chooser"),
+        (Waiter(), None),
+        (Word(), None),
+        (5, "5"),
+        (None, "None"),
+        (lambda *_: 0, "<lambda>"),
+        ("round_robin", "'round_robin'"),
+    ],
+)
+def test_partitioners_refused(value: object, shown: str | None) -> None:
+    with pytest.raises(ConfigError) as caught:
+        build(partitioner=value)
+    assert str(caught.value).endswith(
+        " is not accepted: give one of late, kip794, sticky, uniform-sticky, round-robin, random, "
+        "or an object with a method partition(topic, key, value, cluster, load) -> int"
+    )
+    assert shown is None or f"partitioner={shown} " in str(caught.value)
+
+
+def test_javas_partitioner_class_is_told_the_names_to_give() -> None:
+    java = "org.apache.kafka.clients.producer.RoundRobinPartitioner"
+    with pytest.raises(ConfigError, match="give partitioner=round-robin, uniform-sticky or sticky"):
+        build(mapping={"partitioner.class": java})
+
+
+def test_rack_awareness_needs_a_rack() -> None:
+    """As Java 4.4 (KIP-1123)."""
+    aware = build(mapping={"partitioner.rack.aware": "true", "client.rack": "eu-1a"})
+    assert aware.partitioner_rack_aware
+    assert build(mapping={"client.rack": "eu-1a"}).partitioner_rack_aware is False
+    for rack in ({}, {"client.rack": " "}):
+        with pytest.raises(ConfigError) as caught:
+            build(mapping={"partitioner.rack.aware": "true", **rack})
+        assert str(caught.value) == (
+            "partitioner.rack.aware=True needs client_rack: give the rack of this client"
+        )
 
 
 # --- bootstrap servers -------------------------------------------------------------------------

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from kafkaclient.errors import KafkaError
 from kafkaclient.producer.batch import ProducerBatch
 from kafkaclient.producer.budget import BufferBudget
-from kafkaclient.producer.choice import BuiltInChoice, LateChoice, Outages
+from kafkaclient.producer.choice import BuiltInChoice, LateChoice, Outages, RotatingChoice
 from kafkaclient.producer.delivery import Delivery, Receipt
+from kafkaclient.producer.floor import ShareFloor
 from kafkaclient.producer.incomplete import IncompleteBatches
 from kafkaclient.producer.lines import Lines
 from kafkaclient.producer.spread import Spread
@@ -58,7 +59,7 @@ class RecordAccumulator:
         self.identity = identity
         self.budget = BufferBudget(settings.buffer_memory)
         self.topics: dict[str, TopicBuffer] = {}
-        self._outages = Outages()
+        self.outages = Outages()
         self._sticky_bytes = max(1, settings.batch_size)
         self.lines = Lines(
             linger=settings.linger,
@@ -87,9 +88,7 @@ class RecordAccumulator:
     def topic(self, name: str) -> TopicBuffer:
         buffer = self.topics.get(name)
         if buffer is None:
-            buffer = self.topics[name] = TopicBuffer(
-                name, self._new_choice, Spread(4 * self._sticky_bytes, self._random31)
-            )
+            buffer = self.topics[name] = TopicBuffer(name, self._new_choice, Spread(self._random31))
         return buffer
 
     # --- in: from send ------------------------------------------------------------------------
@@ -126,7 +125,8 @@ class RecordAccumulator:
                 batch.close()
                 self.lines.schedule(queue, now)
             if final:
-                batch = self._open(queue, record, now, force=force)
+                movable = partition is None and choice.movable(queue, view)
+                batch = self._open(queue, record, now, movable=movable, force=force)
                 if batch is None:
                     return None
                 before = 0
@@ -135,6 +135,8 @@ class RecordAccumulator:
             queue = choice.next_queue(queue, record, view)
         if partition is None:
             choice.appended(queue, batch.size - before, view)
+        else:
+            batch.movable = False
         if batch.count == 1 or batch.full:
             self.lines.schedule(queue, now)
         return batch.receipt.handle(record.timestamp)
@@ -159,7 +161,7 @@ class RecordAccumulator:
         return batch.append(record)
 
     def _open(
-        self, queue: PartitionQueue, record: Record, now: float, *, force: bool
+        self, queue: PartitionQueue, record: Record, now: float, *, movable: bool, force: bool
     ) -> ProducerBatch | None:
         """A new batch with the record at the end of the queue; None: no buffer space."""
         limit = max(self.settings.batch_size, record.upper_bound)
@@ -171,7 +173,7 @@ class RecordAccumulator:
                     return None
                 self.budget.force(capacity)
         receipt = self._new_receipt(queue.topic.name)
-        batch = self._make(queue, receipt, now, limit, capacity, next(self._serials))
+        batch = self._make(queue, receipt, now, limit, capacity, next(self._serials), movable)
         if not batch.append(record):
             self.budget.give_back(capacity)
             raise KafkaError(
@@ -192,6 +194,7 @@ class RecordAccumulator:
         limit: int,
         capacity: int,
         serial: int,
+        movable: bool = False,
     ) -> ProducerBatch:
         receipt.partition = queue.partition
         batch = ProducerBatch(
@@ -201,18 +204,17 @@ class RecordAccumulator:
             created=created,
             limit=limit,
             capacity=capacity,
-            elastic_limit=self._elastic_limit(queue),
+            elastic_limit=self._elastic_limit(queue.topic) if movable else 0,
             codec=self.settings.codec,
             level=self.settings.level,
             ratio=queue.topic.ratio,
         )
         batch.charged = capacity
+        batch.movable = movable
         return batch
 
-    def _elastic_limit(self, queue: PartitionQueue) -> int:
-        if not (queue.unbound and self.settings.adaptive):
-            return 0
-        return min(self.settings.elastic_limit, queue.topic.batch_limit)
+    def _elastic_limit(self, topic: TopicBuffer) -> int:
+        return min(self.settings.elastic_limit, topic.batch_limit) if self.settings.adaptive else 0
 
     # --- out: to the sender -------------------------------------------------------------------
 
@@ -263,12 +265,31 @@ class RecordAccumulator:
             queue.sequence.stamp(batch, self.identity)
         if not batch.attempts:
             queue.unacked.append(batch)
-            if self.settings.adaptive:
-                queue.topic.spread.add(queue.partition, batch.size)
+            queue.topic.choice.launched(queue, batch)
+        batch.movable = False
         batch.attempts += 1
         batch.leader_epoch = queue.leader_epoch
         batch.on_wire = True
         queue.on_wire += 1
+
+    def release(self, node_id: int, now: float) -> None:
+        """The broker is out of order: what was set aside for its partitions may go elsewhere."""
+        reserved = self.outages.reserved
+        for queue in [queue for queue in reserved if queue.leader == node_id]:
+            del reserved[queue]
+            unbound = queue.topic.unbound
+            for batch in [batch for batch in queue.batches if batch.movable]:
+                queue.batches.remove(batch)
+                batch.close()
+                batch.bind(unbound)
+                unbound.batches.appendleft(batch)  # it has waited the longest
+                self.lines.schedule(unbound, now)
+            self.lines.schedule(queue, now)
+
+    def forgive(self, node_id: int) -> None:
+        """The broker is in order again."""
+        for topic in self.topics.values():
+            topic.spread.forgive(node_id)
 
     def split(self, batch: ProducerBatch, now: float) -> None:
         """Halve a batch that its topic does not take as it is; see :class:`IncompleteBatches`."""
@@ -290,7 +311,7 @@ class RecordAccumulator:
         if topic.view is None or view.partition_count < topic.view.partition_count:
             topic.choice.reset()
         topic.view = view
-        topic.spread.follow(view)
+        topic.choice.follow(view)
         for queue in topic.queues.values():
             if queue.partition < view.partition_count:
                 known = view.partitions[queue.partition]
@@ -322,13 +343,17 @@ class RecordAccumulator:
         at with its first draw: they cost in proportion to its partitions, and keyed records draw
         none.
         """
-        self._outages.passes += 1
-        self._outages.unavailable = unavailable
+        self.outages.passes += 1
+        self.outages.unavailable = unavailable
 
     def _new_choice(self, topic: TopicBuffer) -> Choice:
-        if self.settings.late:
-            return LateChoice(topic)
-        return BuiltInChoice(topic, self._sticky_bytes, self._random31, self._outages)
+        settings = self.settings
+        if not settings.late:
+            return BuiltInChoice(topic, self._sticky_bytes, self._random31, self.outages)
+        if not settings.adaptive:
+            return RotatingChoice(topic, ShareFloor(0.0, self._sticky_bytes), self.outages)
+        floor = ShareFloor(settings.share_floor, self._sticky_bytes)
+        return LateChoice(topic, floor, self.outages)
 
     def _hurried(self) -> bool:
         # batch.size 0 means "do not batch": no record waits for company (KAFKA-14303).

@@ -64,6 +64,7 @@ class ProducerBatch:
         "last_error",
         "leader_epoch",
         "maybe_written",
+        "movable",
         "on_wire",
         "ordinal",
         "producer_epoch",
@@ -97,6 +98,8 @@ class ProducerBatch:
         self.builder = BatchBuilder(capacity)
         self.charged = 0
         self.queue = queue
+        self.movable = False
+        """Whether its partition, if it has one, is not final yet (late binding)."""
         self.closed = False
         self.sealed = False
         self.attempts = 0
@@ -191,7 +194,8 @@ class ProducerBatch:
         return self.builder.size >= self._raw_limit // 2
 
     def bind(self, queue: PartitionQueue) -> None:
-        """The batch has its partition."""
+        """The batch has its partition, or none again."""
+        self.movable = queue.unbound
         self.queue = queue
         self.receipt.partition = queue.partition
 

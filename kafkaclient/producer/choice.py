@@ -12,25 +12,33 @@ from typing import TYPE_CHECKING, Protocol
 from kafkaclient.producer.partitioner import BuiltInPartitioner, load_table
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from kafkaclient.cluster.view import TopicView
+    from kafkaclient.producer.batch import ProducerBatch
+    from kafkaclient.producer.floor import ShareFloor
     from kafkaclient.producer.partition import PartitionQueue
     from kafkaclient.producer.partitioner import Random31
     from kafkaclient.producer.record import Record
     from kafkaclient.producer.topic import TopicBuffer
 
-__all__ = ["BuiltInChoice", "Choice", "LateChoice", "Outages"]
+__all__ = ["BuiltInChoice", "Choice", "LateChoice", "Outages", "RotatingChoice"]
 
 
 class Outages:
-    """What the sender has found out: in which pass, and the brokers ``unavailable`` since."""
+    """What the sender has found out about the brokers, for the topics' choices."""
 
-    __slots__ = ("passes", "unavailable")
+    __slots__ = ("excludes", "passes", "reserved", "unavailable")
 
     def __init__(self) -> None:
         self.passes = 0
+        """How often the sender has gone over everything."""
         self.unavailable: Collection[int] = ()
+        """The brokers that KIP-794 leaves out, as of the last pass."""
+        self.excludes: Callable[[int], bool] = lambda _node_id: False
+        """Whether late binding leaves a broker out at present."""
+        self.reserved: dict[PartitionQueue, None] = {}
+        """The queues that may hold batches set aside for their partition's share."""
 
 
 class Choice(Protocol):
@@ -45,30 +53,75 @@ class Choice(Protocol):
     def appended(self, queue: PartitionQueue, nbytes: int, view: TopicView) -> None:
         """A record that was asked about added ``nbytes`` to a batch of the queue."""
 
+    def movable(self, queue: PartitionQueue, view: TopicView) -> bool:
+        """Whether a batch opened in the queue for such a record may yet go elsewhere."""
+
+    def launched(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """A batch leaves for the first time, whatever its records were bound by."""
+
+    def follow(self, view: TopicView) -> None:
+        """Take up new metadata."""
+
     def reset(self) -> None:
         """Start anew: the topic has lost partitions, or was not known before."""
 
 
 class LateChoice:
-    """Late binding: the sender chooses when a broker can take the batch."""
+    """Late binding: the sender chooses when a broker can take the batch.
 
-    __slots__ = ("_topic",)
+    But for the records set aside for partitions below the share floor: they wait in a batch of
+    their partition, which moves when its broker falls out of order.
+    """
 
-    def __init__(self, topic: TopicBuffer) -> None:
+    __slots__ = ("_floor", "_outages", "_topic")
+
+    def __init__(self, topic: TopicBuffer, floor: ShareFloor, outages: Outages) -> None:
         self._topic = topic
+        self._floor = floor
+        self._outages = outages
 
     def queue_for(self, record: Record, view: TopicView) -> PartitionQueue:
-        # A topic of one partition keeps the order in which its records were sent.
-        return self._topic.unbound if view.partition_count > 1 else self._topic.queue(0)
+        if view.partition_count == 1:
+            return self._topic.queue(0)  # it keeps the order in which its records were sent
+        while (partition := self._floor.lowest()) is not None:
+            queue = self._topic.queue(partition)
+            retrying = queue.batches and queue.batches[0].attempts
+            if not retrying and not self._outages.excludes(queue.leader):
+                self._outages.reserved[queue] = None
+                return queue
+            self._floor.excuse(partition)
+        return self._topic.unbound
 
     def next_queue(self, queue: PartitionQueue, record: Record, view: TopicView) -> PartitionQueue:
-        return queue
+        # One batch is set aside at a time; what is more does not wait for a slow broker.
+        waiting = view.partition_count > 1 and queue.batches
+        return self._topic.unbound if waiting else queue
 
     def appended(self, queue: PartitionQueue, nbytes: int, view: TopicView) -> None:
-        pass
+        if not queue.unbound:
+            self._floor.add(queue.partition, nbytes)
+
+    def movable(self, queue: PartitionQueue, view: TopicView) -> bool:
+        return view.partition_count > 1
+
+    def launched(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        self._topic.spread.add(queue.partition, batch.size)
+        if not batch.movable:  # else it was counted as its records came
+            self._floor.add(queue.partition, batch.size)
+
+    def follow(self, view: TopicView) -> None:
+        self._topic.spread.follow(view)
+        self._floor.follow(self._topic.spread.competing)
 
     def reset(self) -> None:
         pass
+
+
+class RotatingChoice(LateChoice):
+    """Late binding without regard to load: the sender hands batches out in turn, by bytes."""
+
+    def launched(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        pass  # counted when it was bound
 
 
 class BuiltInChoice:
@@ -94,6 +147,15 @@ class BuiltInChoice:
 
     def appended(self, queue: PartitionQueue, nbytes: int, view: TopicView) -> None:
         self.partitioner.update(nbytes, view, all_full=queue.all_full)
+
+    def movable(self, queue: PartitionQueue, view: TopicView) -> bool:
+        return False
+
+    def launched(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        pass
+
+    def follow(self, view: TopicView) -> None:
+        pass
 
     def reset(self) -> None:
         self.partitioner.reset()

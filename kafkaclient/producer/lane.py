@@ -126,8 +126,6 @@ class Lane:
     def landed(self, now: float) -> None:
         """The oldest request has been answered, or never will be."""
         self.in_flight.popleft()
-        if self.excluded in (Exclusion.OVERDUE, Exclusion.AVAILABILITY):
-            self.excluded = None
         if not self.in_flight:
             self.idle_at = now
 

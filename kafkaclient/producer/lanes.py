@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kafkaclient.errors import KafkaError
     from kafkaclient.net.connection import Connection
     from kafkaclient.producer.answers import Leaders
+    from kafkaclient.producer.lane import Request
     from kafkaclient.producer.lines import Lines
     from kafkaclient.producer.settings import SenderSettings
 
@@ -54,6 +55,8 @@ class Lanes:
     """The lanes by broker, made when they are first asked for.
 
     ``busy()`` says whether there is anything to wait for.
+    ``on_excluded(node_id, now)`` is called when a broker falls out of order, and
+    ``on_included(node_id)`` when it is in order again.
     ``wake()`` is called when a broker is found to be overdue between two passes of the sender;
     ``on_lag(seconds)`` with each measurement of the event loop's lag.
     """
@@ -67,6 +70,8 @@ class Lanes:
         clock: Callable[[], float],
         busy: Callable[[], bool],
         wake: Callable[[], None],
+        on_excluded: Callable[[int, float], None],
+        on_included: Callable[[int], None],
         on_lag: Callable[[float], None],
     ) -> None:
         self._lanes: dict[int, Lane] = {}
@@ -76,6 +81,8 @@ class Lanes:
         self._clock = clock
         self._busy = busy
         self._wake = wake
+        self._on_excluded = on_excluded
+        self._on_included = on_included
         self._refreshed_at = -NEVER
         self._pulse = Pulse(clock, on_beat=self._beat, on_lag=on_lag)
 
@@ -99,6 +106,13 @@ class Lanes:
     def watch(self) -> None:
         """See to it that an answer that does not come is noticed, while ``busy()``."""
         self._pulse.start()
+
+    def landed(self, request: Request, now: float) -> None:
+        """The oldest request to its broker has been answered, or never will be."""
+        lane = request.lane
+        lane.landed(now)
+        if lane.excluded is not None:
+            self._look_at(lane, request.connection, now)
 
     def close(self) -> None:
         self._pulse.stop()
@@ -146,7 +160,7 @@ class Lanes:
     def _look_at(self, lane: Lane, connection: Connection | None, now: float) -> Exclusion | None:
         waited = lane.waited(now, self._pulse.awake_since(now))
         why = None
-        if connection is None:
+        if connection is None or connection.closed:
             why = Exclusion.CONNECTION
         elif connection.throttled_until > now:
             why = Exclusion.THROTTLED
@@ -154,8 +168,13 @@ class Lanes:
             why = Exclusion.AVAILABILITY
         elif lane.overdue(waited):
             why = Exclusion.OVERDUE
-        if lane.exclude(why) and why in (Exclusion.OVERDUE, Exclusion.AVAILABILITY):
-            self._wonder(lane, waited, now)
+        before = lane.excluded
+        if lane.exclude(why):
+            self._on_excluded(lane.node_id, now)
+            if why in (Exclusion.OVERDUE, Exclusion.AVAILABILITY):
+                self._wonder(lane, waited, now)
+        elif why is None and before is not None:
+            self._on_included(lane.node_id)
         return why
 
     def _wonder(self, lane: Lane, waited: float, now: float) -> None:

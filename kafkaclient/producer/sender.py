@@ -89,8 +89,11 @@ class Sender:
             clock=clock,
             busy=lambda: bool(accumulator.incomplete),
             wake=self.wake,
+            on_excluded=accumulator.release,
+            on_included=accumulator.forgive,
             on_lag=metrics.event_loop_lagged,
         )
+        accumulator.outages.excludes = self.lanes.excludes
 
     # --- the loop -----------------------------------------------------------------------------
 
@@ -229,7 +232,7 @@ class Sender:
         self, request: Request, payload: memoryview | None, error: KafkaError | None
     ) -> None:
         now, lane = self._clock(), request.lane
-        lane.landed(now)
+        self.lanes.landed(request, now)
         try:
             self._judge(request, payload, error, now)
         except Exception as defect:  # noqa: BLE001 - no batch may stay on the wire for ever

@@ -37,6 +37,8 @@ class AccumulatorSettings:
     adaptive: bool = True
     elastic_limit: int = 16384
     """How large a batch without a partition may grow while no broker takes it."""
+    share_floor: float = 0.5
+    """Late binding: the least part of its fair share that a partition gets."""
     one_in_flight: bool = False
     """max.in.flight.requests.per.connection=1: a partition is muted while a batch is out."""
 
@@ -82,6 +84,7 @@ def accumulator_settings(config: ProducerConfig) -> AccumulatorSettings:
         codec=codec,
         level=levels.get(codec),
         late=config.partitioner == "late",
+        share_floor=config.partitioner_share_floor,
         adaptive=config.adaptive_partitioning_enable,
         elastic_limit=max(config.batch_size, config.max_request_size - _REQUEST_OVERHEAD),
         one_in_flight=config.max_in_flight_requests_per_connection == 1,

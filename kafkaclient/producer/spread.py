@@ -22,18 +22,23 @@ __all__ = ["Spread"]
 _Entry = tuple[int, int, int]
 
 
+# How far a partition can fall behind, in batches, and how fast a large batch is forgotten.
+_PATIENCE, _FORGETTING = 4, 0.95
+
+
 class Spread:
     """The bytes given to each partition of one topic, by whatever way.
 
-    ``patience`` bounds in bytes how far a partition can fall behind. Without it, a broker that
-    comes back after a stall would be given everything until it had caught up.
+    A partition falls behind by a few batches at most: a broker that becomes faster must not be
+    given everything until it has caught up.
     """
 
-    __slots__ = ("_floor", "_given", "_heaps", "_patience", "_random", "_view")
+    __slots__ = ("_batch", "_floor", "_given", "_heaps", "_random", "_view")
 
-    def __init__(self, patience: int, random31: Random31) -> None:
-        self._patience = patience
+    def __init__(self, random31: Random31) -> None:
         self._random = random31
+        self._batch = 0.0
+        """The size of the largest batch lately."""
         self._given: list[int] = []
         self._floor = 0
         self._heaps: dict[int, list[_Entry]] = {}
@@ -51,6 +56,11 @@ class Spread:
     def leaders(self) -> Iterable[int]:
         """The brokers that lead a partition."""
         return self._heaps.keys()
+
+    @property
+    def competing(self) -> list[int]:
+        """The partitions that have a leader."""
+        return [entry[2] for heap in self._heaps.values() for entry in heap]
 
     def follow(self, view: TopicView) -> None:
         """Take up who leads what. A partition that is new starts at the floor."""
@@ -71,8 +81,22 @@ class Spread:
         """``nbytes`` went to the partition."""
         if partition < len(self._given):
             given = self._given[partition] = max(self._given[partition], self._floor) + nbytes
-            self._patience = max(self._patience, 2 * nbytes)
-            self._floor = max(self._floor, given - self._patience)
+            self._batch = max(nbytes, _FORGETTING * self._batch)
+            self._floor = max(self._floor, given - int(_PATIENCE * self._batch))
+
+    def forgive(self, leader: int) -> None:
+        """The broker was out of order and is back: nothing of what it missed is made up for."""
+        heap = self._heaps.get(leader, ())
+        others = [
+            self._given[entry[2]]
+            for node, rest in self._heaps.items()
+            if node != leader
+            for entry in rest
+        ]
+        if others:
+            usual = sum(others) // len(others)
+            for _, _, partition in heap:
+                self._given[partition] = max(self._given[partition], usual)
 
     def pick(self, leaders: Iterable[int], is_open: Callable[[int], bool]) -> int | None:
         """The partition furthest behind among those led by ``leaders`` that are open."""

@@ -1,0 +1,112 @@
+"""How little a slow broker's partitions may get."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaclient.producer.floor import ShareFloor
+
+
+def _floor(fraction: float, partitions: int = 3, batch: int = 100) -> ShareFloor:
+    floor = ShareFloor(fraction, batch)
+    floor.follow(range(partitions))
+    return floor
+
+
+def _run(floor: ShareFloor, records: int, *, late: int = 1) -> float:
+    """Records of 10 bytes; those that are owed to nobody go to the partition ``late``. The share
+    of partition 0."""
+    got = 0
+    for _ in range(records):
+        partition = floor.lowest()
+        got += partition == 0
+        floor.add(late if partition is None else partition, 10)
+    return got / records
+
+
+@pytest.mark.parametrize("fraction", [0.1, 0.5, 1.0])
+def test_a_partition_that_gets_nothing_else_gets_its_floor(fraction: float) -> None:
+    share = _run(_floor(fraction), 20_000)
+    assert share == pytest.approx(fraction / 3, rel=0.1)
+
+
+def test_no_floor() -> None:
+    assert _run(_floor(0.0), 1000) == 0.0
+
+
+def test_nobody_is_owed_anything_at_first() -> None:
+    floor = _floor(0.5)
+    assert floor.lowest() is None
+    floor.add(1, 2399)  # four batches of 100 bytes at six bytes each
+    assert floor.lowest() is None
+    floor.add(1, 1)
+    assert floor.lowest() == 0
+
+
+def test_who_gets_enough_is_never_owed() -> None:
+    floor = _floor(0.5)
+    for n in range(3000):
+        assert floor.lowest() is None
+        floor.add(n % 3, 100)
+
+
+def test_what_is_owed_does_not_pile_up() -> None:
+    """A broker that comes back is owed one batch, not what it missed."""
+    floor = _floor(0.5)
+    for _ in range(1000):
+        floor.add(1, 100)
+        floor.add(2, 100)
+    owed = 0
+    while floor.lowest() == 0:
+        floor.add(0, 10)
+        owed += 10
+    assert owed <= 120
+
+
+def test_a_broker_out_of_order_is_excused() -> None:
+    floor = _floor(0.5)
+    for _ in range(24):
+        floor.add(1, 100)
+    assert floor.lowest() == 0
+    floor.excuse(0)
+    assert floor.lowest() == 2
+    floor.excuse(2)
+    assert floor.lowest() is None
+    for _ in range(6):
+        floor.add(1, 100)
+    assert floor.lowest() == 0
+
+
+def test_partitions_that_come_and_go() -> None:
+    floor = _floor(1.0, partitions=2)
+    floor.follow([0, 1, 2])
+    floor.add(7, 100)  # of no concern
+    floor.follow([1])
+    for _ in range(100):
+        floor.add(0, 100)
+    assert floor.lowest() == 1
+    floor.follow([])
+    assert floor.lowest() is None
+    assert "total" in repr(floor)
+
+
+@given(
+    st.sampled_from([0.2, 0.5, 1.0]),
+    st.integers(1, 6),
+    st.lists(st.tuples(st.integers(0, 5), st.integers(1, 400), st.booleans()), max_size=200),
+)
+def test_what_is_owed_and_saved_is_bounded(
+    fraction: float, partitions: int, steps: list[tuple[int, int, bool]]
+) -> None:
+    floor = _floor(fraction, partitions)
+    for partition, nbytes, heed in steps:
+        lowest = floor.lowest()
+        dues = {p: due - floor._total for p, due in floor._due.items()}
+        assert lowest == (
+            min(dues, key=lambda p: (dues[p], p)) if min(dues.values()) <= 0 else None
+        )
+        floor.add(partition if lowest is None or not heed else lowest, nbytes)
+        span = 400 * partitions / fraction
+        assert all(due - floor._total <= 4 * span for due in floor._due.values())

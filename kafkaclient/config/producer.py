@@ -245,7 +245,7 @@ class ProducerConfig:
         section=_PARTITIONS,
     )
     partitioner_share_floor: float = option(
-        0.5,
+        0.6,
         number(between(0, 1)),
         "Late binding: the least part of its fair share of bytes that a partition gets from "
         "records without a key while its broker is in working order, however slow; 0 is no floor. "

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from kafkaclient.errors import KafkaError
 from kafkaclient.producer.batch import ProducerBatch
 from kafkaclient.producer.budget import BufferBudget
-from kafkaclient.producer.choice import BuiltInChoice, LateChoice, Outages, RotatingChoice
+from kafkaclient.producer.choice import BuiltInChoice, Circumstances, LateChoice, RotatingChoice
 from kafkaclient.producer.delivery import Delivery, Receipt
 from kafkaclient.producer.floor import ShareFloor
 from kafkaclient.producer.incomplete import IncompleteBatches
@@ -59,10 +59,9 @@ class RecordAccumulator:
         self.identity = identity
         self.budget = BufferBudget(settings.buffer_memory)
         self.topics: dict[str, TopicBuffer] = {}
-        self.outages = Outages()
+        self.circumstances = Circumstances()
         self._sticky_bytes = max(1, settings.batch_size)
         self.lines = Lines(
-            linger=settings.linger,
             one_in_flight=settings.one_in_flight,
             identity=identity,
             wake=wake,
@@ -125,7 +124,7 @@ class RecordAccumulator:
                 batch.close()
                 self.lines.schedule(queue, now)
             if final:
-                movable = partition is None and choice.movable(queue, view)
+                movable = partition is None and choice.movable(queue)
                 batch = self._open(queue, record, now, movable=movable, force=force)
                 if batch is None:
                     return None
@@ -134,7 +133,7 @@ class RecordAccumulator:
             final = True
             queue = choice.next_queue(queue, record, view)
         if partition is None:
-            choice.appended(queue, batch.size - before, view)
+            choice.appended(queue, batch, batch.size - before, view)
         else:
             batch.movable = False
         if batch.count == 1 or batch.full:
@@ -211,6 +210,9 @@ class RecordAccumulator:
         )
         batch.charged = capacity
         batch.movable = movable
+        batch.ready_at = created + self.settings.linger
+        if movable:
+            batch.ready_at = max(batch.ready_at, created + queue.topic.choice.hold(queue))
         return batch
 
     def _elastic_limit(self, topic: TopicBuffer) -> int:
@@ -272,19 +274,30 @@ class RecordAccumulator:
         batch.on_wire = True
         queue.on_wire += 1
 
+    def set_aside(self, batch: ProducerBatch, queue: PartitionQueue, now: float) -> None:
+        """An open batch without partition waits for company in one that is below its floor."""
+        batch.bind(queue)
+        batch.movable = True
+        batch.ready_at = max(batch.ready_at, now + queue.topic.choice.hold(queue))
+        queue.batches.append(batch)
+        self.lines.schedule(queue, now)
+
     def release(self, node_id: int, now: float) -> None:
         """The broker is out of order: what was set aside for its partitions may go elsewhere."""
-        reserved = self.outages.reserved
-        for queue in [queue for queue in reserved if queue.leader == node_id]:
-            del reserved[queue]
-            unbound = queue.topic.unbound
-            for batch in [batch for batch in queue.batches if batch.movable]:
-                queue.batches.remove(batch)
-                batch.close()
-                batch.bind(unbound)
-                unbound.batches.appendleft(batch)  # it has waited the longest
-                self.lines.schedule(unbound, now)
-            self.lines.schedule(queue, now)
+        for queue in [queue for queue in self.circumstances.reserved if queue.leader == node_id]:
+            self._unbind(queue, now)
+
+    def _unbind(self, queue: PartitionQueue, now: float) -> None:
+        self.circumstances.reserved.pop(queue, None)
+        unbound = queue.topic.unbound
+        for batch in [batch for batch in queue.batches if batch.movable]:
+            queue.batches.remove(batch)
+            batch.close()
+            batch.bind(unbound)
+            unbound.batches.appendleft(batch)  # it has waited the longest
+            self.lines.schedule(unbound, now)
+        queue.topic.choice.moved(queue)
+        self.lines.schedule(queue, now)
 
     def forgive(self, node_id: int) -> None:
         """The broker is in order again."""
@@ -313,11 +326,12 @@ class RecordAccumulator:
         topic.view = view
         topic.choice.follow(view)
         for queue in topic.queues.values():
+            leader, epoch = -1, queue.leader_epoch
             if queue.partition < view.partition_count:
-                known = view.partitions[queue.partition]
-                self.lines.lead(queue, known.leader, known.leader_epoch, now)
-            else:
-                self.lines.lead(queue, -1, queue.leader_epoch, now)
+                _, leader, epoch, *_ = view.partitions[queue.partition]
+            self.lines.lead(queue, leader, epoch, now)
+            if leader < 0 and queue in self.circumstances.reserved:
+                self._unbind(queue, now)
         return topic
 
     def forget_topic(self, name: str) -> None:
@@ -343,17 +357,17 @@ class RecordAccumulator:
         at with its first draw: they cost in proportion to its partitions, and keyed records draw
         none.
         """
-        self.outages.passes += 1
-        self.outages.unavailable = unavailable
+        self.circumstances.passes += 1
+        self.circumstances.unavailable = unavailable
 
     def _new_choice(self, topic: TopicBuffer) -> Choice:
         settings = self.settings
         if not settings.late:
-            return BuiltInChoice(topic, self._sticky_bytes, self._random31, self.outages)
+            return BuiltInChoice(topic, self._sticky_bytes, self._random31, self.circumstances)
         if not settings.adaptive:
-            return RotatingChoice(topic, ShareFloor(0.0, self._sticky_bytes), self.outages)
+            return RotatingChoice(topic, ShareFloor(0.0, self._sticky_bytes), self.circumstances)
         floor = ShareFloor(settings.share_floor, self._sticky_bytes)
-        return LateChoice(topic, floor, self.outages)
+        return LateChoice(topic, floor, self.circumstances)
 
     def _hurried(self) -> bool:
         # batch.size 0 means "do not batch": no record waits for company (KAFKA-14303).

@@ -70,6 +70,7 @@ class ProducerBatch:
         "producer_epoch",
         "producer_id",
         "queue",
+        "ready_at",
         "receipt",
         "retries",
         "retry_at",
@@ -95,6 +96,8 @@ class ProducerBatch:
         self.serial = serial
         """Order of creation over the whole producer; the parts of a split keep it."""
         self.created = created
+        self.ready_at = created
+        """When it has waited long enough for company."""
         self.builder = BatchBuilder(capacity)
         self.charged = 0
         self.queue = queue

@@ -72,7 +72,10 @@ class Binder:
                 if target is None:
                     line.rotate(-1)
                     continue
-                if self._accumulator.sealed(head, now):
+                if source.topic.choice.fills(target, head):
+                    source.batches.popleft()
+                    self._accumulator.set_aside(head, target, now)
+                elif self._accumulator.sealed(head, now):
                     source.batches.popleft()
                     head.bind(target)
                     take(head, target)
@@ -94,6 +97,12 @@ class Binder:
         # While any broker of the topic is sound, busy or not, the others get nothing.
         sound = any(node in survey.sound for node in topic.spread.leaders)
         allowed = survey.sound if sound else survey.overdue
-        leaders = [n for n in room if n in allowed and (room[n] >= batch.size or n not in requests)]
+        filling = topic.choice.filling
+        kept = None if filling is None else filling.leader
+        leaders = [
+            n
+            for n in room
+            if n in allowed and n != kept and (room[n] >= batch.size or n not in requests)
+        ]
         partition = topic.spread.pick(leaders, is_open)
         return None if partition is None else topic.queue(partition)

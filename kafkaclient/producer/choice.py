@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from kafkaclient.producer.partitioner import BuiltInPartitioner, load_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
 
     from kafkaclient.cluster.view import TopicView
     from kafkaclient.producer.batch import ProducerBatch
@@ -22,39 +22,72 @@ if TYPE_CHECKING:
     from kafkaclient.producer.record import Record
     from kafkaclient.producer.topic import TopicBuffer
 
-__all__ = ["BuiltInChoice", "Choice", "LateChoice", "Outages", "RotatingChoice"]
+__all__ = ["Brokers", "BuiltInChoice", "Choice", "Circumstances", "LateChoice", "RotatingChoice"]
 
 
-class Outages:
-    """What the sender has found out about the brokers, for the topics' choices."""
+class Brokers(Protocol):
+    """What is asked about brokers when a record comes."""
 
-    __slots__ = ("excludes", "passes", "reserved", "unavailable")
+    def spare(self, node_id: int) -> bool:
+        """Whether the broker is in order and could take another request."""
+
+    def usual_latency(self, node_id: int) -> float:
+        """What a Produce request to the broker usually takes at the most, in seconds."""
+
+
+class Circumstances:
+    """What the sender has found out, for the topics' choices."""
+
+    __slots__ = ("brokers", "passes", "reserved", "unavailable")
 
     def __init__(self) -> None:
         self.passes = 0
         """How often the sender has gone over everything."""
         self.unavailable: Collection[int] = ()
         """The brokers that KIP-794 leaves out, as of the last pass."""
-        self.excludes: Callable[[int], bool] = lambda _node_id: False
-        """Whether late binding leaves a broker out at present."""
+        self.brokers: Brokers | None = None
         self.reserved: dict[PartitionQueue, None] = {}
         """The queues that may hold batches set aside for their partition's share."""
 
 
-class Choice(Protocol):
+class Choice:
     """One topic's choice; ``view`` is the topic's metadata, which is known by then."""
+
+    __slots__ = ()
 
     def queue_for(self, record: Record, view: TopicView) -> PartitionQueue:
         """The queue that the record goes to."""
+        raise NotImplementedError
 
     def next_queue(self, queue: PartitionQueue, record: Record, view: TopicView) -> PartitionQueue:
         """``queue`` has no batch with room for the record: where to go instead, if elsewhere."""
+        return queue
 
-    def appended(self, queue: PartitionQueue, nbytes: int, view: TopicView) -> None:
+    def appended(
+        self, queue: PartitionQueue, batch: ProducerBatch, nbytes: int, view: TopicView
+    ) -> None:
         """A record that was asked about added ``nbytes`` to a batch of the queue."""
 
-    def movable(self, queue: PartitionQueue, view: TopicView) -> bool:
+    def movable(self, queue: PartitionQueue) -> bool:
         """Whether a batch opened in the queue for such a record may yet go elsewhere."""
+        return False
+
+    def hold(self, queue: PartitionQueue) -> float:
+        """For how long such a batch waits for company, if that is longer than the linger."""
+        return 0.0
+
+    def moved(self, queue: PartitionQueue) -> None:
+        """Such a batch has left the queue, for its partition or for another one."""
+
+    @property
+    def filling(self) -> PartitionQueue | None:
+        """The queue whose broker is kept free for a batch that records are set aside in."""
+        return None
+
+    def fills(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
+        """A batch without partition could go to this one at once; whether it is to wait there for
+        company instead."""
+        return False
 
     def launched(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """A batch leaves for the first time, whatever its records were bound by."""
@@ -66,55 +99,98 @@ class Choice(Protocol):
         """Start anew: the topic has lost partitions, or was not known before."""
 
 
-class LateChoice:
+class LateChoice(Choice):
     """Late binding: the sender chooses when a broker can take the batch.
 
-    But for the records set aside for partitions below the share floor: they wait in a batch of
-    their partition, which moves when its broker falls out of order.
+    But for the records set aside for a partition below the share floor while its broker is free:
+    their batch waits for company until the floor is reached, and moves when the broker falls out
+    of order.
     """
 
-    __slots__ = ("_floor", "_outages", "_topic")
+    __slots__ = ("_circumstances", "_filled", "_floor", "_looked", "_topic")
 
-    def __init__(self, topic: TopicBuffer, floor: ShareFloor, outages: Outages) -> None:
+    def __init__(self, topic: TopicBuffer, floor: ShareFloor, circumstances: Circumstances) -> None:
         self._topic = topic
         self._floor = floor
-        self._outages = outages
+        self._circumstances = circumstances
+        self._filled: PartitionQueue | None = None
+        """The queue that records are set aside in."""
+        self._looked = 0
+        """In which pass of the sender nobody was found to set records aside for."""
 
     def queue_for(self, record: Record, view: TopicView) -> PartitionQueue:
         if view.partition_count == 1:
             return self._topic.queue(0)  # it keeps the order in which its records were sent
-        while (partition := self._floor.lowest()) is not None:
-            queue = self._topic.queue(partition)
-            retrying = queue.batches and queue.batches[0].attempts
-            if not retrying and not self._outages.excludes(queue.leader):
-                self._outages.reserved[queue] = None
-                return queue
-            self._floor.excuse(partition)
-        return self._topic.unbound
+        queue = self._filled
+        if queue is None and self._looked != self._circumstances.passes:
+            queue = self._filled = self._find()
+        return queue or self._topic.unbound
+
+    def _find(self) -> PartitionQueue | None:
+        brokers = self._circumstances.brokers
+        partition = None if brokers is None else self._floor.lowest(brokers.spare)
+        queue = None if partition is None else self._topic.queue(partition)
+        if queue is None or queue.batches:
+            self._looked = self._circumstances.passes
+            return None
+        self._circumstances.reserved[queue] = None
+        return queue
 
     def next_queue(self, queue: PartitionQueue, record: Record, view: TopicView) -> PartitionQueue:
-        # One batch is set aside at a time; what is more does not wait for a slow broker.
-        waiting = view.partition_count > 1 and queue.batches
-        return self._topic.unbound if waiting else queue
+        if queue.batches and queue is self._filled:
+            self._filled = None  # one batch at a time, so that nobody waits twice
+            return self._topic.unbound
+        return queue
 
-    def appended(self, queue: PartitionQueue, nbytes: int, view: TopicView) -> None:
-        if not queue.unbound:
-            self._floor.add(queue.partition, nbytes)
+    def appended(
+        self, queue: PartitionQueue, batch: ProducerBatch, nbytes: int, view: TopicView
+    ) -> None:
+        if queue is not self._filled:
+            return
+        self._floor.add(queue.partition, nbytes)
+        if not self._floor.below(queue.partition) or batch.full:
+            batch.close()
+            self._filled = None
 
-    def movable(self, queue: PartitionQueue, view: TopicView) -> bool:
-        return view.partition_count > 1
+    def movable(self, queue: PartitionQueue) -> bool:
+        return queue.unbound or queue is self._filled
+
+    @property
+    def filling(self) -> PartitionQueue | None:
+        return self._filled
+
+    def fills(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
+        if self._filled is not None or batch.closed or queue.batches:
+            return False
+        if not self._floor.below(queue.partition, batch.size):
+            return False
+        self._floor.add(queue.partition, batch.size)
+        self._circumstances.reserved[queue] = None
+        self._filled = queue
+        return True
+
+    def hold(self, queue: PartitionQueue) -> float:
+        brokers = self._circumstances.brokers
+        if queue.unbound or brokers is None:
+            return 0.0
+        return brokers.usual_latency(queue.leader)
+
+    def moved(self, queue: PartitionQueue) -> None:
+        if queue is self._filled:
+            self._filled = None
 
     def launched(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         self._topic.spread.add(queue.partition, batch.size)
         if not batch.movable:  # else it was counted as its records came
             self._floor.add(queue.partition, batch.size)
+        self.moved(queue)
 
     def follow(self, view: TopicView) -> None:
         self._topic.spread.follow(view)
         self._floor.follow(self._topic.spread.competing)
 
     def reset(self) -> None:
-        pass
+        self._filled = None
 
 
 class RotatingChoice(LateChoice):
@@ -124,17 +200,21 @@ class RotatingChoice(LateChoice):
         pass  # counted when it was bound
 
 
-class BuiltInChoice:
+class BuiltInChoice(Choice):
     """KIP-794 as Java ships it (``RecordAccumulator.append`` with ``BuiltInPartitioner``)."""
 
-    __slots__ = ("_load_as_of", "_outages", "_topic", "partitioner")
+    __slots__ = ("_circumstances", "_load_as_of", "_topic", "partitioner")
 
     def __init__(
-        self, topic: TopicBuffer, sticky_bytes: int, random31: Random31, outages: Outages
+        self,
+        topic: TopicBuffer,
+        sticky_bytes: int,
+        random31: Random31,
+        circumstances: Circumstances,
     ) -> None:
         self.partitioner = BuiltInPartitioner(sticky_bytes, random31, self.show_load)
         self._topic = topic
-        self._outages = outages
+        self._circumstances = circumstances
         self._load_as_of = 0
 
     def queue_for(self, record: Record, view: TopicView) -> PartitionQueue:
@@ -145,17 +225,10 @@ class BuiltInChoice:
         self.partitioner.update(0, view, all_full=queue.all_full)
         return self.queue_for(record, view)
 
-    def appended(self, queue: PartitionQueue, nbytes: int, view: TopicView) -> None:
+    def appended(
+        self, queue: PartitionQueue, batch: ProducerBatch, nbytes: int, view: TopicView
+    ) -> None:
         self.partitioner.update(nbytes, view, all_full=queue.all_full)
-
-    def movable(self, queue: PartitionQueue, view: TopicView) -> bool:
-        return False
-
-    def launched(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        pass
-
-    def follow(self, view: TopicView) -> None:
-        pass
 
     def reset(self) -> None:
         self.partitioner.reset()
@@ -168,13 +241,13 @@ class BuiltInChoice:
         never used counts as an empty queue instead of switching adaptivity off, and a broker that
         cannot take requests is left out even when nothing is queued for it.
         """
-        view, outages = self._topic.view, self._outages
-        if self._load_as_of == outages.passes or view is None:
+        view, found = self._topic.view, self._circumstances
+        if self._load_as_of == found.passes or view is None:
             return
-        self._load_as_of = outages.passes
+        self._load_as_of = found.passes
         sizes, partitions = [], []
         for known in view.partitions:
-            if known.leader < 0 or known.leader in outages.unavailable:
+            if known.leader < 0 or known.leader in found.unavailable:
                 continue
             queue = self._topic.queues.get(known.partition)
             sizes.append(len(queue.batches) if queue is not None else 0)

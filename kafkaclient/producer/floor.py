@@ -2,7 +2,8 @@
 
 A slow broker is seldom free, so that it gets few of the records without key: with a linger of 0
 next to none, and whoever consumes its partitions starves. The floor is a part of the fair share of
-bytes. A partition below it has records set aside for it, which wait for its broker.
+bytes. When the broker of a partition below it is free, records are set aside for that partition
+until the floor is reached.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from heapq import heapify, heapreplace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Mapping
 
 __all__ = ["ShareFloor"]
 
@@ -27,7 +28,7 @@ class ShareFloor:
     gets a byte owes nothing for the topic's next 6. It can save up and owe a few batches' worth.
     """
 
-    __slots__ = ("_batch", "_due", "_fraction", "_heap", "_price", "_total")
+    __slots__ = ("_batch", "_due", "_fraction", "_heaps", "_price", "_total")
 
     def __init__(self, fraction: float, batch: int) -> None:
         self._fraction = fraction
@@ -37,20 +38,24 @@ class ShareFloor:
         """The topic's bytes that one byte stands for."""
         self._due: dict[int, float] = {}
         """By partition: the total at which it falls below its floor."""
-        self._heap: list[tuple[float, int]] = []
+        self._heaps: dict[int, list[tuple[float, int]]] = {}
+        """By leader: the same, perhaps out of date; what is due is only ever put off."""
 
     def __repr__(self) -> str:
         return f"<ShareFloor total={self._total:.0f} due={self._due}>"
 
-    def follow(self, partitions: Collection[int]) -> None:
-        """These partitions have a leader and compete for records."""
+    def follow(self, partitions: Mapping[int, Collection[int]]) -> None:
+        """Leaders and their partitions, all that compete for records."""
         if not self._fraction:
             return
-        self._price = len(partitions) / self._fraction
+        self._price = sum(map(len, partitions.values())) / self._fraction
         fresh = self._total + _CREDIT * self._batch * self._price
-        self._due = {p: min(self._due.get(p, fresh), fresh) for p in partitions}
-        self._heap = [(due, partition) for partition, due in self._due.items()]
-        heapify(self._heap)
+        before, self._due, self._heaps = self._due, {}, {}
+        for leader, led in partitions.items():
+            for partition in led:
+                self._due[partition] = min(before.get(partition, fresh), fresh)
+            heap = self._heaps[leader] = [(self._due[partition], partition) for partition in led]
+            heapify(heap)
 
     def add(self, partition: int, nbytes: int) -> None:
         """``nbytes`` went to the partition, or were set aside for it."""
@@ -63,17 +68,23 @@ class ShareFloor:
         paid = max(due, self._total - _DEBT * span) + nbytes * self._price
         self._due[partition] = min(paid, self._total + _CREDIT * span)
 
-    def lowest(self) -> int | None:
-        """The partition furthest below its floor, if any is below."""
-        heap, total = self._heap, self._total
-        while heap and heap[0][0] <= total:
+    def below(self, partition: int, nbytes: int = 0) -> bool:
+        """Whether the partition is below its floor, and would be with ``nbytes`` more."""
+        return self._due.get(partition, self._total) + nbytes * self._price < self._total
+
+    def lowest(self, is_open: Callable[[int], bool]) -> int | None:
+        """The partition furthest below its floor whose leader ``is_open``, if any is below."""
+        best: tuple[float, int] | None = None
+        for leader, heap in self._heaps.items():
+            first = self._first(heap)
+            if first[0] < self._total and (best is None or first < best) and is_open(leader):
+                best = first
+        return None if best is None else best[1]
+
+    def _first(self, heap: list[tuple[float, int]]) -> tuple[float, int]:
+        while True:
             noted, partition = heap[0]
             due = self._due[partition]
             if due <= noted:
-                return partition
+                return heap[0]
             heapreplace(heap, (due, partition))
-        return None
-
-    def excuse(self, partition: int) -> None:
-        """The partition's broker is out of order: it is owed nothing for the time being."""
-        self._due[partition] = self._total + self._batch * self._price

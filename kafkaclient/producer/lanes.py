@@ -98,10 +98,16 @@ class Lanes:
             lane = self._lanes[node_id] = Lane(node_id, now, self._settings.max_in_flight)
         return lane
 
-    def excludes(self, node_id: int) -> bool:
-        """Whether the broker was out of order when it was last looked at."""
+    def spare(self, node_id: int) -> bool:
+        """Whether the broker is in order and could take another request, as of the last look."""
         lane = self._lanes.get(node_id)
-        return lane is not None and lane.excluded is not None
+        if lane is None or lane.excluded is not None:
+            return False
+        return len(lane.in_flight) < lane.window.value
+
+    def usual_latency(self, node_id: int) -> float:
+        lane = self._lanes.get(node_id)
+        return 0.0 if lane is None else lane.usual()
 
     def watch(self) -> None:
         """See to it that an answer that does not come is noticed, while ``busy()``."""

@@ -27,7 +27,7 @@ _NOW = 0.0
 
 
 class Lines:
-    """``linger`` is in seconds. ``one_in_flight`` mutes a partition while a batch of it is out.
+    """``one_in_flight`` mutes a partition while a batch of it is out.
 
     ``wake(when)`` is called when there is work at the time ``when`` (0: now), ``hurried()`` tells
     whether nothing lingers at present.
@@ -36,7 +36,6 @@ class Lines:
     __slots__ = (
         "_hurried",
         "_identity",
-        "_linger",
         "_one_in_flight",
         "_order",
         "_timers",
@@ -50,7 +49,6 @@ class Lines:
     def __init__(
         self,
         *,
-        linger: float,
         one_in_flight: bool,
         identity: ProducerIdentity,
         wake: Callable[[float], None],
@@ -63,7 +61,6 @@ class Lines:
         self.blocked: Counter[int] = Counter()
         """Per leader: how many queues wait for batches on the wire (or for a producer id)."""
         self.leaderless: dict[PartitionQueue, None] = {}
-        self._linger = linger
         self._one_in_flight = one_in_flight
         self._identity = identity
         self._wake = wake
@@ -176,7 +173,7 @@ class Lines:
         if head.retry_at > now:
             place, due = Place.BACKOFF, head.retry_at
         elif not (head.attempts or head.full or len(queue.batches) > 1 or self._hurried()):
-            place, due = Place.LINGER, head.created + self._linger
+            place, due = Place.LINGER, head.ready_at
         if due <= now:
             return Place.READY
         queue.timer = due

@@ -93,7 +93,7 @@ class Sender:
             on_included=accumulator.forgive,
             on_lag=metrics.event_loop_lagged,
         )
-        accumulator.outages.excludes = self.lanes.excludes
+        accumulator.circumstances.brokers = self.lanes
 
     # --- the loop -----------------------------------------------------------------------------
 

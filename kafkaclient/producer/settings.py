@@ -37,7 +37,7 @@ class AccumulatorSettings:
     adaptive: bool = True
     elastic_limit: int = 16384
     """How large a batch without a partition may grow while no broker takes it."""
-    share_floor: float = 0.5
+    share_floor: float = 0.6
     """Late binding: the least part of its fair share that a partition gets."""
     one_in_flight: bool = False
     """max.in.flight.requests.per.connection=1: a partition is muted while a batch is out."""

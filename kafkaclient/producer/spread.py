@@ -58,9 +58,9 @@ class Spread:
         return self._heaps.keys()
 
     @property
-    def competing(self) -> list[int]:
-        """The partitions that have a leader."""
-        return [entry[2] for heap in self._heaps.values() for entry in heap]
+    def competing(self) -> dict[int, list[int]]:
+        """By leader, the partitions that are chosen from."""
+        return {leader: [entry[2] for entry in heap] for leader, heap in self._heaps.items()}
 
     def follow(self, view: TopicView) -> None:
         """Take up who leads what. A partition that is new starts at the floor."""

@@ -9,9 +9,13 @@ from hypothesis import strategies as st
 from kafkaclient.producer.floor import ShareFloor
 
 
+def _any(_leader: int) -> bool:
+    return True
+
+
 def _floor(fraction: float, partitions: int = 3, batch: int = 100) -> ShareFloor:
     floor = ShareFloor(fraction, batch)
-    floor.follow(range(partitions))
+    floor.follow({p: [p] for p in range(partitions)})
     return floor
 
 
@@ -20,7 +24,7 @@ def _run(floor: ShareFloor, records: int, *, late: int = 1) -> float:
     of partition 0."""
     got = 0
     for _ in range(records):
-        partition = floor.lowest()
+        partition = floor.lowest(_any)
         got += partition == 0
         floor.add(late if partition is None else partition, 10)
     return got / records
@@ -38,17 +42,18 @@ def test_no_floor() -> None:
 
 def test_nobody_is_owed_anything_at_first() -> None:
     floor = _floor(0.5)
-    assert floor.lowest() is None
-    floor.add(1, 2399)  # four batches of 100 bytes at six bytes each
-    assert floor.lowest() is None
-    floor.add(1, 1)
-    assert floor.lowest() == 0
+    for _ in range(25):  # four batches of 100 bytes at six bytes each
+        assert floor.lowest(_any) is None
+        floor.add(1, 100)
+    assert floor.lowest(_any) == 0
+    assert floor.below(0, 16)
+    assert not floor.below(0, 17)
 
 
 def test_who_gets_enough_is_never_owed() -> None:
     floor = _floor(0.5)
     for n in range(3000):
-        assert floor.lowest() is None
+        assert floor.lowest(_any) is None
         floor.add(n % 3, 100)
 
 
@@ -59,36 +64,35 @@ def test_what_is_owed_does_not_pile_up() -> None:
         floor.add(1, 100)
         floor.add(2, 100)
     owed = 0
-    while floor.lowest() == 0:
+    while floor.lowest(_any) == 0:
         floor.add(0, 10)
         owed += 10
     assert owed <= 120
 
 
-def test_a_broker_out_of_order_is_excused() -> None:
-    floor = _floor(0.5)
-    for _ in range(24):
-        floor.add(1, 100)
-    assert floor.lowest() == 0
-    floor.excuse(0)
-    assert floor.lowest() == 2
-    floor.excuse(2)
-    assert floor.lowest() is None
-    for _ in range(6):
-        floor.add(1, 100)
-    assert floor.lowest() == 0
+def test_only_brokers_that_are_free_are_looked_at() -> None:
+    floor = ShareFloor(0.5, 100)
+    floor.follow({5: [0, 1], 6: [2, 3]})
+    for _ in range(33):
+        floor.add(3, 100)
+    assert floor.lowest(_any) == 0
+    assert floor.lowest(lambda leader: leader == 6) == 2
+    assert floor.lowest(lambda _: False) is None
+    assert floor.below(0)
+    assert not floor.below(3)
+    assert not floor.below(9)
 
 
 def test_partitions_that_come_and_go() -> None:
     floor = _floor(1.0, partitions=2)
-    floor.follow([0, 1, 2])
+    floor.follow({0: [0, 2], 1: [1]})
     floor.add(7, 100)  # of no concern
-    floor.follow([1])
+    floor.follow({1: [1]})
     for _ in range(100):
         floor.add(0, 100)
-    assert floor.lowest() == 1
-    floor.follow([])
-    assert floor.lowest() is None
+    assert floor.lowest(_any) == 1
+    floor.follow({})
+    assert floor.lowest(_any) is None
     assert "total" in repr(floor)
 
 
@@ -102,11 +106,9 @@ def test_what_is_owed_and_saved_is_bounded(
 ) -> None:
     floor = _floor(fraction, partitions)
     for partition, nbytes, heed in steps:
-        lowest = floor.lowest()
-        dues = {p: due - floor._total for p, due in floor._due.items()}
-        assert lowest == (
-            min(dues, key=lambda p: (dues[p], p)) if min(dues.values()) <= 0 else None
-        )
+        lowest = floor.lowest(_any)
+        due, first = min((due, p) for p, due in floor._due.items())
+        assert lowest == (first if due < floor._total else None)
         floor.add(partition if lowest is None or not heed else lowest, nbytes)
         span = 400 * partitions / fraction
         assert all(due - floor._total <= 4 * span for due in floor._due.values())

@@ -133,7 +133,7 @@ def test_split_batch_off_accumulator(bench: Any) -> None:
 @pytest.mark.parametrize("good", range(1, 100, 14))
 def test_split_frequency(bench: Any, good: int) -> None:
     """testSplitFrequency: well and badly compressible values mixed; few batches come out large."""
-    b = bench(batch_size=1024, codec=Codec.GZIP)
+    b = bench(batch_size=1024, codec=Codec.GZIP, linger=10.0)
     rng, batches, splits = Random(good), 0, 0
 
     def deliver() -> None:
@@ -147,7 +147,6 @@ def test_split_frequency(bench: Any, good: int) -> None:
                 else:
                     b.incomplete.complete(batch, 0, -1, 0.0)
 
-    b.lines._linger = 10.0
     for _ in range(1000):
         value = bytes(100) if rng.randrange(100) < good else rng.randbytes(100)
         b.put(0, value)

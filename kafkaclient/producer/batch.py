@@ -189,7 +189,11 @@ class ProducerBatch:
 
     @property
     def full(self) -> bool:
-        return self.closed or self.builder.size >= self._raw_full
+        # What is set aside for a partition takes as much as the partition is owed.
+        set_aside = self.movable and not self.queue.unbound
+        return self.closed or self.builder.size >= (
+            self._raw_limit if set_aside else self._raw_full
+        )
 
     @property
     def large(self) -> bool:

@@ -178,6 +178,7 @@ class LateChoice(Choice):
     def moved(self, queue: PartitionQueue) -> None:
         if queue is self._filled:
             self._filled = None
+            self._floor.settle(queue.partition)
 
     def launched(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         self._topic.spread.add(queue.partition, batch.size)

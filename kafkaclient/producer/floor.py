@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ShareFloor"]
 
-# How many batches a partition can be ahead of its floor, and behind.
-_CREDIT, _DEBT = 4, 1
+# How many batches a partition can be ahead of its floor.
+_CREDIT = 4
 
 
 class ShareFloor:
@@ -25,7 +25,7 @@ class ShareFloor:
 
     ``fraction`` is the floor as a part of the fair share, 0 (none) to 1; ``batch`` the usual size
     of a batch in bytes. Time is counted in the topic's bytes: a partition with a floor of 1/6 that
-    gets a byte owes nothing for the topic's next 6. It can save up and owe a few batches' worth.
+    gets a byte is owed nothing for the topic's next 6. It can save up a few batches' worth.
     """
 
     __slots__ = ("_batch", "_due", "_fraction", "_heaps", "_price", "_total")
@@ -64,9 +64,13 @@ class ShareFloor:
         if due is None:
             return
         self._batch = max(self._batch, nbytes)
-        span = self._batch * self._price
-        paid = max(due, self._total - _DEBT * span) + nbytes * self._price
-        self._due[partition] = min(paid, self._total + _CREDIT * span)
+        most = self._total + _CREDIT * self._batch * self._price
+        self._due[partition] = min(due + nbytes * self._price, most)
+
+    def settle(self, partition: int) -> None:
+        """The partition had its turn: what is still owed to it is not made up for."""
+        if partition in self._due:
+            self._due[partition] = max(self._due[partition], self._total)
 
     def below(self, partition: int, nbytes: int = 0) -> bool:
         """Whether the partition is below its floor, and would be with ``nbytes`` more."""

@@ -57,17 +57,17 @@ def test_who_gets_enough_is_never_owed() -> None:
         floor.add(n % 3, 100)
 
 
-def test_what_is_owed_does_not_pile_up() -> None:
-    """A broker that comes back is owed one batch, not what it missed."""
+def test_what_is_still_owed_after_a_turn_is_forgotten() -> None:
     floor = _floor(0.5)
     for _ in range(1000):
         floor.add(1, 100)
         floor.add(2, 100)
-    owed = 0
-    while floor.lowest(_any) == 0:
-        floor.add(0, 10)
-        owed += 10
-    assert owed <= 120
+    assert floor.below(0, 10_000)
+    floor.settle(0)
+    floor.settle(9)
+    assert not floor.below(0)
+    floor.add(1, 100)
+    assert floor.below(0, 16)
 
 
 def test_only_brokers_that_are_free_are_looked_at() -> None:

@@ -1,0 +1,312 @@
+"""Late binding: whole producers in virtual time, brokers of given speed (issue of KIP-794)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any, NamedTuple
+
+import pytest
+
+from kafkaclient.producer.lane import Exclusion
+from kafkaclient.testing.clock import virtual_time
+from kafkaclient.testing.fake import FakeCluster
+from kafkaclient.wire.api import ApiKey
+
+ASYNCIO_DEBUG = False  # many records
+
+RECORD = bytes(500)
+
+
+class Sent(NamedTuple):
+    """A record's story: when it was sent and for how long it was on its way, in seconds."""
+
+    at: float
+    latency: float
+    partition: int
+    topic: str
+
+
+class Load:
+    """Unkeyed records to a topic at a steady rate; ``sent`` in the order of their answers."""
+
+    def __init__(self, producer: Any) -> None:
+        self.sent: list[Sent] = []
+        self._producer = producer
+        self._began = now()
+
+    async def run(self, rate: float, seconds: float, topic: str = "t") -> None:
+        began, number = now(), 0
+        while number < rate * seconds:
+            while number <= (now() - began) * rate:
+                self.send(topic)
+                number += 1
+            await asyncio.sleep(max(1 / rate, 0.0005))
+
+    def send(self, topic: str = "t") -> None:
+        at = now()
+
+        def answered(delivery: Any) -> None:
+            partition = delivery.result().partition
+            self.sent.append(Sent(at - self._began, now() - at, partition, topic))
+
+        self._producer.send_nowait(topic, RECORD).add_done_callback(answered)
+
+    async def finish(self) -> None:
+        await self._producer.flush()
+        await asyncio.sleep(0)
+
+    def percentile(self, percent: float, topic: str = "t") -> float:
+        latencies = sorted(s.latency for s in self.sent if s.topic == topic)
+        return latencies[int(len(latencies) * percent / 100)]
+
+    def shares(self, since: float = 0.0, until: float = 1e9) -> list[float]:
+        """Each partition's part of the records sent in that time."""
+        counts = Counter(s.partition for s in self.sent if since <= s.at < until)
+        return [counts[p] / counts.total() for p in range(max(counts) + 1)]
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def cluster(*delays_ms: float, partitions: int = 3) -> FakeCluster:
+    fake = FakeCluster(brokers=len(delays_ms))
+    fake.create_topic("t", partitions)
+    for node, delay in enumerate(delays_ms):
+        fake.delay_produce(node, delay / 1000)
+    return fake
+
+
+@pytest.fixture
+def late(producing: Any) -> Any:
+    return lambda fake, **options: producing(fake, partitioner="late", **options)
+
+
+@virtual_time
+async def test_a_slow_broker_costs_its_own_delay_and_no_more(late: Any) -> None:
+    """KIP-794's test: Java's p99 is 131 ms here."""
+    async with late(cluster(21, 1, 1)) as producer:
+        await producer.partitions_for("t")
+        load = Load(producer)
+        await load.run(2048, 4)
+        await load.finish()
+    assert load.percentile(99) <= 0.027
+    assert 0.20 <= load.shares()[0] <= 0.30
+
+
+@virtual_time
+async def test_the_share_floor_holds_without_lingering(late: Any) -> None:
+    shares, p99 = {}, {}
+    for floor in (0.0, 0.6):
+        async with late(
+            cluster(21, 1, 1), linger_ms=0, partitioner_share_floor=floor, batch_size=4096
+        ) as producer:
+            await producer.partitions_for("t")
+            load = Load(producer)
+            await load.run(2048, 4)
+            await load.finish()
+        shares[floor], p99[floor] = load.shares(since=1.0)[0], load.percentile(99)
+    assert shares[0.0] < 0.07
+    assert shares[0.6] == pytest.approx(0.2, abs=0.02)
+    assert p99[0.6] <= 0.028, "its records wait for company, not behind other requests"
+
+
+@virtual_time
+async def test_equal_brokers_get_equal_bytes(late: Any) -> None:
+    """Within a batch, at a rate that leaves brokers mostly free."""
+    async with late(cluster(1, 1, 1, partitions=12)) as producer:
+        await producer.partitions_for("t")
+        load = Load(producer)
+        await load.run(1024, 12)
+        await load.finish()
+        sent = [p.bytes_sent for p in producer.load().partitions]
+    assert max(sent) / min(sent) <= 1.05
+
+
+@virtual_time
+async def test_a_paused_broker_keeps_only_what_it_had(late: Any) -> None:
+    """Records not in flight to it do not notice, and when it is back it has its fair share."""
+    fake = cluster(2, 2, 2)
+    async with late(fake) as producer:
+        await producer.partitions_for("t")
+        load = Load(producer)
+        running = asyncio.create_task(load.run(2048, 8))
+        await asyncio.sleep(2.0)
+        fake.stall_broker(0)
+        await asyncio.sleep(1.0)
+        assert producer._core.sender.lanes.get(0).excluded is Exclusion.OVERDUE
+        await asyncio.sleep(2.0)
+        fake.resume_broker(0)
+        await running
+        await load.finish()
+    stuck = [s for s in load.sent if s.latency > 0.02]
+    assert len(stuck) <= 30
+    assert all(1.98 <= s.at <= 2.02 for s in stuck)
+    assert load.shares(2.1, 5.0)[0] == 0
+    for second in (5.05, 5.55, 6.05, 7.05):
+        assert load.shares(second, second + 0.5)[0] == pytest.approx(1 / 3, rel=0.2)
+
+
+@virtual_time
+async def test_an_application_that_blocks_its_loop_is_not_the_brokers_fault(late: Any) -> None:
+    """No lane is closed for it, and nothing is asked of the brokers more often."""
+    fake = cluster(1, 1, 1)
+    async with late(fake) as producer:
+        await producer.partitions_for("t")
+        load = Load(producer)
+        running = asyncio.create_task(load.run(1024, 6))
+        calls = len(fake.requests_of(ApiKey.API_VERSIONS)), len(fake.requests_of(ApiKey.METADATA))
+        for _ in range(16):
+            await asyncio.sleep(0.3003)
+            asyncio.get_running_loop()._now += 0.2  # type: ignore[attr-defined]
+        await running
+        await load.finish()
+        lanes = list(producer._core.sender.lanes)
+        probes = len(fake.requests_of(ApiKey.API_VERSIONS)) - calls[0]
+        assert len(fake.requests_of(ApiKey.METADATA)) == calls[1]
+    assert not any(lane.exclusions[Exclusion.OVERDUE] for lane in lanes)
+    assert probes <= 3 * 6 / 0.5 + 9
+    assert all(lane.window.service < 0.01 for lane in lanes)
+
+
+@virtual_time
+async def test_if_all_brokers_are_overdue_none_is_left_out(late: Any) -> None:
+    fake = cluster(1, 1, 1)
+    async with late(fake, max_in_flight_requests_per_connection=5) as producer:
+        await producer.partitions_for("t")
+        load = Load(producer)
+        await load.run(1024, 1)
+        for node in range(3):
+            fake.stall_broker(node)
+        await load.run(1024, 1)
+        for node in range(3):
+            fake.resume_broker(node)
+        await load.finish()
+    assert len(load.sent) == 2048
+
+
+@virtual_time
+async def test_availability_timeout_excludes_for_good(late: Any) -> None:
+    """Not even when all brokers are: then batches wait until one has answered."""
+    fake = cluster(40, 40, partitions=2)
+    async with late(fake, availability_timeout_ms=10, linger_ms=0) as producer:
+        await producer.partitions_for("t")
+        load = Load(producer)
+        for _ in range(40):  # window 1: what comes later waits for an answer
+            load.send()
+            await asyncio.sleep(0.005)
+        lanes = producer._core.sender.lanes
+        assert {lane.excluded for lane in lanes} == {Exclusion.AVAILABILITY}
+        await load.finish()
+    assert len(load.sent) == 40
+
+
+@virtual_time
+async def test_leaders_that_left_a_silent_broker_get_its_batches(late: Any) -> None:
+    """A paused broker never closes its connection; another one knows who leads now."""
+    fake = cluster(1, 1, 1)
+    async with late(fake) as producer:
+        await producer.partitions_for("t")
+        load = Load(producer)
+        await load.run(512, 1)
+        running = asyncio.create_task(load.run(512, 3))
+        fake.stall_broker(0)
+        await asyncio.sleep(0.5)
+        for partition in range(3):
+            if fake.leader("t", partition) == 0:
+                fake.move_leader("t", partition, 1)
+        await running
+        await load.finish()
+    assert max(s.latency for s in load.sent) < 3.0, "not the 30 s of request.timeout.ms"
+    assert len(load.sent) == 2048
+
+
+@virtual_time
+async def test_set_aside_records_go_elsewhere_when_their_broker_fails(late: Any) -> None:
+    fake = cluster(21, 1, 1)
+    async with late(fake, linger_ms=0, batch_size=1024) as producer:
+        await producer.partitions_for("t")
+        load = Load(producer)
+        await load.run(2048, 1)
+        choice = producer._core.accumulator.topics["t"].choice
+        while choice.filling is None or not choice.filling.batches:
+            load.send()
+            await asyncio.sleep(0.0005)
+        fake.stop_broker(0, elect=False)
+        await load.run(2048, 0.5)
+        await asyncio.sleep(0.2)
+        waiting = [b for b in producer._core.accumulator.incomplete if not b.attempts]
+        assert not waiting, "what was never sent went to the others"
+        fake.start_broker(0)
+        await load.finish()
+
+
+@virtual_time
+async def test_a_lost_leader_frees_what_was_set_aside(late: Any) -> None:
+    fake = cluster(21, 1, 1)
+    async with late(fake, linger_ms=0, batch_size=1024) as producer:
+        await producer.partitions_for("t")
+        load = Load(producer)
+        await load.run(2048, 1)
+        accumulator = producer._core.accumulator
+        topic = accumulator.topics["t"]
+        while topic.choice.filling is None or not topic.choice.filling.batches:
+            load.send()
+            await asyncio.sleep(0.0005)
+        queue = topic.choice.filling
+        view = topic.view
+        lost = view.partitions[queue.partition]._replace(leader=-1)
+        partitions = [*view.partitions]
+        partitions[queue.partition] = lost
+        accumulator.update_topic(type(view)("t", view.topic_id, tuple(partitions)), now())
+        assert topic.choice.filling is None
+        assert not queue.batches
+        assert topic.unbound.batches
+        accumulator.update_topic(view, now())
+        await load.finish()
+
+
+@virtual_time
+async def test_a_quiet_topic_does_not_wait_for_a_hot_one(late: Any) -> None:
+    fake = FakeCluster()
+    for n in range(200):
+        fake.create_topic(f"quiet-{n}", 3)
+    fake.create_topic("hot", 6)
+    for node in range(3):
+        fake.delay_produce(node, 0.002)
+    async with late(fake) as producer:
+        for n in range(200):
+            await producer.partitions_for(f"quiet-{n}")
+        await producer.partitions_for("hot")
+        load = Load(producer)
+        hot = asyncio.create_task(load.run(30_000, 1.0, "hot"))
+        for n in range(200):
+            load.send(f"quiet-{n}")
+            await asyncio.sleep(0.005)
+        await hot
+        await load.finish()
+    quiet = sorted(s.latency for s in load.sent if s.topic != "hot")
+    assert len(quiet) == 200
+    assert quiet[197] <= 0.005 + 0.010
+
+
+@virtual_time
+async def test_without_adaptivity_bytes_rotate_strictly(late: Any) -> None:
+    """adaptive.partitioning.enable=false: the slow broker gets its third, and p99 shows it."""
+    async with late(cluster(21, 1, 1), adaptive_partitioning_enable=False) as producer:
+        await producer.partitions_for("t")
+        load = Load(producer)
+        await load.run(1024, 4)
+        await load.finish()
+    assert load.shares() == pytest.approx([1 / 3] * 3, abs=0.01)
+
+
+@virtual_time
+async def test_a_topic_of_one_partition_keeps_its_order(late: Any, values: Any) -> None:
+    fake = cluster(5, partitions=1)
+    async with late(fake, linger_ms=0) as producer:
+        for n in range(500):
+            producer.send_nowait("t", b"%d" % n, key=b"k" if n % 3 == 0 else None)
+            await asyncio.sleep(0.0003)
+    assert values(fake, "t") == [b"%d" % n for n in range(500)]

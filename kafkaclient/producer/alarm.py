@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from kafkaclient.producer.lines import SOON
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = ["NEVER", "Alarm"]
 
 NEVER = float("inf")
-# The coarsest step of an event loop's timers, and by how much one may be too early (seconds).
-_LOOP_GRAIN, _EARLY = 0.001, 1e-6
+# The coarsest step of an event loop's timers (seconds).
+_LOOP_GRAIN = 0.001
 
 
 class Alarm:
@@ -58,9 +60,9 @@ class Alarm:
             self._timer = resting.get_loop().call_later(delay, self._timed, resting)
 
     def _timed(self, resting: asyncio.Future[None]) -> None:
-        # uvloop rounds to whole milliseconds, 0.4 to none: a pass would find nothing to do yet.
+        # uvloop rounds to whole milliseconds: a pass could find nothing to do yet.
         early = self._at - self._clock()
-        if early > _EARLY:
+        if early > SOON:
             delay = max(early, _LOOP_GRAIN)
             self._timer = resting.get_loop().call_later(delay, self._timed, resting)
         else:

@@ -21,9 +21,12 @@ if TYPE_CHECKING:
     from kafkaclient.producer.partition import PartitionQueue
     from kafkaclient.producer.sequence import ProducerIdentity
 
-__all__ = ["Lines"]
+__all__ = ["SOON", "Lines"]
 
 _NOW = 0.0
+# What is due so soon is done now: event loops count time in milliseconds, and the next timer
+# would come too late by more than this one came too early (seconds).
+SOON = 0.0005
 
 
 class Lines:
@@ -135,7 +138,7 @@ class Lines:
     def sendable(self, queue: PartitionQueue, now: float) -> ProducerBatch | None:
         """The batch of a ready queue that may leave now, if that is still so."""
         head = queue.batches[0] if queue.batches else None
-        if head is None or head.retry_at > now or not self._may_leave(queue, head):
+        if head is None or head.retry_at > now + SOON or not self._may_leave(queue, head):
             return None
         return head
 
@@ -148,7 +151,7 @@ class Lines:
     def run_timers(self, now: float) -> None:
         """Move on the queues whose linger time or back-off is over."""
         timers = self._timers
-        while timers and timers[0][0] <= now:
+        while timers and timers[0][0] <= now + SOON:
             when, _, queue = heappop(timers)
             if _is_current(queue, when):
                 self.schedule(queue, now)
@@ -174,7 +177,7 @@ class Lines:
             place, due = Place.BACKOFF, head.retry_at
         elif not (head.attempts or head.full or len(queue.batches) > 1 or self._hurried()):
             place, due = Place.LINGER, head.ready_at
-        if due <= now:
+        if due <= now + SOON:
             return Place.READY
         queue.timer = due
         heappush(self._timers, (due, next(self._order), queue))

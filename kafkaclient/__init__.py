@@ -10,20 +10,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from kafkaclient.cluster.view import ClusterView
     from kafkaclient.config import ProducerConfig
     from kafkaclient.errors import KafkaError
     from kafkaclient.producer.delivery import Delivery
     from kafkaclient.producer.failures import UnseenFailure
-    from kafkaclient.producer.load import BrokerLoad, LoadSnapshot, PartitionLoad
+    from kafkaclient.producer.load import BrokerLoad, LoadSnapshot, LoadView, PartitionLoad
+    from kafkaclient.producer.policies import Partitioner
     from kafkaclient.producer.producer import Producer
     from kafkaclient.types import RecordMetadata, TopicPartition
 
 __all__ = [
     "BrokerLoad",
+    "ClusterView",
     "Delivery",
     "KafkaError",
     "LoadSnapshot",
+    "LoadView",
     "PartitionLoad",
+    "Partitioner",
     "Producer",
     "ProducerConfig",
     "RecordMetadata",
@@ -36,10 +41,13 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "BrokerLoad": "producer.load",
+    "ClusterView": "cluster.view",
     "Delivery": "producer.delivery",
     "KafkaError": "errors",
     "LoadSnapshot": "producer.load",
+    "LoadView": "producer.load",
     "PartitionLoad": "producer.load",
+    "Partitioner": "producer.policies",
     "Producer": "producer.producer",
     "ProducerConfig": "config",
     "RecordMetadata": "types",

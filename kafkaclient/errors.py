@@ -29,6 +29,7 @@ __all__ = [
     "MetadataTimeoutError",
     "NotEnoughReplicasError",
     "PartitionOutOfRangeError",
+    "PartitionerError",
     "ProducerClosedError",
     "ProducerFencedError",
     "ProducerStateError",
@@ -74,6 +75,10 @@ class RecordTooLargeError(InvalidRecordError):
 
 class PartitionOutOfRangeError(InvalidRecordError):
     """The explicit partition does not exist in the topic."""
+
+
+class PartitionerError(InvalidRecordError):
+    """The partitioner given as an option raised, or its answer is not a partition of the topic."""
 
 
 class ProducerStateError(KafkaError, RuntimeError):

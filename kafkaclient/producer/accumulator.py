@@ -76,6 +76,8 @@ class RecordAccumulator:
         self._wake = wake
         self._random31 = random31
         self._new_receipt = new_receipt
+        self.new_choice: Callable[[TopicBuffer], Choice] = self._built_in_choice
+        """How a topic's records without partition get theirs; for topics yet to come."""
         self._serials = count(1)
 
     def __repr__(self) -> str:
@@ -87,7 +89,7 @@ class RecordAccumulator:
     def topic(self, name: str) -> TopicBuffer:
         buffer = self.topics.get(name)
         if buffer is None:
-            buffer = self.topics[name] = TopicBuffer(name, self._new_choice, Spread(self._random31))
+            buffer = self.topics[name] = TopicBuffer(name, self.new_choice, Spread(self._random31))
         return buffer
 
     # --- in: from send ------------------------------------------------------------------------
@@ -360,7 +362,7 @@ class RecordAccumulator:
         self.circumstances.passes += 1
         self.circumstances.unavailable = unavailable
 
-    def _new_choice(self, topic: TopicBuffer) -> Choice:
+    def _built_in_choice(self, topic: TopicBuffer) -> Choice:
         settings = self.settings
         if not settings.late:
             return BuiltInChoice(topic, self._sticky_bytes, self._random31, self.circumstances)

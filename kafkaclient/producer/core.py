@@ -17,6 +17,9 @@ from kafkaclient.producer.delivery import Receipt
 from kafkaclient.producer.failures import UnseenFailures
 from kafkaclient.producer.identity import IdentityKeeper
 from kafkaclient.producer.intake import Intake
+from kafkaclient.producer.load import LoadView
+from kafkaclient.producer.policies import named_partitioner
+from kafkaclient.producer.policy_choice import PolicyChoice
 from kafkaclient.producer.sender import Sender
 from kafkaclient.producer.sequence import ProducerIdentity
 from kafkaclient.producer.settings import accumulator_settings, sender_settings
@@ -69,6 +72,15 @@ class Core:
             wake=self._wake,
             new_receipt=self._new_receipt,
         )
+        partitioner = named_partitioner(
+            config.partitioner,
+            lambda: rng.getrandbits(31),
+            ignore_keys=config.partitioner_ignore_keys,
+        )
+        if partitioner is not None:
+            self.accumulator.new_choice = lambda topic: PolicyChoice(
+                topic, partitioner, lambda: self.metadata.view, self.load
+            )
         in_use = self.accumulator.uses
         self.metadata = Metadata(config, self.router, clock=now, rng=rng, in_use=in_use)
         self.keeper = IdentityKeeper(
@@ -85,21 +97,30 @@ class Core:
             self.metadata,
             metrics,
             max_block=self.max_block,
-            ignore_keys=config.partitioner_ignore_keys,
+            ignore_keys=config.partitioner_ignore_keys or partitioner is not None,
+            ask_once=partitioner is not None,
             clock=now,
             new_receipt=self._new_receipt,
             check_open=check_open,
         )
+        settings = sender_settings(config)
         self.sender = Sender(
             self.accumulator,
             self.metadata,
             self.router,
-            sender_settings(config),
+            settings,
             metrics,
             clock=now,
             rng=rng,
             on_identity_wanted=self.keeper.ensure,
             on_fatal=self.die,
+        )
+        self.load = LoadView(
+            self.accumulator,
+            self.sender.lanes,
+            settings,
+            brokers=lambda: self.metadata.view.brokers,
+            clock=now,
         )
         self.metadata.subscribe(self._view_changed)
         self.router.on_connection_change = lambda _node: self.sender.wake()

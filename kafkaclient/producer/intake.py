@@ -25,7 +25,12 @@ __all__ = ["Intake"]
 
 
 class Intake:
-    """``check_open()`` raises when the producer takes no more records. Times in seconds."""
+    """``check_open()`` raises when the producer takes no more records. Times in seconds.
+
+    ``ignore_keys``: whoever chooses partitions is asked for records with a key as well.
+    ``ask_once``: it is somebody else's code, to be asked once per record, not once per attempt to
+    find room: only when there is room whatever the answer.
+    """
 
     def __init__(
         self,
@@ -35,6 +40,7 @@ class Intake:
         *,
         max_block: float,
         ignore_keys: bool,
+        ask_once: bool = False,
         clock: Callable[[], float],
         new_receipt: Callable[[str], Receipt],
         check_open: Callable[[], None],
@@ -44,6 +50,7 @@ class Intake:
         self._metrics = metrics
         self._max_block = max_block
         self._ignore_keys = ignore_keys
+        self._ask_once = ask_once
         self._clock = clock
         self._check_open = check_open
         self.parking = ParkingLot(
@@ -99,8 +106,11 @@ class Intake:
             self.parking.unpark(buffer)
 
     def _try_place(self, buffer: TopicBuffer, record: Record) -> Delivery | None:
-        if self._accumulator.budget.waiting:
+        budget = self._accumulator.budget
+        if budget.waiting:
             return None  # first come, first served
+        if self._ask_once and budget.available < record.upper_bound:
+            return None
         return self._place(buffer, record, force=False)
 
     def _place(self, buffer: TopicBuffer, record: Record, *, force: bool = True) -> Delivery | None:

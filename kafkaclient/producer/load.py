@@ -1,4 +1,4 @@
-"""The live load of a producer, as a snapshot to look at, plot or decide by."""
+"""The live load of a producer, to look at, plot or decide by."""
 
 from __future__ import annotations
 
@@ -7,14 +7,23 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from kafkaclient.producer.accumulator import RecordAccumulator
     from kafkaclient.producer.batch import ProducerBatch
     from kafkaclient.producer.lane import Lane
     from kafkaclient.producer.lanes import Lanes
+    from kafkaclient.producer.partition import PartitionQueue
+    from kafkaclient.producer.settings import SenderSettings
 
-__all__ = ["BrokerLoad", "LoadSnapshot", "PartitionLoad", "largest_backlog", "load_snapshot"]
+__all__ = [
+    "BrokerLoad",
+    "LoadSnapshot",
+    "LoadView",
+    "PartitionLoad",
+    "largest_backlog",
+    "load_snapshot",
+]
 
 # How many batches are looked at to tell what the buffer is full of.
 _OLDEST = 100
@@ -51,6 +60,81 @@ class LoadSnapshot(NamedTuple):
 
     brokers: tuple[BrokerLoad, ...]
     partitions: tuple[PartitionLoad, ...]
+
+
+class LoadView:
+    """Read-only and live: each answer is of the moment of the question.
+
+    A question about one partition or broker costs next to nothing, whatever the number of others;
+    :meth:`snapshot` goes over all of them. Whoever is unknown has nothing queued or in flight.
+    """
+
+    __slots__ = ("_accumulator", "_brokers", "_clock", "_lanes", "_settings")
+
+    def __init__(
+        self,
+        accumulator: RecordAccumulator,
+        lanes: Lanes,
+        settings: SenderSettings,
+        *,
+        brokers: Callable[[], Iterable[int]],
+        clock: Callable[[], float],
+    ) -> None:
+        self._accumulator = accumulator
+        self._lanes = lanes
+        self._settings = settings
+        self._brokers = brokers
+        self._clock = clock
+
+    def queued_batches(self, topic: str, partition: int) -> int:
+        """Batches that wait to be sent, the open one too."""
+        queue = self._queue(topic, partition)
+        return len(queue.batches) if queue is not None else 0
+
+    def queued_bytes(self, topic: str, partition: int) -> int:
+        """The size of those batches."""
+        queue = self._queue(topic, partition)
+        return queue.queued_bytes if queue is not None else 0
+
+    def in_flight_batches(self, topic: str, partition: int) -> int:
+        """Batches that were sent and are not answered yet."""
+        queue = self._queue(topic, partition)
+        return queue.on_wire if queue is not None else 0
+
+    def in_flight_requests(self, node_id: int) -> int:
+        """Produce requests that a broker has not answered yet."""
+        lane = self._lanes.get(node_id)
+        return len(lane.in_flight) if lane is not None else 0
+
+    def oldest_in_flight_s(self, node_id: int) -> float:
+        """Age in seconds of the oldest of them, 0.0 when there is none."""
+        lane = self._lanes.get(node_id)
+        if lane is None or not lane.in_flight:
+            return 0.0
+        return self._clock() - lane.in_flight[0].sent_at
+
+    def recent_latency_s(self, node_id: int) -> float | None:
+        """How long a broker took for its latest Produce requests (64 at most), on average in
+        seconds; None when it has answered none yet."""
+        lane = self._lanes.get(node_id)
+        if lane is None or not lane.recent:
+            return None
+        return sum(lane.recent) / len(lane.recent)
+
+    def window(self, node_id: int) -> int:
+        """How many Produce requests a broker is given before an answer is waited for."""
+        lane = self._lanes.get(node_id)
+        if lane is None or not self._settings.adaptive_window:
+            return self._settings.max_in_flight
+        return lane.window.value
+
+    def snapshot(self) -> LoadSnapshot:
+        """Everything at once."""
+        return load_snapshot(self._accumulator, self._lanes, self._brokers(), self._clock())
+
+    def _queue(self, topic: str, partition: int) -> PartitionQueue | None:
+        buffer = self._accumulator.topics.get(topic)
+        return None if buffer is None else buffer.queues.get(partition)
 
 
 def load_snapshot(

@@ -17,7 +17,6 @@ from kafkaclient.errors import (
     ProducerStateError,
 )
 from kafkaclient.producer.core import Core
-from kafkaclient.producer.load import LoadSnapshot, load_snapshot
 from kafkaclient.producer.record import Record, checked_record
 
 if TYPE_CHECKING:
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from kafkaclient.metrics.producer import Snapshot
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.producer.delivery import Delivery
+    from kafkaclient.producer.load import LoadSnapshot
     from kafkaclient.types import HeadersLike, RecordMetadata
 
 __all__ = ["Producer"]
@@ -198,7 +198,7 @@ class Producer:
 
         Raises:
             InvalidRecordError: the record cannot be sent as it is (also SerializationError,
-                RecordTooLargeError, PartitionOutOfRangeError).
+                RecordTooLargeError, PartitionOutOfRangeError, PartitionerError).
             MetadataTimeoutError: the topic was not known within ``max.block.ms``.
             BufferFullError: ``buffer.memory`` stayed full for ``max.block.ms``.
             BrokerError: the topic name is invalid, or access is denied.
@@ -324,9 +324,7 @@ class Producer:
 
     def load(self) -> LoadSnapshot:
         """What is queued and in flight at this moment, per broker and partition."""
-        core = self._started("load")
-        brokers = core.metadata.view.brokers
-        return load_snapshot(core.accumulator, core.sender.lanes, brokers, core.now())
+        return self._started("load").load.snapshot()
 
     def _started(self, what: str) -> Core:
         """The parts, from the start on."""

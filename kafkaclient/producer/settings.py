@@ -85,7 +85,7 @@ def accumulator_settings(config: ProducerConfig) -> AccumulatorSettings:
         level=levels.get(codec),
         late=config.partitioner == "late",
         share_floor=config.partitioner_share_floor,
-        adaptive=config.adaptive_partitioning_enable,
+        adaptive=_adaptive(config),
         elastic_limit=max(config.batch_size, config.max_request_size - _REQUEST_OVERHEAD),
         one_in_flight=config.max_in_flight_requests_per_connection == 1,
     )
@@ -99,7 +99,7 @@ def sender_settings(config: ProducerConfig) -> SenderSettings:
         max_in_flight=config.max_in_flight_requests_per_connection,
         request_timeout=config.request_timeout_ms / 1000,
         delivery_timeout=config.delivery_timeout_ms / 1000,
-        adaptive=config.adaptive_partitioning_enable,
+        adaptive=_adaptive(config),
         # With acks=0 there is no answer to measure by; the transport's own buffer is the window.
         adaptive_window=config.partitioner == "late" and config.acks != 0,
         availability_timeout=config.availability_timeout_ms / 1000,
@@ -109,3 +109,8 @@ def sender_settings(config: ProducerConfig) -> SenderSettings:
             retry_backoff_max=config.retry_backoff_max_ms / 1000,
         ),
     )
+
+
+def _adaptive(config: ProducerConfig) -> bool:
+    # Partitioners that are asked see the load themselves, if they want to (as in Java).
+    return config.adaptive_partitioning_enable and config.partitioner in ("late", "kip794")

@@ -20,14 +20,15 @@ from kafkaclient.producer.delivery import Delivery, Receipt
 from kafkaclient.producer.floor import ShareFloor
 from kafkaclient.producer.incomplete import IncompleteBatches
 from kafkaclient.producer.lines import Lines
+from kafkaclient.producer.rack import Rack
 from kafkaclient.producer.spread import Spread
 from kafkaclient.producer.topic import TopicBuffer
 from kafkaclient.wire.compression import Codec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterable
 
-    from kafkaclient.cluster.view import TopicView
+    from kafkaclient.cluster.view import Broker, TopicView
     from kafkaclient.producer.choice import Choice
     from kafkaclient.producer.partition import PartitionQueue
     from kafkaclient.producer.partitioner import Random31
@@ -59,7 +60,7 @@ class RecordAccumulator:
         self.identity = identity
         self.budget = BufferBudget(settings.buffer_memory)
         self.topics: dict[str, TopicBuffer] = {}
-        self.circumstances = Circumstances()
+        self.circumstances = Circumstances(Rack(settings.rack))
         self._sticky_bytes = max(1, settings.batch_size)
         self.lines = Lines(
             one_in_flight=settings.one_in_flight,
@@ -317,6 +318,13 @@ class RecordAccumulator:
         self.incomplete.split(batch, make, now)
 
     # --- as a whole ---------------------------------------------------------------------------
+
+    def update_brokers(self, brokers: Iterable[Broker]) -> None:
+        """Take up which brokers are in the client's rack."""
+        if self.circumstances.rack.look(brokers):
+            for topic in self.topics.values():
+                if topic.view is not None:
+                    topic.choice.follow(topic.view)
 
     def update_topic(self, view: TopicView, now: float) -> TopicBuffer | None:
         """Take up new metadata of a topic: leaders, epochs, partition count."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from kafkaclient.producer.partitioner import BuiltInPartitioner, load_table
+from kafkaclient.producer.rack import Rack
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -38,9 +39,11 @@ class Brokers(Protocol):
 class Circumstances:
     """What the sender has found out, for the topics' choices."""
 
-    __slots__ = ("brokers", "passes", "reserved", "unavailable")
+    __slots__ = ("brokers", "passes", "rack", "reserved", "unavailable")
 
-    def __init__(self) -> None:
+    def __init__(self, rack: Rack | None = None) -> None:
+        self.rack = rack or Rack()
+        """The brokers that are near, and preferred for it."""
         self.passes = 0
         """How often the sender has gone over everything."""
         self.unavailable: Collection[int] = ()
@@ -187,7 +190,7 @@ class LateChoice(Choice):
         self.moved(queue)
 
     def follow(self, view: TopicView) -> None:
-        self._topic.spread.follow(view)
+        self._topic.spread.follow(view, self._circumstances.rack.brokers)
         self._floor.follow(self._topic.spread.competing)
 
     def reset(self) -> None:
@@ -213,7 +216,8 @@ class BuiltInChoice(Choice):
         random31: Random31,
         circumstances: Circumstances,
     ) -> None:
-        self.partitioner = BuiltInPartitioner(sticky_bytes, random31, self.show_load)
+        near = circumstances.rack.near
+        self.partitioner = BuiltInPartitioner(sticky_bytes, random31, self.show_load, near)
         self._topic = topic
         self._circumstances = circumstances
         self._load_as_of = 0
@@ -253,4 +257,5 @@ class BuiltInChoice(Choice):
             queue = self._topic.queues.get(known.partition)
             sizes.append(len(queue.batches) if queue is not None else 0)
             partitions.append(known.partition)
-        self.partitioner.load = load_table(sizes, partitions, view.partition_count)
+        near = frozenset(found.rack.near(view))
+        self.partitioner.load = load_table(sizes, partitions, view.partition_count, near)

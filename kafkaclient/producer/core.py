@@ -212,6 +212,7 @@ class Core:
         self.sender.wake()  # batches without a partition were ready all the time
 
     def _view_changed(self, old: ClusterView, new: ClusterView) -> None:
+        self.accumulator.update_brokers(new.brokers.values())
         for name, view in new.topics.items():
             if old.topics.get(name) is not view:
                 self.intake.update_topic(view)

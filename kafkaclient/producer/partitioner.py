@@ -8,7 +8,7 @@ is drawn with a weight that falls with the number of batches queued for it.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,18 +32,27 @@ class LoadTable(NamedTuple):
 
 
 def load_table(
-    queue_sizes: Sequence[int], partitions: Sequence[int], partition_count: int
+    queue_sizes: Sequence[int],
+    partitions: Sequence[int],
+    partition_count: int,
+    near: Collection[int] = (),
 ) -> LoadTable | None:
     """Weights ``max + 1 - queue size`` for the partitions that may be chosen; None: all alike.
 
     ``queue_sizes`` (in batches) and ``partitions`` run in parallel; partitions without a leader
     or excluded ones are left out. Queues 0, 3, 1 give weights 4, 1, 3 and the table 4, 5, 8.
+    Where one of ``near`` may be chosen, only those are, by their own maximum (KIP-1123); whether
+    all are alike is a question about all, as in Java.
     """
     if partition_count < 2 or not partitions:
         return None
     longest = max(queue_sizes)
     if len(partitions) == partition_count and min(queue_sizes) == longest:
         return None
+    if inside := [n for n, partition in enumerate(partitions) if partition in near]:
+        queue_sizes = [queue_sizes[n] for n in inside]
+        partitions = [partitions[n] for n in inside]
+        longest = max(queue_sizes)
     weights = (longest + 1 - size for size in queue_sizes)
     return LoadTable(tuple(accumulate(weights)), tuple(partitions))
 
@@ -64,25 +73,29 @@ class StickyPartition:
 class BuiltInPartitioner:
     """One topic's choice. The accumulator reports bytes.
 
-    ``before_draw()`` is called before each draw, and may renew ``load``.
+    ``before_draw()`` is called before each draw, and may renew ``load``. ``near(topic)`` names the
+    partitions whose leader is in the client's rack: without a load table they are drawn from while
+    there are any (KIP-1123).
     ``sticky_bytes``: how much goes to a partition before it is left (``batch.size``, at least 1).
     A switch waits until every batch of the partition is full, so that lingering does not leave
     fractional batches (KAFKA-14156), but not beyond twice ``sticky_bytes``.
     """
 
-    __slots__ = ("_before_draw", "_random", "_sticky", "_sticky_bytes", "load", "switches")
+    __slots__ = ("_before_draw", "_near", "_random", "_sticky", "_sticky_bytes", "load", "switches")
 
     def __init__(
         self,
         sticky_bytes: int,
         random31: Random31,
         before_draw: Callable[[], None] = lambda: None,
+        near: Callable[[TopicView], Sequence[int]] = lambda _: (),
     ) -> None:
         if sticky_bytes < 1:
             raise ValueError(f"sticky_bytes must be at least 1, not {sticky_bytes}")
         self._sticky_bytes = sticky_bytes
         self._random = random31
         self._before_draw = before_draw
+        self._near = near
         self._sticky: StickyPartition | None = None
         self.load: LoadTable | None = None
         """By queue lengths; None draws evenly among partitions with a leader."""
@@ -123,7 +136,7 @@ class BuiltInPartitioner:
         draw = self._random()
         if self.load is not None:
             return self.load.pick(draw)
-        available = topic.available
+        available = self._near(topic) or topic.available
         if available:
             return available[draw % len(available)]
         return draw % topic.partition_count

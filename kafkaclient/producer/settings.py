@@ -39,6 +39,8 @@ class AccumulatorSettings:
     """How large a batch without a partition may grow while no broker takes it."""
     share_floor: float = 0.6
     """Late binding: the least part of its fair share that a partition gets."""
+    rack: str = ""
+    """Of the client, if partitions led in it are preferred (KIP-1123)."""
     one_in_flight: bool = False
     """max.in.flight.requests.per.connection=1: a partition is muted while a batch is out."""
 
@@ -87,6 +89,7 @@ def accumulator_settings(config: ProducerConfig) -> AccumulatorSettings:
         share_floor=config.partitioner_share_floor,
         adaptive=_adaptive(config),
         elastic_limit=max(config.batch_size, config.max_request_size - _REQUEST_OVERHEAD),
+        rack=config.client_rack if config.partitioner_rack_aware else "",
         one_in_flight=config.max_in_flight_requests_per_connection == 1,
     )
 

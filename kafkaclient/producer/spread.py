@@ -33,7 +33,7 @@ class Spread:
     given everything until it has caught up.
     """
 
-    __slots__ = ("_batch", "_floor", "_given", "_heaps", "_random", "_view")
+    __slots__ = ("_batch", "_floor", "_given", "_heaps", "_near", "_random", "_view")
 
     def __init__(self, random31: Random31) -> None:
         self._random = random31
@@ -43,6 +43,7 @@ class Spread:
         self._floor = 0
         self._heaps: dict[int, list[_Entry]] = {}
         self._view: TopicView | None = None
+        self._near: frozenset[int] = frozenset()
 
     def __repr__(self) -> str:
         return f"<Spread given={self.given}>"
@@ -54,7 +55,7 @@ class Spread:
 
     @property
     def leaders(self) -> Iterable[int]:
-        """The brokers that lead a partition."""
+        """The brokers that lead a partition that competes."""
         return self._heaps.keys()
 
     @property
@@ -62,16 +63,21 @@ class Spread:
         """By leader, the partitions that are chosen from."""
         return {leader: [entry[2] for entry in heap] for leader, heap in self._heaps.items()}
 
-    def follow(self, view: TopicView) -> None:
-        """Take up who leads what. A partition that is new starts at the floor."""
-        if view is self._view:
+    def follow(self, view: TopicView, near: frozenset[int] = frozenset()) -> None:
+        """Take up who leads what. A partition that is new starts at the floor.
+
+        Only the partitions of the leaders in ``near`` compete while there are any (KIP-1123).
+        """
+        if view is self._view and near == self._near:
             return
-        self._view = view
+        self._view, self._near = view, near
         missing = view.partition_count - len(self._given)
         self._given = self._given[: view.partition_count] + [self._floor] * missing
         self._heaps = {}
+        leaders = {partition.leader for partition in view.partitions if partition.leader >= 0}
+        competing = leaders & near or leaders
         for partition in view.partitions:
-            if partition.leader >= 0:
+            if partition.leader in competing:
                 entry = (self._given[partition.partition], self._random(), partition.partition)
                 self._heaps.setdefault(partition.leader, []).append(entry)
         for heap in self._heaps.values():

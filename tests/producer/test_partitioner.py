@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaclient.cluster.view import PartitionView, TopicView
+from kafkaclient.cluster.view import Broker, PartitionView, TopicView
 from kafkaclient.producer.partitioner import BuiltInPartitioner, LoadTable, load_table
+from kafkaclient.producer.rack import Rack
 
 
 def topic(*leaders: int) -> TopicView:
@@ -129,6 +130,52 @@ def test_equal_queues_still_need_a_table_when_a_partition_is_left_out() -> None:
 def test_sticky_bytes_must_be_more_than_zero() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         make(0)
+
+
+# --- racks (KIP-1123): partitions led in r0, r1, r0, r1; the client is in r0 ---------------------
+
+
+def test_rack_aware_uniform() -> None:
+    """BuiltInPartitionerTest, rack-aware: the exact draws."""
+    rack = Rack("r0")
+    partitioner, chosen = BuiltInPartitioner(1, count().__next__, near=rack.near), []
+
+    def look(*racks: str | None) -> None:
+        rack.look(Broker(node, "h", 1, name) for node, name in enumerate(racks))
+
+    def switch(view: TopicView, times: int) -> list[int]:
+        for _ in range(times):
+            partitioner.update(1, view, all_full=True)
+            chosen.append(partitioner.current(view).partition)
+        return chosen[-times:]
+
+    look("r0", "r1", "r0", "r1")
+    everyone = topic(0, 1, 2, 3)
+    assert partitioner.current(everyone).partition == 0
+    assert switch(everyone, 2) == [2, 0]
+    assert switch(topic(0, 1, -1, 3), 2) == [0, 0]
+    assert switch(topic(-1, 1, -1, 3), 1) == [3]
+    assert switch(everyone, 1) == [0]
+    look(None, None, None, None)
+    assert switch(everyone, 5) == [3, 0, 1, 2, 3]
+
+
+def test_rack_aware_adaptive() -> None:
+    """BuiltInPartitionerTest, rack-aware: weights by the rack's own maximum, the exact draws."""
+    partitioner, view, near = make(1), topic(0, 1, 2, 3), {0, 2}
+    partitioner.load = load_table([5, 0, 3, 0], range(4), 4, near)
+    chosen = Counter(partitioner.next_partition(view) for _ in range(8))
+    assert [chosen[p] for p in range(4)] == [2, 0, 6, 0]
+    partitioner.load = load_table([1, 2, 3], [0, 1, 3], 4, near)
+    assert {partitioner.next_partition(view) for _ in range(5)} == {0}
+    partitioner.load = load_table([1, 2], [1, 3], 4, near)
+    assert [partitioner.next_partition(view) for _ in range(2)] == [1, 3]
+
+
+def test_all_alike_is_asked_of_all_racks() -> None:
+    """As Java: the rack's own queues may be all alike, and are weighed nevertheless."""
+    assert load_table([2, 2, 2], range(3), 3, {0, 1}) is None
+    assert load_table([2, 2, 5], range(3), 3, {0, 1}) == LoadTable((1, 2), (0, 1))
 
 
 @given(

@@ -96,6 +96,28 @@ def test_a_topic_that_grows_and_leaders_that_move() -> None:
     assert spread.pick({0, 1, 2}, _always) is None
 
 
+def test_only_partitions_led_in_the_rack_compete_while_there_are_any() -> None:
+    spread = _spread(0, 1, 2, 3)
+    view, everyone = _topic(0, 1, 2, 3), {0, 1, 2, 3}
+    spread.follow(view, frozenset({0, 2}))
+    assert set(spread.leaders) == {0, 2}
+    for _ in range(10):
+        partition = spread.pick(everyone, _always)
+        assert partition in {0, 2}
+        spread.add(partition, 10)
+    assert spread.given[0] == spread.given[2] == 50
+    spread.follow(_topic(0, 1, -1, 3), frozenset({0, 2}))
+    assert spread.pick(everyone, _always) == 0
+    spread.follow(_topic(-1, 1, -1, 3), frozenset({0, 2}))
+    assert spread.pick(everyone, _always) in {1, 3}
+    spread.follow(view, frozenset({0, 2}))
+    assert set(spread.leaders) == {0, 2}
+    spread.follow(view, frozenset({9}))
+    assert set(spread.leaders) == everyone, "nobody of the rack leads a partition"
+    spread.follow(view)
+    assert set(spread.leaders) == everyone
+
+
 @given(
     st.lists(st.integers(-1, 3), min_size=1, max_size=8),
     st.lists(

@@ -109,7 +109,7 @@ class Intake:
         budget = self._accumulator.budget
         if budget.waiting:
             return None  # first come, first served
-        if self._ask_once and budget.available < record.upper_bound:
+        if self._ask_once and record.partition is None and budget.available < record.upper_bound:
             return None
         return self._place(buffer, record, force=False)
 

@@ -241,7 +241,8 @@ class ProducerConfig:
         "one partition for each batch, as in Java 2.4 to 3.2 (KIP-480); 'random': any. These leave "
         "records with a key to their hash; 'uniform-sticky' (sticky for all) and 'round-robin' "
         "(each partition in turn) ignore keys. An object of your own is asked for every record "
-        "whose partition is not given: see kafkaclient.Partitioner.",
+        "whose partition is not given: see kafkaclient.Partitioner. Only 'late' and 'kip794' heed "
+        "adaptive_partitioning_enable, availability_timeout_ms and partitioner_rack_aware.",
         section=_PARTITIONS,
     )
     partitioner_share_floor: float = option(

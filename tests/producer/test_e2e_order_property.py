@@ -197,9 +197,10 @@ class Story:
         return sorted(log)
 
 
+PARTITIONERS = ["kip794", "late", "sticky", "uniform-sticky", "round-robin", "random"]
 OPTIONS = st.fixed_dictionaries(
     {
-        "partitioner": st.sampled_from(["kip794", "late"]),
+        "partitioner": st.sampled_from(PARTITIONERS),
         "adaptive_partitioning_enable": st.booleans(),
         "batch_size": st.sampled_from([0, 300, 16384]),
         "linger_ms": st.sampled_from([0, 5, 40]),

@@ -72,6 +72,9 @@ class SerializationError(InvalidRecordError):
 class RecordTooLargeError(InvalidRecordError):
     """A record is larger than ``max.request.size``, ``buffer.memory`` or the topic's limit."""
 
+    maybe_written: bool = False
+    """Whether it may be in the log nevertheless: the limit was lowered after a first attempt."""
+
 
 class PartitionOutOfRangeError(InvalidRecordError):
     """The explicit partition does not exist in the topic."""

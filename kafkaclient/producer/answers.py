@@ -166,7 +166,7 @@ class Answers:
             self._leaders.request_refresh(str(error))
         if batch.receipt.done:  # given up meanwhile: only its place in the sequence matters
             self._incomplete.retry(batch, error, now, now)
-        elif verdict is Verdict.SPLIT and batch.count > 1:
+        elif verdict is Verdict.SPLIT and batch.count > 1 and not _halves_repeat(batch):
             self._metrics.batch_split()
             self._accumulator.split(batch, now)
         elif verdict is Verdict.RESEQUENCE and batch.stamped:
@@ -190,6 +190,11 @@ class Answers:
         )
 
 
+def _halves_repeat(batch: ProducerBatch) -> bool:
+    """Whether halves could write records anew: the log knows a batch again only as a whole."""
+    return batch.stamped and batch.maybe_written
+
+
 def _culprits(answer: PartitionResult, batch: ProducerBatch) -> dict[int, KafkaError] | None:
     """The broker's word on single records (KIP-467), by their index in the batch."""
     if not answer.record_errors:
@@ -201,12 +206,18 @@ def _culprits(answer: PartitionResult, batch: ProducerBatch) -> dict[int, KafkaE
 
 
 def _too_large(batch: ProducerBatch, error: KafkaError) -> RecordTooLargeError:
+    known = "it was not written. Raise the topic's limit or send less at a time."
+    if batch.maybe_written:
+        known = (
+            "an earlier attempt ended without an answer, so its records may have been written; "
+            "sent again in halves they could be written twice."
+        )
     too_large = RecordTooLargeError(
-        f"a record to {batch.queue.tp} makes a batch of {batch.size} bytes, more than the topic's "
-        f"max.message.bytes allows ({error}); it was not written. Raise the topic's limit or "
-        "send less at a time."
+        f"{batch.count} records to {batch.queue.tp} make a batch of {batch.size} bytes, more than "
+        f"the topic's max.message.bytes allows ({error}); {known}"
     )
     too_large.code = error.code
+    too_large.maybe_written = batch.maybe_written
     return too_large
 
 

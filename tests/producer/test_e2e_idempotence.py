@@ -13,6 +13,7 @@ from kafkaclient.errors import (
     DeliveryTimeoutError,
     NotEnoughReplicasError,
     ProducerFencedError,
+    RecordTooLargeError,
     UnsupportedVersionError,
 )
 from kafkaclient.producer.sequence import MAX_EPOCH
@@ -129,6 +130,25 @@ async def test_sequences_wrap_to_nought(producing: Any) -> None:
     top = 2**31
     wrapped = [(top - 3 + n) % top for n in range(12)]
     assert [record.sequence for record in fake.log("t", 0)] == wrapped
+
+
+@virtual_time
+async def test_what_may_be_written_is_not_split(producing: Any, outcomes: Any) -> None:
+    """The answer is lost, then the topic's limit lowered: halves would be written a second time,
+    because a log knows a batch again only as a whole."""
+    fake = one_topic()
+    answers = iter([CLOSE_ANSWER, int(ErrorCode.MESSAGE_TOO_LARGE)])
+    async with producing(fake, linger_ms=5) as producer:
+        await producer.send_and_wait("t", b"first", partition=0)
+        fake.control(ApiKey.PRODUCE, lambda _: next(answers, None), keep=True)
+        deliveries = [producer.send_nowait("t", b"%d" % n, partition=0) for n in range(10)]
+        failed = await outcomes(deliveries)
+        assert all(isinstance(error, RecordTooLargeError) for error in failed)
+        assert all(error.maybe_written for error in failed)
+        assert "written twice" in str(failed[0])
+        await producer.send_and_wait("t", b"next", partition=0)
+    log = [record.value for record in fake.log("t", 0)]
+    assert log == [b"first", *(b"%d" % n for n in range(10)), b"next"]
 
 
 @pytest.mark.parametrize("answer", [CLOSE_ANSWER, DROP_ANSWER, ErrorCode.NOT_ENOUGH_REPLICAS])

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from inspect import iscoroutinefunction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ __all__ = [
     "number",
     "one_of",
     "optional",
+    "path",
     "text",
 ]
 
@@ -117,6 +119,17 @@ def text() -> Kind[str]:
         raise TypeError(value)
 
     return Kind("a string", read)
+
+
+def path() -> Kind[Path]:
+    def read(value: object) -> Path:
+        if isinstance(value, str):
+            value = value.strip()
+        if not value:
+            raise ValueError(value)
+        return Path(value)  # type: ignore[arg-type]  # refuses everything else itself
+
+    return Kind("a path", read)
 
 
 def one_of(*accepted: str) -> Kind[str]:

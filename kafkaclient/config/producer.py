@@ -24,6 +24,7 @@ from kafkaclient.config.kinds import (
     number,
     one_of,
     optional,
+    path,
     text,
 )
 from kafkaclient.config.options import REQUIRED, Option, option, options_of, read_options
@@ -32,6 +33,7 @@ from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
 __all__ = ["ProducerConfig"]
 
@@ -358,6 +360,14 @@ class ProducerConfig:
         2,
         integer(at_least(1)),
         "Over how many windows rates, averages and maxima are taken.",
+        section=_METRICS,
+    )
+    telemetry: Path | None = option(
+        None,
+        optional(path()),
+        "A directory to write Parquet files to, with a row for every batch: when it was made, "
+        "bound to its partition, sent and acknowledged, and the load seen at the decision. Needs "
+        "pyarrow (the extra kafkaclient[telemetry]); see telemetry.md. None records nothing.",
         section=_METRICS,
     )
 

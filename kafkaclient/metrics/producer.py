@@ -39,6 +39,7 @@ class ProducerMetrics:
         self._nodes: dict[int, _Node] = {}
         self._topics: dict[str, _Topic] = {}
         self._read_nodes: Callable[[], Mapping[int, Gauges]] = dict
+        self._read_topics: Callable[[], Mapping[str, Gauges]] = dict
         self._read_partitions: Callable[[], Mapping[TopicPartition, Gauges]] = dict
         self._connections = 0
 
@@ -146,6 +147,10 @@ class ProducerMetrics:
         """A batch was too large for the broker and was split (KIP-126)."""
         self._splits.record(1, self._clock())
 
+    def partition_switched(self, topic: str) -> None:
+        """A batch of unkeyed records goes to another partition than the one before it."""
+        self._topic(topic).switches.record(1, self._clock())
+
     def records_failed(self, topic: str, records: int) -> None:
         """Records failed for good."""
         now = self._clock()
@@ -228,6 +233,10 @@ class ProducerMetrics:
         """Supply further gauges by node id, shown among ``producer-node-metrics``."""
         self._read_nodes = read
 
+    def bind_topic_gauges(self, read: Callable[[], Mapping[str, Gauges]]) -> None:
+        """Supply further gauges by topic, shown among ``producer-topic-metrics``."""
+        self._read_topics = read
+
     def bind_partition_gauges(self, read: Callable[[], Mapping[TopicPartition, Gauges]]) -> None:
         """Supply further gauges by partition, shown among ``producer-partition-metrics``."""
         self._read_partitions = read
@@ -244,14 +253,18 @@ class ProducerMetrics:
         """All values by group and name; averages and maxima are NaN while nothing was recorded.
 
         ``producer-metrics``, ``producer-node-metrics`` (by ``node-0``) and
-        ``producer-topic-metrics`` (by topic) are Java's. Our own: ``producer-partition-metrics``
-        (by ``topic-0``) with the totals of what was sent, and ``kafkaclient-metrics`` with
-        ``record-error-unseen-rate``/``-total`` and ``event-loop-lag-avg``/``-max`` (ms).
+        ``producer-topic-metrics`` (by topic) are Java's, with a few of our own on how partitions
+        are chosen. Our own altogether: ``producer-partition-metrics`` (by ``topic-0``) with the
+        totals of what was sent, and ``kafkaclient-metrics`` with ``record-error-unseen-rate``/
+        ``-total`` and ``event-loop-lag-avg``/``-max`` (ms). docs/telemetry.md lists ours.
         """
         now = self._clock()
         nodes = {id_: node.group.snapshot(now) for id_, node in self._nodes.items()}
         for node_id, gauges in self._read_nodes().items():
             nodes.setdefault(node_id, {}).update(gauges)
+        topics = {name: topic.group.snapshot(now) for name, topic in self._topics.items()}
+        for topic_name, gauges in self._read_topics().items():
+            topics.setdefault(topic_name, {}).update(gauges)
         partitions = {
             TopicPartition(name, partition): totals.snapshot()
             for name, topic in self._topics.items()
@@ -262,9 +275,7 @@ class ProducerMetrics:
         return {
             "producer-metrics": self._group.snapshot(now),
             "producer-node-metrics": {f"node-{id_}": nodes[id_] for id_ in sorted(nodes)},
-            "producer-topic-metrics": {
-                name: topic.group.snapshot(now) for name, topic in sorted(self._topics.items())
-            },
+            "producer-topic-metrics": {name: topics[name] for name in sorted(topics)},
             "producer-partition-metrics": {
                 str(place): partitions[place] for place in sorted(partitions)
             },
@@ -299,7 +310,16 @@ class _Node:
 class _Topic:
     """Java: ``producer-topic-metrics``."""
 
-    __slots__ = ("bytes", "compression", "errors", "group", "partitions", "retries", "sent")
+    __slots__ = (
+        "bytes",
+        "compression",
+        "errors",
+        "group",
+        "partitions",
+        "retries",
+        "sent",
+        "switches",
+    )
 
     def __init__(self, windows: Windows) -> None:
         group = self.group = Group(windows)
@@ -308,6 +328,7 @@ class _Topic:
         self.compression = group.average("compression-rate")
         self.retries = group.meter("record-retry")
         self.errors = group.meter("record-error")
+        self.switches = group.meter("partition-switch")
         self.partitions: dict[int, _PartitionTotals] = {}
 
 

@@ -20,6 +20,7 @@ from kafkaclient.producer.delivery import Delivery, Receipt
 from kafkaclient.producer.floor import ShareFloor
 from kafkaclient.producer.incomplete import IncompleteBatches
 from kafkaclient.producer.lines import Lines
+from kafkaclient.producer.partition import UNBOUND
 from kafkaclient.producer.rack import Rack
 from kafkaclient.producer.spread import Spread
 from kafkaclient.producer.topic import TopicBuffer
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.cluster.view import Broker, TopicView
     from kafkaclient.producer.choice import Choice
+    from kafkaclient.producer.journal import Journal
     from kafkaclient.producer.partition import PartitionQueue
     from kafkaclient.producer.partitioner import Random31
     from kafkaclient.producer.record import Record
@@ -44,7 +46,8 @@ _log = logging.getLogger(__name__)
 class RecordAccumulator:
     """The buffers between ``send`` and the :class:`Sender`.
 
-    ``wake(when)`` is called whenever there is work at the time ``when`` (0: now).
+    ``wake(when)`` is called whenever there is work at the time ``when`` (0: now),
+    ``on_switch(topic)`` when a batch of unkeyed records goes elsewhere than the one before it.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class RecordAccumulator:
         random31: Random31,
         wake: Callable[[float], None],
         new_receipt: Callable[[str], Receipt] = Receipt,
+        on_switch: Callable[[str], None] = lambda _topic: None,
     ) -> None:
         self.settings = settings
         self.identity = identity
@@ -73,7 +77,9 @@ class RecordAccumulator:
             self.lines,
             delivery_timeout=settings.delivery_timeout,
         )
+        self.journal: Journal | None = None
         self._closed = False
+        self._on_switch = on_switch
         self._wake = wake
         self._random31 = random31
         self._new_receipt = new_receipt
@@ -127,8 +133,9 @@ class RecordAccumulator:
                 batch.close()
                 self.lines.schedule(queue, now)
             if final:
-                movable = partition is None and choice.movable(queue)
-                batch = self._open(queue, record, now, movable=movable, force=force)
+                chosen = partition is None
+                movable = chosen and choice.movable(queue)
+                batch = self._open(queue, record, now, chosen=chosen, movable=movable, force=force)
                 if batch is None:
                     return None
                 before = 0
@@ -163,9 +170,17 @@ class RecordAccumulator:
         return batch.append(record)
 
     def _open(
-        self, queue: PartitionQueue, record: Record, now: float, *, movable: bool, force: bool
+        self,
+        queue: PartitionQueue,
+        record: Record,
+        now: float,
+        *,
+        chosen: bool,
+        movable: bool,
+        force: bool,
     ) -> ProducerBatch | None:
-        """A new batch with the record at the end of the queue; None: no buffer space."""
+        """A new batch with the record at the end of the queue; None: no buffer space. ``chosen``:
+        the queue is a partitioner's choice."""
         limit = max(self.settings.batch_size, record.upper_bound)
         capacity = ProducerBatch.first_capacity(limit, record.upper_bound)
         if not self.budget.try_take(capacity):
@@ -182,6 +197,11 @@ class RecordAccumulator:
                 f"a record for {queue.tp} was not sent: it is larger than the {record.upper_bound} "
                 "bytes that it was taken for; this is a defect"
             )
+        if not queue.unbound:
+            if chosen:
+                self._note_choice(queue)
+            if self.journal is not None:
+                self.journal.bound(batch, queue, "floor" if movable else "append", now)
         queue.batches.append(batch)
         self.incomplete.add(batch)
         # A batch that may not leave yet has no other timer than this one.
@@ -265,11 +285,28 @@ class RecordAccumulator:
         batch.charged = held
         return True
 
+    def bind(self, batch: ProducerBatch, queue: PartitionQueue, by: str, now: float) -> None:
+        """The batch, taken out of its topic's unbound queue, gets the partition of ``queue``."""
+        if self.journal is not None:
+            self.journal.bound(batch, queue, by, now)
+        batch.bind(queue)
+        self._note_choice(queue)
+
+    def _note_choice(self, queue: PartitionQueue) -> None:
+        topic, partition = queue.topic, queue.partition
+        if topic.chosen not in (partition, UNBOUND):
+            self._on_switch(topic.name)
+        topic.chosen = partition
+
     def launch(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         if self.identity.enabled and not batch.stamped:
             queue.sequence.stamp(batch, self.identity)
         if not batch.attempts:
             queue.unacked.append(batch)
+            queue.batches_bound += 1
+            queue.bytes_bound += batch.size
+            if self.journal is not None:
+                self.journal.sent(batch)
             queue.topic.choice.launched(queue, batch)
         batch.movable = False
         batch.attempts += 1
@@ -279,7 +316,7 @@ class RecordAccumulator:
 
     def set_aside(self, batch: ProducerBatch, queue: PartitionQueue, now: float) -> None:
         """An open batch without partition waits for company in one that is below its floor."""
-        batch.bind(queue)
+        self.bind(batch, queue, "floor", now)
         batch.movable = True
         batch.ready_at = max(batch.ready_at, now + queue.topic.choice.hold(queue))
         queue.batches.append(batch)
@@ -297,6 +334,7 @@ class RecordAccumulator:
             queue.batches.remove(batch)
             batch.close()
             batch.bind(unbound)
+            batch.decision = None
             unbound.batches.appendleft(batch)  # it has waited the longest
             self.lines.schedule(unbound, now)
         queue.topic.choice.moved(queue)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkaclient.errors import KafkaError
+    from kafkaclient.producer.journal import Decision
     from kafkaclient.producer.partition import PartitionQueue
 
 __all__ = ["NO_SEQUENCE", "CompressionRatio", "ProducerBatch"]
@@ -61,6 +62,7 @@ class ProducerBatch:
         "charged",
         "closed",
         "created",
+        "decision",
         "last_error",
         "leader_epoch",
         "maybe_written",
@@ -103,6 +105,8 @@ class ProducerBatch:
         self.queue = queue
         self.movable = False
         """Whether its partition, if it has one, is not final yet (late binding)."""
+        self.decision: Decision | None = None
+        """How it came to its partition, while telemetry is recorded."""
         self.closed = False
         self.sealed = False
         self.attempts = 0
@@ -259,6 +263,7 @@ class ProducerBatch:
             part.close()
             part.attempts, part.retries = self.attempts, self.retries
             part.last_error, part.ordinal = self.last_error, self.ordinal
+            part.decision = self.decision
             parts.append(part)
         return parts
 

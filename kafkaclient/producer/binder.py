@@ -40,7 +40,7 @@ class Binder:
             requests.setdefault(target.leader, []).append(batch)
             room[target.leader] -= batch.size
 
-        self._bind_each(target_for, take, now)
+        self._bind_each(target_for, take, "late", now)
 
     def rotate(self, now: float) -> None:
         """Queue each batch in its partition whether the leader is free or not: a strict rotation
@@ -55,12 +55,13 @@ class Binder:
             target.batches.append(batch)
             self._lines.schedule(target, now)
 
-        self._bind_each(target_for, take, now)
+        self._bind_each(target_for, take, "rotation", now)
 
     def _bind_each(
         self,
         target_for: Callable[[TopicBuffer, ProducerBatch], PartitionQueue | None],
         take: Callable[[ProducerBatch, PartitionQueue], None],
+        by: str,
         now: float,
     ) -> None:
         line = self._lines.unbound
@@ -77,7 +78,7 @@ class Binder:
                     self._accumulator.set_aside(head, target, now)
                 elif self._accumulator.sealed(head, now):
                     source.batches.popleft()
-                    head.bind(target)
+                    self._accumulator.bind(head, target, by, now)
                     take(head, target)
             self._lines.leave(source, now)
 

@@ -15,6 +15,7 @@ from kafkaclient.net.dialer import TcpDialer
 from kafkaclient.producer.accumulator import RecordAccumulator
 from kafkaclient.producer.delivery import Receipt
 from kafkaclient.producer.failures import UnseenFailures
+from kafkaclient.producer.gauges import bind_load_gauges
 from kafkaclient.producer.identity import IdentityKeeper
 from kafkaclient.producer.intake import Intake
 from kafkaclient.producer.load import LoadView
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.view import ClusterView
     from kafkaclient.config import ProducerConfig
     from kafkaclient.net.dialer import Dialer
+    from kafkaclient.producer.journal import Journal
 
 __all__ = ["Core"]
 
@@ -50,6 +52,7 @@ class Core:
         *,
         dialer: Dialer | None,
         clock: Callable[[], float] | None,
+        wall_clock: Callable[[], float],
         rng: Random,
         check_open: Callable[[], None],
     ) -> None:
@@ -71,6 +74,7 @@ class Core:
             random31=lambda: rng.getrandbits(31),
             wake=self._wake,
             new_receipt=self._new_receipt,
+            on_switch=metrics.partition_switched,
         )
         partitioner = named_partitioner(
             config.partitioner,
@@ -125,7 +129,9 @@ class Core:
         self.metadata.subscribe(self._view_changed)
         self.router.on_connection_change = lambda _node: self.sender.wake()
         self._task: asyncio.Task[None] | None = None
+        self._journal = self._open_journal(wall_clock)
         self._bind_gauges()
+        bind_load_gauges(metrics, self.accumulator, self.sender.lanes)
 
     def begin(self) -> None:
         """The cluster is known: ask for the producer id, and start the sender."""
@@ -172,6 +178,8 @@ class Core:
             if self._task is not None:
                 await asyncio.wait({self._task})
             self._failures.close()
+            if self._journal is not None:
+                await self._journal.close()
         if undelivered:
             _log.error("the producer stopped with %d records undelivered", undelivered)
         return undelivered
@@ -232,6 +240,22 @@ class Core:
             self.metrics.records_failed(batch.receipt.topic, batch.count)
             self.accumulator.incomplete.abandon(batch, error, now)
         return failed
+
+    def _open_journal(self, wall_clock: Callable[[], float]) -> Journal | None:
+        directory = self._config.telemetry
+        if directory is None:
+            return None
+        from kafkaclient.producer.journal import Journal  # noqa: PLC0415 - it needs pyarrow
+
+        journal = Journal(
+            self._config,
+            directory,
+            lanes=self.sender.lanes,
+            clock=self.now,
+            wall_clock=wall_clock,
+        )
+        self.accumulator.journal = self.accumulator.incomplete.journal = journal
+        return journal
 
     def _bind_gauges(self) -> None:
         metrics, budget = self.metrics, self.accumulator.budget

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batch import ProducerBatch
     from kafkaclient.producer.budget import BufferBudget
     from kafkaclient.producer.delivery import Receipt
+    from kafkaclient.producer.journal import Journal
     from kafkaclient.producer.lines import Lines
     from kafkaclient.producer.partition import PartitionQueue
 
@@ -34,6 +35,7 @@ class IncompleteBatches:
         self._budget = budget
         self._lines = lines
         self._delivery_timeout = delivery_timeout
+        self.journal: Journal | None = None
         self._flushes: dict[asyncio.Future[None], int] = {}
 
     def __len__(self) -> int:
@@ -171,7 +173,7 @@ class IncompleteBatches:
         batch.close()
         if batch.on_wire:
             batch.receipt.fail(error)
-            self._settle(batch)
+            self._settle(batch, now)
             return
         queue.batches.remove(batch)
         if batch in queue.unacked:
@@ -194,13 +196,15 @@ class IncompleteBatches:
         self._finish(batch, now)
 
     def _finish(self, batch: ProducerBatch, now: float) -> None:
-        self._settle(batch)
+        self._settle(batch, now)
         queue = batch.queue
         queue.sequence.resolve(queue)
         self._lines.schedule(queue, now)
         self._release(batch)
 
-    def _settle(self, batch: ProducerBatch) -> None:
+    def _settle(self, batch: ProducerBatch, now: float) -> None:
+        if self.journal is not None and batch in self._batches:  # else it was given up before
+            self.journal.settled(batch, now)
         self._batches.pop(batch, None)
         oldest = next(iter(self._batches)).serial if self._batches else None
         while self._flushes:

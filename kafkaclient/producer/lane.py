@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from enum import Enum
+from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.producer.window import Window
@@ -65,9 +66,11 @@ class Lane:
         "window",
     )
 
-    def __init__(self, node_id: int, now: float, limit: int = 5) -> None:
+    def __init__(
+        self, node_id: int, now: float, limit: int = 5, *, fixed_window: bool = False
+    ) -> None:
         self.node_id = node_id
-        self.window = Window(limit)
+        self.window = Window(limit, fixed=fixed_window)
         self.probed_at = -_NEVER
         """When the network's round trip was last asked for."""
         self.idle_at = now
@@ -120,7 +123,8 @@ class Lane:
         before, self.excluded = self.excluded, why
         if why is None or why is before:
             return False
-        self.exclusions[why] += 1
+        if self.requests_sent or why is not Exclusion.CONNECTION:  # else it was never connected
+            self.exclusions[why] += 1
         return True
 
     def landed(self, now: float) -> None:
@@ -143,6 +147,11 @@ class Lane:
     def overdue(self, waited: float) -> bool:
         """Whether the oldest request should have been answered long ago."""
         return waited > _LEAST_PATIENCE and waited > _PATIENCE * self.usual()
+
+    @property
+    def median_latency(self) -> float | None:
+        """Of the latest Produce requests, in seconds; None before the first answer."""
+        return median(self.recent) if self.recent else None
 
     def usual(self) -> float:
         """The median of the slowest tenth: one answer that was late must not make us patient."""

@@ -95,7 +95,8 @@ class Lanes:
     def lane(self, node_id: int, now: float) -> Lane:
         lane = self._lanes.get(node_id)
         if lane is None:
-            lane = self._lanes[node_id] = Lane(node_id, now, self._settings.max_in_flight)
+            limit, fixed = self._settings.max_in_flight, not self._settings.adaptive_window
+            lane = self._lanes[node_id] = Lane(node_id, now, limit, fixed_window=fixed)
         return lane
 
     def spare(self, node_id: int) -> bool:

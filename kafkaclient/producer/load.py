@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import islice
+from math import nan
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from kafkaclient.producer.accumulator import RecordAccumulator
     from kafkaclient.producer.batch import ProducerBatch
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.lanes import Lanes
     from kafkaclient.producer.partition import PartitionQueue
     from kafkaclient.producer.settings import SenderSettings
+    from kafkaclient.producer.topic import TopicBuffer
 
 __all__ = [
     "BrokerLoad",
@@ -23,6 +25,7 @@ __all__ = [
     "PartitionLoad",
     "largest_backlog",
     "load_snapshot",
+    "partition_skew",
 ]
 
 # How many batches are looked at to tell what the buffer is full of.
@@ -30,7 +33,8 @@ _OLDEST = 100
 
 
 class PartitionLoad(NamedTuple):
-    """Queued: not sent, or waiting for a retry. Sent: acknowledged. Bytes as on the wire."""
+    """Queued: not sent, or waiting for a retry. Bound: sent for the first time, whatever became
+    of it. Sent: acknowledged. Bytes as on the wire."""
 
     topic: str
     partition: int
@@ -40,11 +44,17 @@ class PartitionLoad(NamedTuple):
     in_flight_batches: int
     bytes_sent: int
     records_sent: int
+    batches_bound: int
+    bytes_bound: int
 
 
 class BrokerLoad(NamedTuple):
     """``oldest_in_flight_s``: age of the oldest unanswered Produce request, 0.0 when there is
-    none. ``bytes_sent`` and ``requests_sent`` count Produce requests since the start."""
+    none. ``bytes_sent`` and ``requests_sent`` count Produce requests since the start.
+    ``window``: how many requests it may have in flight, as things are. ``excluded``: why records
+    without key did not go there when it was last asked (``overdue``, ``availability``,
+    ``throttled``, ``connection``), None when they did; ``exclusions`` counts how often that began.
+    ``latency_s``: the median of the latest answers, None before the first."""
 
     node_id: int
     queued_batches: int
@@ -53,13 +63,19 @@ class BrokerLoad(NamedTuple):
     oldest_in_flight_s: float
     bytes_sent: int
     requests_sent: int
+    window: int = 1
+    excluded: str | None = None
+    exclusions: int = 0
+    latency_s: float | None = None
 
 
 class LoadSnapshot(NamedTuple):
-    """Brokers in the order of their ids; partitions that have been used, by topic."""
+    """Brokers in the order of their ids; partitions that have been used, by topic; each topic's
+    :func:`partition_skew`."""
 
     brokers: tuple[BrokerLoad, ...]
     partitions: tuple[PartitionLoad, ...]
+    skew: Mapping[str, float]
 
 
 class LoadView:
@@ -151,6 +167,8 @@ def load_snapshot(
             queue.on_wire,
             queue.bytes_sent,
             queue.records_sent,
+            queue.batches_bound,
+            queue.bytes_bound,
         )
         for topic in accumulator.topics.values()
         for queue in topic.queues.values()
@@ -166,7 +184,20 @@ def load_snapshot(
             for node_id, (batches, size) in sorted(queued.items())
         ),
         partitions,
+        {name: partition_skew(topic) for name, topic in accumulator.topics.items()},
     )
+
+
+def partition_skew(topic: TopicBuffer) -> float:
+    """The most bytes bound to a partition, as a multiple of the mean over the partitions that have
+    a leader: 1.0 is even, their number is everything on one. NaN when nothing was bound."""
+    view = topic.view
+    if view is None:
+        return nan
+    queues = (topic.queues.get(partition) for partition in view.available)
+    given = [0 if queue is None else queue.bytes_bound for queue in queues]
+    total = sum(given)
+    return max(given) * len(given) / total if total else nan
 
 
 def _broker_load(
@@ -182,6 +213,10 @@ def _broker_load(
         now - lane.in_flight[0].sent_at if lane.in_flight else 0.0,
         lane.bytes_sent,
         lane.requests_sent,
+        lane.window.value,
+        lane.excluded.name.lower() if lane.excluded is not None else None,
+        lane.exclusions.total(),
+        lane.median_latency,
     )
 
 

@@ -35,6 +35,8 @@ class PartitionQueue:
 
     __slots__ = (
         "batches",
+        "batches_bound",
+        "bytes_bound",
         "bytes_sent",
         "leader",
         "leader_epoch",
@@ -63,6 +65,9 @@ class PartitionQueue:
         self.timer = 0.0
         """When the queue's timer (linger, back-off) runs out, for the one entry that counts."""
         self.sequence = PartitionSequence()
+        self.batches_bound = 0
+        """Batches and bytes that were sent for the first time, whatever became of them."""
+        self.bytes_bound = 0
         self.bytes_sent = 0
         self.records_sent = 0
 

@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Mapping
 from enum import Enum
+from importlib import import_module
 from random import Random
 from typing import TYPE_CHECKING, Any, Self
 
@@ -56,10 +57,11 @@ class Producer:
     ``wall_clock`` (seconds since the epoch, stamps records) and ``rng`` are seams for tests.
 
     Creating a producer does no I/O; :meth:`start` or ``async with`` connects. It belongs to the
-    event loop it was started in, and uses no threads.
+    event loop it was started in, and uses no threads (but one to write ``telemetry``).
 
     Raises:
-        ConfigError: an option is unknown, unusable or in conflict with another.
+        ConfigError: an option is unknown, unusable or in conflict with another, or ``telemetry``
+            is wanted without pyarrow.
     """
 
     _state = _State.NEW
@@ -82,6 +84,8 @@ class Producer:
             if bootstrap_or_mapping is not None:
                 options["bootstrap_servers"] = bootstrap_or_mapping
         self.config = ProducerConfig.build(mapping, options)
+        if self.config.telemetry is not None:
+            import_module("kafkaclient.producer.journal")  # if it cannot be had, say so now
         self._dialer = dialer
         self._clock = clock
         self._wall_clock = wall_clock
@@ -116,6 +120,7 @@ class Producer:
             self.config,
             dialer=self._dialer,
             clock=self._clock,
+            wall_clock=self._wall_clock,
             rng=self._rng,
             check_open=self._check_open,
         )

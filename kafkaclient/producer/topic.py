@@ -35,6 +35,7 @@ class TopicBuffer:
     __slots__ = (
         "batch_limit",
         "choice",
+        "chosen",
         "name",
         "parked",
         "queues",
@@ -60,6 +61,8 @@ class TopicBuffer:
         self.parked: deque[ParkedRecord] = deque()
         self.ratio = CompressionRatio()
         self.choice = new_choice(self)
+        self.chosen = UNBOUND
+        """The partition of the latest batch that was bound by choice, not by key or caller."""
         self.waiting = 0
         """How many callers of ``send`` wait, for metadata or for buffer space."""
 

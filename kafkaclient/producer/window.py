@@ -22,13 +22,14 @@ _STEP = 2.0
 class Window:
     """``1 + round trip / service time``, at least 1 and at most ``limit``. Times in seconds.
 
-    Until something is known it is 1.
+    Until something is known it is 1. ``fixed`` leaves it at ``limit``, whatever is measured.
     """
 
-    __slots__ = ("_round_trips", "limit", "service")
+    __slots__ = ("_fixed", "_round_trips", "limit", "service")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, *, fixed: bool = False) -> None:
         self.limit = limit
+        self._fixed = fixed
         self._round_trips: deque[float] = deque(maxlen=_ROUND_TRIPS)
         self.service: float | None = None
         """What one Produce request takes on the broker, smoothed."""
@@ -74,7 +75,7 @@ class Window:
 
     @property
     def value(self) -> int:
-        return self._worth(self.round_trip)
+        return self.limit if self._fixed else self._worth(self.round_trip)
 
     def _worth(self, round_trip: float | None) -> int:
         if round_trip is None or self.service is None:

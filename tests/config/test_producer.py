@@ -85,6 +85,7 @@ REQUIRED_OR_OBJECTS = {
 NOT_IN_JAVA = {
     "partitioner": "a name instead of the class of partitioner.class",
     "partitioner.share.floor": "late binding is not in Java",
+    "telemetry": "per-batch facts in files; Java has none",
     "allow.auto.create.topics": "a consumer key in Java; its producer always allows it",
 }
 

@@ -38,6 +38,8 @@ JAVA_TOPIC = """
     record-send-rate/-total, byte-rate/-total, compression-rate, record-retry-rate/-total,
     record-error-rate/-total
 """
+# Ours among Java's; partition-skew is bound by the producer.
+OUR_TOPIC = "partition-switch-rate/-total"
 
 # beginning of the name -> why this client has none
 DO_NOT_APPLY = {
@@ -90,7 +92,7 @@ def test_every_java_name_that_applies_is_there_and_no_other(metrics: ProducerMet
     applying = {name for name in names(JAVA_PRODUCER) if not name.startswith(tuple(DO_NOT_APPLY))}
     assert set(snapshot["producer-metrics"]) == applying
     assert set(snapshot["producer-node-metrics"]["node-0"]) == names(JAVA_NODE)
-    assert set(snapshot["producer-topic-metrics"]["t"]) == names(JAVA_TOPIC)
+    assert set(snapshot["producer-topic-metrics"]["t"]) == names(JAVA_TOPIC) | names(OUR_TOPIC)
 
 
 def test_every_exemption_is_needed(metrics: ProducerMetrics) -> None:
@@ -142,6 +144,16 @@ def test_batches(metrics: ProducerMetrics) -> None:
     assert topics["t"]["record-send-total"] == topics["u"]["record-send-total"] == 10
     assert (topics["t"]["byte-total"], topics["u"]["byte-total"]) == (500, 1000)
     assert topics["t"]["compression-rate"] == 0.75
+
+
+def test_switches_count_per_topic(metrics: ProducerMetrics) -> None:
+    metrics.partition_switched("t")
+    metrics.partition_switched("t")
+    metrics.partition_switched("u")
+    topics = metrics.snapshot()["producer-topic-metrics"]
+    assert topics["t"]["partition-switch-total"] == 2
+    assert topics["t"]["partition-switch-rate"] == pytest.approx(2 / 30)
+    assert topics["u"]["partition-switch-total"] == 1
 
 
 def test_queue_time_includes_expired_batches(metrics: ProducerMetrics) -> None:
@@ -235,12 +247,19 @@ def test_gauges_by_node_and_partition(metrics: ProducerMetrics) -> None:
     metrics.batch_sent("t", 5, 60, 0.1, partition=10)
     metrics.batch_sent("t", 5, 60, 0.1, partition=10)
     metrics.bind_node_gauges(lambda: {0: {"queued-bytes": 9}, 1: {"queued-bytes": 8}})
+    metrics.bind_topic_gauges(
+        lambda: {"unsent": {"partition-skew": 1.5}, "t": {"partition-skew": 1.0}}
+    )
     metrics.bind_partition_gauges(
         lambda: {TopicPartition("t", 2): {"queued": 1}, TopicPartition("t", 10): {"queued": 3}}
     )
     snapshot = metrics.snapshot()
     nodes = snapshot["producer-node-metrics"]
     assert nodes["node-0"] == {"queued-bytes": 9}
+    topics = snapshot["producer-topic-metrics"]
+    assert list(topics) == ["t", "unsent"]
+    assert topics["unsent"] == {"partition-skew": 1.5}
+    assert (topics["t"]["partition-skew"], topics["t"]["record-send-total"]) == (1.0, 10)
     assert (nodes["node-1"]["queued-bytes"], nodes["node-1"]["request-total"]) == (8, 1)
     partitions = snapshot["producer-partition-metrics"]
     assert list(partitions) == ["t-2", "t-10"]

@@ -1,0 +1,67 @@
+"""Metrics that Java has not: how partitions are chosen, and the load that they are chosen by."""
+
+from __future__ import annotations
+
+from math import nan
+from typing import TYPE_CHECKING
+
+from kafkaclient.producer.lane import Exclusion
+from kafkaclient.producer.load import partition_skew
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kafkaclient.metrics import ProducerMetrics
+    from kafkaclient.metrics.producer import Gauges
+    from kafkaclient.producer.accumulator import RecordAccumulator
+    from kafkaclient.producer.lane import Lane
+    from kafkaclient.types import TopicPartition
+
+__all__ = ["bind_load_gauges"]
+
+_MS_PER_S = 1000.0
+
+
+def bind_load_gauges(
+    metrics: ProducerMetrics, accumulator: RecordAccumulator, lanes: Iterable[Lane]
+) -> None:
+    """Have the metrics read, at each snapshot, what the accumulator and the lanes know."""
+
+    def of_nodes() -> dict[int, Gauges]:
+        return {lane.node_id: _lane_gauges(lane) for lane in lanes}
+
+    def of_topics() -> dict[str, Gauges]:
+        topics = accumulator.topics
+        return {name: {"partition-skew": partition_skew(topics[name])} for name in topics}
+
+    def of_partitions() -> dict[TopicPartition, Gauges]:
+        return {
+            queue.tp: {
+                "batch-bound-total": queue.batches_bound,
+                "byte-bound-total": queue.bytes_bound,
+            }
+            for topic in accumulator.topics.values()
+            for queue in topic.queues.values()
+        }
+
+    metrics.bind_node_gauges(of_nodes)
+    metrics.bind_topic_gauges(of_topics)
+    metrics.bind_partition_gauges(of_partitions)
+
+
+def _lane_gauges(lane: Lane) -> Gauges:
+    window = lane.window
+    gauges = {
+        "in-flight-window": window.value,
+        "requests-in-flight": len(lane.in_flight),
+        "round-trip-time-ms": _ms(window.round_trip),
+        "service-time-ms": _ms(window.service),
+        "produce-latency-median-ms": _ms(lane.median_latency),
+    }
+    for reason in Exclusion:
+        gauges[f"exclusion-{reason.name.lower()}-total"] = lane.exclusions[reason]
+    return gauges
+
+
+def _ms(seconds: float | None) -> float:
+    return nan if seconds is None else seconds * _MS_PER_S

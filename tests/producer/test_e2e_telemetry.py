@@ -1,0 +1,316 @@
+"""telemetry=DIR on whole producers: every batch that had an outcome has its row, with its facts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaclient.errors import ConfigError, KafkaError
+from kafkaclient.producer.producer import Producer
+from kafkaclient.telemetry import read, started_at
+from kafkaclient.testing.clock import run_virtual, virtual_time
+from kafkaclient.testing.fake import CLOSE_ANSWER, ErrorCode, FakeCluster, delay
+from kafkaclient.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ASYNCIO_DEBUG = False  # many records
+
+
+def one_topic(partitions: int = 3, **topic: Any) -> FakeCluster:
+    fake = FakeCluster()
+    fake.round_trip_s = 0.001
+    fake.create_topic("t", partitions, **topic)
+    return fake
+
+
+async def load(producer: Any, count: int, pause: float = 0.001, **options: Any) -> list[Any]:
+    """Send at a steady rate; what each record ended with."""
+    deliveries = []
+    for _ in range(count):
+        deliveries.append(await producer.send("t", bytes(100), **options))
+        await asyncio.sleep(pause)
+    return await asyncio.gather(*deliveries, return_exceptions=True)
+
+
+def rows(directory: Path) -> list[dict[str, Any]]:
+    return read(directory).to_pylist()
+
+
+# --- facts ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "bound_by"),
+    [
+        ({"partitioner": "late"}, "late"),
+        ({"partitioner": "late", "adaptive_partitioning_enable": False}, "rotation"),
+        ({"partitioner": "kip794"}, "append"),
+    ],
+)
+@virtual_time
+async def test_every_batch_has_a_row(
+    options: dict[str, Any], bound_by: str, producing: Any, tmp_path: Path
+) -> None:
+    fake = one_topic()
+    fake.delay_produce(0, 0.02)
+    async with producing(fake, telemetry=str(tmp_path), **options) as producer:
+        await asyncio.sleep(5)
+        await load(producer, 600)
+        metrics = producer.metrics()["producer-partition-metrics"]
+    table = rows(tmp_path)
+    for partition in range(3):
+        mine = [row for row in table if row["partition"] == partition]
+        assert sum(row["records"] for row in mine) == len(fake.log("t", partition))
+        assert len(mine) == len(fake.batches("t", partition))
+        assert len(mine) == metrics[f"t-{partition}"]["batch-bound-total"]
+        assert sum(row["bytes"] for row in mine) == metrics[f"t-{partition}"]["byte-bound-total"]
+        assert {row["broker"] for row in mine} == {fake.leader("t", partition)}
+    for row in table:
+        assert 5.0 <= row["created_s"] <= row["bound_s"] <= row["sent_s"]
+        assert 0.0009 <= row["acknowledged_s"] - row["sent_s"] <= 0.2
+        assert (row["topic"], row["client_id"]) == ("t", "kafkaclient")
+        assert (row["attempts"], row["bound_by"], row["error"]) == (1, bound_by, None)
+        assert 0 <= row["in_flight"] <= row["window"] <= 5
+    if bound_by == "late":
+        assert all(row["bound_s"] == row["sent_s"] for row in table)
+        assert all(row["in_flight"] < row["window"] for row in table)
+    if bound_by == "append":
+        assert all(row["created_s"] == row["bound_s"] for row in table)
+
+
+@virtual_time
+async def test_the_files_tell_settings_and_the_wall_clock(producing: Any, tmp_path: Path) -> None:
+    fake = one_topic()
+    options = {"linger_ms": 7, "client_id": "me", "telemetry": tmp_path}
+    async with producing(fake, wall_clock=lambda: 1767323045.6, **options) as producer:
+        await load(producer, 3)
+    metadata = {k.decode(): v.decode() for k, v in read(tmp_path).schema.metadata.items()}
+    assert metadata["kafkaclient.linger.ms"] == "7"
+    assert metadata["kafkaclient.batch.size"] == "16384"
+    assert metadata["kafkaclient.client.id"] == "me"
+    assert metadata["kafkaclient.partitioner"] == producer.config.partitioner
+    assert metadata["kafkaclient.version"]
+    (file,) = os.listdir(tmp_path)
+    assert started_at(tmp_path / file).timestamp() == 1767323045.6
+
+
+@virtual_time
+async def test_keyed_and_explicit_records_are_bound_when_they_are_appended(
+    producing: Any, tmp_path: Path
+) -> None:
+    async with producing(one_topic(), telemetry=tmp_path, partitioner="late") as producer:
+        await asyncio.gather(
+            load(producer, 20, key=b"k"), load(producer, 20, partition=1), load(producer, 20)
+        )
+        switches = producer.metrics()["producer-topic-metrics"]["t"]["partition-switch-total"]
+    table = rows(tmp_path)
+    assert {row["bound_by"] for row in table} == {"append", "late"}
+    late = [row for row in table if row["bound_by"] == "late"]
+    assert sum(row["records"] for row in late) == 20
+    assert switches <= len(late) - 1
+
+
+@virtual_time
+async def test_what_waits_at_the_decision_is_told(producing: Any, tmp_path: Path) -> None:
+    """Batches of one partition behind a stalled broker: each sees those before it."""
+    fake = one_topic(1)
+    options = {"telemetry": tmp_path, "batch_size": 200, "linger_ms": 0}
+    async with producing(fake, max_in_flight_requests_per_connection=2, **options) as producer:
+        await load(producer, 1)
+        fake.stall_broker(fake.leader("t", 0))
+        waiting = asyncio.create_task(load(producer, 40))
+        await asyncio.sleep(1)
+        fake.resume_broker(fake.leader("t", 0))
+        await waiting
+    table = sorted(rows(tmp_path), key=lambda row: row["created_s"])
+    size = table[1]["bytes"]
+    seen = [row["queued_batches"] for row in table]
+    assert seen[-38:] == list(range(38))
+    assert [row["queued_bytes"] for row in table[-38:]] == [size * n for n in range(38)]
+    assert max(row["in_flight"] for row in table) == 2
+
+
+# --- what can go wrong ---------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_a_retry_keeps_the_first_departure(producing: Any, tmp_path: Path) -> None:
+    fake = one_topic(1)
+    first = fake.leader("t", 0)
+    async with producing(fake, telemetry=tmp_path) as producer:
+        fake.fail_produce("t", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER, times=1)
+        fake.move_leader("t", 0, (first + 1) % 3)
+        await load(producer, 1)
+    (row,) = rows(tmp_path)
+    assert row["attempts"] == 2
+    assert row["acknowledged_s"] - row["sent_s"] > 0.001
+    assert row["error"] is None
+
+
+@virtual_time
+async def test_an_expired_batch_is_told_with_its_error(producing: Any, tmp_path: Path) -> None:
+    fake = one_topic(1)
+    options = {"delivery_timeout_ms": 1000, "request_timeout_ms": 900, "telemetry": tmp_path}
+    async with producing(fake, **options) as producer:
+        fake.control(ApiKey.PRODUCE, delay(30.0), keep=True)
+        (error,) = await load(producer, 1)
+        await asyncio.sleep(60)
+    (row,) = rows(tmp_path)
+    assert row["error"] == type(error).__name__ == "DeliveryTimeoutError"
+    assert row["sent_s"] is not None
+    assert row["acknowledged_s"] is None
+
+
+@virtual_time
+async def test_a_batch_that_was_never_bound_has_no_decision(producing: Any, tmp_path: Path) -> None:
+    fake = one_topic(3)
+    options = {"delivery_timeout_ms": 1000, "request_timeout_ms": 900, "telemetry": tmp_path}
+    async with producing(fake, partitioner="late", **options) as producer:
+        await load(producer, 1)
+        for node in range(3):
+            fake.stop_broker(node, elect=False)
+        await load(producer, 1)
+    _, row = rows(tmp_path)
+    assert (row["partition"], row["broker"], row["attempts"], row["records"]) == (-1, -1, 0, 1)
+    facts = ("bound_s", "sent_s", "acknowledged_s", "queued_batches", "queued_bytes", "in_flight")
+    assert all(row[fact] is None for fact in (*facts, "window", "bound_by"))
+    assert row["error"] == "DeliveryTimeoutError"
+
+
+@virtual_time
+async def test_a_split_batch_is_told_by_its_parts(producing: Any, tmp_path: Path) -> None:
+    fake = one_topic(3, max_message_bytes=700)
+    async with producing(fake, telemetry=tmp_path, partitioner="late", linger_ms=50) as producer:
+        deliveries = [producer.send_nowait("t", bytes(100)) for _ in range(20)]
+        await asyncio.gather(*deliveries)
+        metrics = producer.metrics()["producer-metrics"]
+    table = rows(tmp_path)
+    assert metrics["batch-split-total"] >= 3
+    assert sum(row["records"] for row in table) == 20
+    assert all(row["bytes"] <= 700 for row in table)
+    assert len({(row["created_s"], row["sent_s"]) for row in table}) == 1, "the parent's times"
+    assert len(table) == sum(len(fake.batches("t", partition)) for partition in range(3))
+
+
+@virtual_time
+async def test_without_acknowledgements_there_is_no_time_of_them(
+    producing: Any, tmp_path: Path
+) -> None:
+    async with producing(one_topic(), telemetry=tmp_path, acks=0) as producer:
+        await load(producer, 10)
+    assert {(row["acknowledged_s"], row["error"]) for row in rows(tmp_path)} == {(None, None)}
+
+
+@virtual_time
+async def test_stop_writes_what_it_gave_up(producing: Any, tmp_path: Path) -> None:
+    fake = one_topic()
+    async with producing(fake, telemetry=tmp_path) as producer:
+        fake.control(ApiKey.PRODUCE, delay(30.0), keep=True)
+        waiting = asyncio.create_task(load(producer, 5))
+        await asyncio.sleep(0.1)
+        assert await producer.stop(timeout=0.1) == 5
+        await waiting
+    table = rows(tmp_path)
+    assert sum(row["records"] for row in table) == 5
+    assert {row["error"] for row in table} == {"ProducerClosedError"}
+
+
+@virtual_time
+async def test_a_recorder_that_fails_disturbs_nobody(
+    producing: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").touch()
+    fake = one_topic()
+    async with producing(fake, telemetry=tmp_path / "file") as producer:
+        for _ in range(3):
+            results = await load(producer, 100)
+            assert not any(isinstance(result, Exception) for result in results)
+            await asyncio.sleep(30)
+    assert len([record for record in caplog.records if "telemetry" in record.getMessage()]) == 1
+
+
+FAULTS = st.sampled_from(["not leader", "too large", "invalid", "cut off", "late", "none"])
+
+
+@given(
+    faults=st.lists(FAULTS, max_size=8),
+    partitioner=st.sampled_from(["late", "kip794"]),
+    keyed=st.booleans(),
+)
+def test_rows_and_outcomes_agree(faults: list[str], partitioner: str, keyed: bool) -> None:
+    """Each record is in one row; those of rows without an error are those acknowledged."""
+
+    async def run(directory: str) -> tuple[int, int]:
+        fake = one_topic()
+        options = {"partitioner": partitioner, "batch_size": 700, "delivery_timeout_ms": 3000}
+        producer = Producer(
+            fake.bootstrap, dialer=fake, telemetry=directory, request_timeout_ms=1000, **options
+        )
+        acknowledged = failed = 0
+        async with producer:
+            for number, fault in enumerate([*faults, "none"]):
+                inject(fake, fault, number % 3)
+                for result in await load(producer, 15, key=b"k" if keyed else None):
+                    acknowledged += not isinstance(result, Exception)
+                    failed += isinstance(result, KafkaError)
+        return acknowledged, failed
+
+    with TemporaryDirectory() as directory:
+        acknowledged, failed = run_virtual(run(directory))
+        table = read(directory).to_pylist()
+    assert sum(row["records"] for row in table if row["error"] is None) == acknowledged
+    assert sum(row["records"] for row in table if row["error"] is not None) == failed
+    assert all((row["acknowledged_s"] is None) == (row["error"] is not None) for row in table)
+
+
+def inject(fake: FakeCluster, fault: str, partition: int) -> None:
+    codes = {
+        "not leader": ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        "too large": ErrorCode.MESSAGE_TOO_LARGE,
+        "invalid": ErrorCode.INVALID_RECORD,
+    }
+    if fault in codes:
+        fake.fail_produce("t", partition, codes[fault], times=2)
+    elif fault == "cut off":
+        fake.control(ApiKey.PRODUCE, CLOSE_ANSWER)
+    elif fault == "late":
+        fake.control(ApiKey.PRODUCE, delay(5.0))
+
+
+# --- on and off ----------------------------------------------------------------------------------
+
+
+def test_off_nothing_of_it_is_imported() -> None:
+    program = (
+        "import sys, kafkaclient; kafkaclient.Producer('h:1', linger_ms=1); "
+        "sys.exit(any(name.split('.')[0] == 'pyarrow' or name.startswith('kafkaclient.telemetry')"
+        " or name == 'kafkaclient.producer.journal' for name in sys.modules))"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_without_pyarrow_it_is_refused_at_once() -> None:
+    program = (
+        "import sys; sys.modules['pyarrow'] = None\n"
+        "from kafkaclient.errors import ConfigError\n"
+        "from kafkaclient.producer.producer import Producer\n"
+        "try: Producer('h:1', telemetry='dir')\n"
+        "except ConfigError as error: print(error)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+    assert b"kafkaclient[telemetry]" in run.stdout
+
+
+def test_an_empty_path_is_refused() -> None:
+    with pytest.raises(ConfigError, match="is not accepted: give a path"):
+        Producer("h:1", telemetry="")

@@ -92,7 +92,12 @@ class Bench:
     """
 
     def __init__(
-        self, leaders: Sequence[int] = (0, 0, 1), *, idempotent: bool = False, **settings: Any
+        self,
+        leaders: Sequence[int] = (0, 0, 1),
+        *,
+        idempotent: bool = False,
+        on_switch: Callable[[str], None] = lambda _topic: None,
+        **settings: Any,
     ) -> None:
         settings.setdefault("linger", 0.0)
         self.draws = 0
@@ -105,6 +110,7 @@ class Bench:
             identity=self.identity,
             random31=self._draw,
             wake=self.woken.append,
+            on_switch=on_switch,
         )
         self.incomplete = self.accumulator.incomplete
         self.lines = self.accumulator.lines

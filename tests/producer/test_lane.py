@@ -99,8 +99,19 @@ def test_a_broker_that_has_become_slow_is_found_normal_in_time() -> None:
 
 def test_exclusions_are_counted_when_they_begin() -> None:
     lane = Lane(0, 0.0)
+    assert lane.exclude(Exclusion.CONNECTION)
+    assert not lane.exclusions, "not connected yet is not left out"
+    lane.exclude(None)
+    lane.requests_sent = 1
     assert lane.exclude(Exclusion.OVERDUE)
     assert not lane.exclude(Exclusion.OVERDUE)
     assert not lane.exclude(None)
     lane.exclude(Exclusion.CONNECTION)
     assert lane.exclusions == {Exclusion.OVERDUE: 1, Exclusion.CONNECTION: 1}
+
+
+def test_the_median_latency() -> None:
+    lane = Lane(0, 0.0)
+    assert lane.median_latency is None
+    lane.recent.extend([0.1, 0.2, 9.0])
+    assert lane.median_latency == 0.2

@@ -1,0 +1,126 @@
+"""Metrics that Java has not: what went where by choice, and the state of each broker's lane."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kafkaclient.errors import KafkaError
+from kafkaclient.metrics import ProducerMetrics
+from kafkaclient.producer.gauges import bind_load_gauges
+from kafkaclient.producer.lane import Exclusion, Lane
+from kafkaclient.producer.load import load_snapshot, partition_skew
+
+
+def test_a_lane_is_told() -> None:
+    lane = Lane(3, 0.0, 5)
+    lane.window.measured(0.010)
+    lane.window.answered(0.015, 0)
+    lane.recent.extend([0.015, 0.025, 0.030])
+    lane.in_flight.append(None)  # type: ignore[arg-type]  # some request
+    lane.exclude(None)
+    lane.exclude(Exclusion.THROTTLED)
+    metrics = ProducerMetrics(lambda: 0.0)
+    bind_load_gauges(metrics, _Nothing, [lane])
+    told = metrics.snapshot()["producer-node-metrics"]["node-3"]
+    assert told == pytest.approx(
+        {
+            "in-flight-window": 3,
+            "requests-in-flight": 1,
+            "round-trip-time-ms": 10,
+            "service-time-ms": 5,
+            "produce-latency-median-ms": 25,
+            "exclusion-overdue-total": 0,
+            "exclusion-availability-total": 0,
+            "exclusion-throttled-total": 1,
+            "exclusion-connection-total": 0,
+        }
+    )
+
+
+def test_what_was_not_measured_is_not_a_number() -> None:
+    metrics = ProducerMetrics(lambda: 0.0)
+    bind_load_gauges(metrics, _Nothing, [Lane(0, 0.0, 4, fixed_window=True)])
+    told = metrics.snapshot()["producer-node-metrics"]["node-0"]
+    assert told["in-flight-window"] == 4
+    for name in ("round-trip-time-ms", "service-time-ms", "produce-latency-median-ms"):
+        assert math.isnan(told[name])
+
+
+class _Nothing:
+    topics: dict[str, Any] = {}  # noqa: RUF012 - never written
+
+
+class _NoLanes(list[Lane]):
+    def get(self, _node_id: int) -> Lane | None:
+        return None
+
+
+# --- partitions ----------------------------------------------------------------------------------
+
+
+def test_skew(bench: Any) -> None:
+    it = bench((0, 0, 1, -1))
+    assert math.isnan(partition_skew(it.topic))
+    it.put_batches(0, 3)
+    assert math.isnan(partition_skew(it.topic)), "queued is not bound"
+    for _ in range(3):
+        it.drain(0)
+    assert partition_skew(it.topic) == 3.0, "three partitions have a leader"
+    it.put_batches(1)
+    it.put_batches(2)
+    it.drain(0)
+    it.drain(1)
+    assert partition_skew(it.topic) == pytest.approx(3 / (5 / 3))
+    it.topic.view = None
+    assert math.isnan(partition_skew(it.topic)), "the topic was forgotten"
+
+
+FATES = st.sampled_from(["answered", "retried", "unanswered"])
+MOVES = st.lists(
+    st.tuples(st.just("put"), st.none() | st.integers(0, 2)) | st.tuples(st.integers(0, 1), FATES),
+    max_size=60,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # bench is only a class
+@given(MOVES)
+def test_bound_counts_each_batch_once(bench: Any, moves: list[tuple[Any, Any]]) -> None:
+    """Whatever is sent again: bound is what was sent for the first time, in every view of it."""
+    it = bench((0, 1, 0), batch_size=200)
+    expected: dict[int, tuple[int, int]] = {}
+    for where, what in moves:
+        if where == "put":
+            it.put(what, bytes(60))
+            continue
+        for batch in it.drain(where):
+            batches, nbytes = expected.get(batch.queue.partition, (0, 0))
+            if batch.attempts == 1:
+                expected[batch.queue.partition] = (batches + 1, nbytes + batch.size)
+            if what == "answered":
+                it.incomplete.complete(batch, 0, -1, 0.0)
+            elif what == "retried":
+                it.incomplete.retry(batch, KafkaError("again"), 0.0, 0.0)
+    load = load_snapshot(it.accumulator, _NoLanes(), [0, 1], 0.0)
+    bound = {p.partition: (p.batches_bound, p.bytes_bound) for p in load.partitions}
+    assert {place: counts for place, counts in bound.items() if counts != (0, 0)} == expected
+    if expected:
+        sizes = [expected.get(partition, (0, 0))[1] for partition in range(3)]
+        assert load.skew["test"] == pytest.approx(max(sizes) / (sum(sizes) / 3))
+        assert 1.0 <= load.skew["test"] <= 3.0
+
+
+def test_a_switch_is_a_batch_that_goes_elsewhere_than_the_one_before(bench: Any) -> None:
+    switches: list[str] = []
+    it = bench((0, 1, 0), batch_size=200, on_switch=switches.append)
+    for _ in range(30):
+        it.put(None, bytes(60))
+        it.put(2, bytes(60))  # somebody's choice, but not the partitioner's
+    assert it.topic.choice.partitioner.switches > 3, "draws 0, 1, 2, ... never repeat a partition"
+    # The partition of the caller's choice has a batch already when the partitioner comes to it.
+    assert 3 < len(switches) <= it.topic.choice.partitioner.switches
+    assert set(switches) == {"test"}

@@ -10,6 +10,8 @@ import sys
 
 import pytest
 
+from kafkaclient import telemetry
+
 COMMAND = [sys.executable, "-c", "from kafkaclient.cli import main; main()", "perf-test"]
 LOAD = ("--num-records", "3000", "--throughput", "1500", "--record-size", "200")
 
@@ -90,3 +92,22 @@ def test_every_client_takes_the_same_load(
     consumed = asyncio.run(read_topic(topic))
     assert len(consumed) == 3000
     assert {len(record.value) for record in consumed} == {200}
+
+
+@pytest.mark.timeout(120)
+def test_telemetry_is_kept_of_a_run(kafka_cluster, topic: str, tmp_path, create_topic) -> None:
+    asyncio.run(create_topic(topic, partitions=6))
+    facts = tmp_path / "facts"
+    result = perf_test(
+        kafka_cluster, topic, *LOAD, "--command-property", f"telemetry={facts}", "acks=all"
+    )
+    assert result.returncode == 0, result.stderr
+    assert re.search(r"skew \d\.\d\d", result.stderr)
+    rows = telemetry.read(facts).to_pylist()
+    assert sum(row["records"] for row in rows) == 3000
+    assert {row["partition"] for row in rows} <= set(range(6))
+    assert all(row["broker"] >= 0 and row["error"] is None for row in rows)
+    for row in rows:
+        assert 0 <= row["created_s"] <= row["bound_s"] <= row["sent_s"] < row["acknowledged_s"]
+    span = max(row["acknowledged_s"] for row in rows) - min(row["created_s"] for row in rows)
+    assert 1.5 < span < 60

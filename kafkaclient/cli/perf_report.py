@@ -103,7 +103,10 @@ def _latency_table(run: Run) -> Table:
 
 def _broker_table(traffic: Traffic) -> Table:
     table = _table("Brokers")
-    for heading in ("broker", "bytes", "share", "requests", "bytes/request"):
+    for heading in (
+        *("broker", "bytes", "share", "requests", "bytes/request"),
+        *("median ms", "window", "exclusions"),
+    ):
         table.add_column(heading, justify="right")
     total = sum(traffic.bytes_per_broker)
     for broker in traffic.brokers:
@@ -112,8 +115,11 @@ def _broker_table(traffic: Traffic) -> Table:
             str(broker.node_id),
             f"{broker.bytes_sent:,}",
             _share(broker.bytes_sent, total),
-            "?" if requests is None else f"{requests:,}",
+            _count(requests),
             f"{broker.bytes_sent / requests:,.0f}" if requests else "",
+            _ms(None if broker.latency_s is None else broker.latency_s * 1e3),
+            _count(broker.window),
+            _count(broker.exclusions),
         )
     return table
 
@@ -122,7 +128,9 @@ def _partition_table(traffic: Traffic) -> Table:
     shown = traffic.partitions[:_MOST_PARTITIONS]
     more = len(traffic.partitions) - len(shown)
     table = _table("Partitions" + (f" (first {len(shown)}, {more} more)" if more else ""))
-    for heading in ("partition", "leader", "records", "bytes", "share"):
+    if traffic.skew is not None:
+        table.caption = f"skew {traffic.skew:.2f} (most bytes of a partition / mean)"
+    for heading in ("partition", "leader", "records", "batches", "bytes", "share"):
         table.add_column(heading, justify="right")
     total = sum(partition.bytes_sent for partition in traffic.partitions)
     for partition in shown:
@@ -130,6 +138,7 @@ def _partition_table(traffic: Traffic) -> Table:
             str(partition.partition),
             str(partition.leader),
             f"{partition.records_sent:,}",
+            _count(partition.batches_sent),
             f"{partition.bytes_sent:,}",
             _share(partition.bytes_sent, total),
         )
@@ -137,7 +146,18 @@ def _partition_table(traffic: Traffic) -> Table:
 
 
 def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    return Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        caption_justify="left",
+        box=None,
+        pad_edge=False,
+    )
+
+
+def _count(value: int | None) -> str:
+    return "?" if value is None else f"{value:,}"
 
 
 def _ms(value: float | None) -> str:

@@ -37,7 +37,7 @@ __all__ = ["PerfTestCommand", "PerfTestPlan", "perf_test"]
 
 _CLIENT_ID = "perf-producer-client"
 _DEFAULT_LINGER_MS = 5.0
-_NOT_IN_SETTING = frozenset({"bootstrap.servers", "client.id", "linger.ms"})
+_NOT_IN_SETTING = frozenset({"bootstrap.servers", "client.id", "linger.ms", "telemetry"})
 _SERIALIZERS = frozenset({"key.serializer", "value.serializer"})
 _MANY_WORDS = ("--producer-props", "--command-property")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from math import isnan, nan
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -105,6 +106,7 @@ class KafkaclientClient:
         if not self._started:
             return None
         load = self._producer.load()
+        skew = load.skew.get(self._topic, nan)
         return Traffic(
             brokers=tuple(
                 BrokerTraffic(
@@ -113,6 +115,9 @@ class KafkaclientClient:
                     requests_sent=broker.requests_sent,
                     queued_bytes=broker.queued_bytes,
                     in_flight_requests=broker.in_flight_requests,
+                    window=broker.window,
+                    latency_s=broker.latency_s,
+                    exclusions=broker.exclusions,
                 )
                 for broker in load.brokers
             ),
@@ -122,10 +127,12 @@ class KafkaclientClient:
                     leader=partition.leader,
                     records_sent=partition.records_sent,
                     bytes_sent=partition.bytes_sent,
+                    batches_sent=partition.batches_bound,
                 )
                 for partition in sorted(load.partitions, key=lambda load: load.partition)
                 if partition.topic == self._topic
             ),
+            skew=None if isnan(skew) else skew,
         )
 
     def metrics(self) -> Mapping[str, Any]:

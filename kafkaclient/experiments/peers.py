@@ -17,7 +17,13 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import BootstrapError, ConfigError
-from kafkaclient.experiments.traffic import BrokerTraffic, PartitionTraffic, Traffic, unheard
+from kafkaclient.experiments.traffic import (
+    BrokerTraffic,
+    PartitionTraffic,
+    Traffic,
+    skew_of,
+    unheard,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -107,15 +113,17 @@ class AiokafkaClient:
         sent: Counter[int] = Counter()
         for number, leader in leaders.items():
             sent[leader] += self._bytes[number]
+        traffic = tuple(
+            PartitionTraffic(number, leader, self._records[number], self._bytes[number])
+            for number, leader in leaders.items()
+        )
         return Traffic(
             brokers=tuple(
                 BrokerTraffic(broker.nodeId, sent[broker.nodeId], self._requests[broker.nodeId])
                 for broker in sorted(cluster.brokers(), key=lambda broker: broker.nodeId)
             ),
-            partitions=tuple(
-                PartitionTraffic(number, leader, self._records[number], self._bytes[number])
-                for number, leader in leaders.items()
-            ),
+            partitions=traffic,
+            skew=skew_of(traffic),
         )
 
     def metrics(self) -> Mapping[str, Any]:
@@ -247,6 +255,7 @@ class ConfluentClient:
         return Traffic(
             brokers=tuple(sorted(brokers, key=lambda broker: broker.node_id)),
             partitions=tuple(sorted(partitions, key=lambda partition: partition.partition)),
+            skew=skew_of(partitions),
         )
 
     def metrics(self) -> Mapping[str, Any]:

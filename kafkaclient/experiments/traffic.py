@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-__all__ = ["BrokerTraffic", "Completed", "PartitionTraffic", "Traffic", "unheard"]
+__all__ = ["BrokerTraffic", "Completed", "PartitionTraffic", "Traffic", "skew_of", "unheard"]
 
 Completed: TypeAlias = Callable[[float, float, int, BaseException | None], None]
 """``completed(started, finished, nbytes, error)``: one record is answered; times as perf_counter's.
@@ -28,16 +28,23 @@ class BrokerTraffic:
     requests_sent: int | None = None
     queued_bytes: int | None = None
     in_flight_requests: int | None = None
+    window: int | None = None
+    """How many requests it may have in flight at the moment."""
+    latency_s: float | None = None
+    """The median of its latest answers."""
+    exclusions: int | None = None
+    """How often it ceased to be one that records without key go to."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionTraffic:
-    """Totals of one partition since the client's start."""
+    """Totals of one partition since the client's start; None where a client does not tell."""
 
     partition: int
     leader: int
     records_sent: int
     bytes_sent: int
+    batches_sent: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +53,8 @@ class Traffic:
 
     brokers: tuple[BrokerTraffic, ...]
     partitions: tuple[PartitionTraffic, ...]
+    skew: float | None = None
+    """The most bytes of a partition as a multiple of the mean: 1.0 is even. None: not known."""
 
     @property
     def bytes_per_broker(self) -> tuple[int, ...]:
@@ -57,3 +66,9 @@ class Traffic:
         requests = [broker.requests_sent for broker in self.brokers]
         known = tuple(number for number in requests if number is not None)
         return known if len(known) == len(requests) else None
+
+
+def skew_of(partitions: Sequence[PartitionTraffic]) -> float | None:
+    """A topic's skew, given all its partitions: over those that have a leader."""
+    given = [partition.bytes_sent for partition in partitions if partition.leader >= 0]
+    return max(given) * len(given) / sum(given) if any(given) else None

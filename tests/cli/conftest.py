@@ -65,8 +65,12 @@ class InstantClient:
 
     def traffic(self) -> Traffic | None:
         return Traffic(
-            (BrokerTraffic(0, 1000, 4), BrokerTraffic(1, 3000, 6)),
-            (PartitionTraffic(0, 0, 10, 1000), PartitionTraffic(1, 1, 30, 3000)),
+            (
+                BrokerTraffic(0, 1000, 4),
+                BrokerTraffic(1, 3000, 6, window=5, latency_s=0.0125, exclusions=17),
+            ),
+            (PartitionTraffic(0, 0, 10, 1000), PartitionTraffic(1, 1, 30, 3000, 1234)),
+            skew=1.5,
         )
 
     def metrics(self) -> Mapping[str, Any]:

@@ -37,6 +37,32 @@ def test_stderr_tells_percentiles_brokers_and_partitions(perf_test: PerfTest) ->
         assert text in stderr
 
 
+def test_stderr_tells_what_partitions_were_chosen_by(perf_test: PerfTest) -> None:
+    stderr = perf_test("--record-size", "10").stderr
+    for text in (
+        "window",
+        "median ms",
+        "exclusions",
+        "12.50",
+        "17",
+        "batches",
+        "1,234",
+        "skew 1.50",
+    ):
+        assert text in stderr
+    assert "?" in stderr, "what a client does not know of broker 0"
+
+
+def test_where_telemetry_is_kept_is_no_part_of_the_setting(
+    perf_test: PerfTest, instant: Any, tmp_path: Path
+) -> None:
+    path, facts = tmp_path / "run.json", tmp_path / "facts"
+    words = ("--json", str(path), "--command-property", f"telemetry={facts}")
+    perf_test("--record-size", "10", *words)
+    assert instant.configs[0]["telemetry"] == str(facts)
+    assert json.loads(path.read_text())["setting"] == "default"
+
+
 def test_steady_state_adds_a_line(perf_test: PerfTest) -> None:
     result = perf_test("--record-size", "10", "--warmup-records", "40")
     lines = result.stdout.splitlines()

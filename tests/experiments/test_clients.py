@@ -37,6 +37,13 @@ async def test_a_measured_run_through_the_producer() -> None:
     assert sum(run.record.requests_per_broker or ()) > 0
     by_partition = {p.partition: p.records_sent for p in run.traffic.partitions}
     assert by_partition == {p: len(log) for p, log in enumerate(logs) if log}
+    assert sum(p.batches_sent or 0 for p in run.traffic.partitions) == sum(
+        len(fake.batches("flights", partition)) for partition in range(6)
+    )
+    assert run.traffic.skew is not None
+    assert 1.0 <= run.traffic.skew <= 6.0
+    used = [broker for broker in run.traffic.brokers if broker.requests_sent]
+    assert all(broker.latency_s is not None and broker.exclusions == 0 for broker in used)
     assert "record-send-total" in ours.metrics()["producer-metrics"]
 
 

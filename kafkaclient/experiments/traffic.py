@@ -33,7 +33,7 @@ class BrokerTraffic:
     latency_s: float | None = None
     """The median of its latest answers."""
     exclusions: int | None = None
-    """How often it ceased to be one that records without key go to."""
+    """How often a reason came up why records without key do not go there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,8 @@ class BrokerLoad(NamedTuple):
     none. ``bytes_sent`` and ``requests_sent`` count Produce requests since the start.
     ``window``: how many requests it may have in flight, as things are. ``excluded``: why records
     without key did not go there when it was last asked (``overdue``, ``availability``,
-    ``throttled``, ``connection``), None when they did; ``exclusions`` counts how often that began.
+    ``throttled``, ``connection``), None when they did; ``exclusions`` counts how often such a
+    reason came up.
     ``latency_s``: the median of the latest answers, None before the first."""
 
     node_id: int

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 from uuid import uuid4
@@ -107,8 +108,13 @@ class Recorder:
         columns, self._columns = self._columns, Columns(self._schema)
         number = next(self._numbers)
         name = f"{self._prefix}-{number:06d}.parquet"
-        self._writing = self._loop.run_in_executor(None, self._write_file, name, columns, number)
-        self._writing.add_done_callback(self._written)
+        work = partial(self._write_file, name, columns, number)
+        try:
+            self._writing = self._loop.run_in_executor(None, work)
+        except RuntimeError as error:  # the program ends, and its threads have ended already
+            self._give_up(repr(error))
+        else:
+            self._writing.add_done_callback(self._written)
 
     def _write_file(self, name: str, columns: Columns, number: int) -> None:
         if not number:  # later its absence tells that somebody has taken it away

@@ -140,6 +140,32 @@ async def test_what_waits_at_the_decision_is_told(producing: Any, tmp_path: Path
     assert max(row["in_flight"] for row in table) == 2
 
 
+@virtual_time
+async def test_records_set_aside_for_the_floor_are_told_from_others(
+    producing: Any, tmp_path: Path
+) -> None:
+    """They wait for their broker, and go elsewhere when it falls out of order."""
+    fake = one_topic()
+    fake.delay_produce(0, 0.02)
+    slow = next(partition for partition in range(3) if fake.leader("t", partition) == 0)
+    options = {"partitioner_share_floor": 0.5, "linger_ms": 0, "batch_size": 300}
+    async with producing(fake, telemetry=tmp_path, partitioner="late", **options) as producer:
+        await load(producer, 2000)
+        fake.stall_broker(0)
+        waiting = asyncio.create_task(load(producer, 500))
+        await asyncio.sleep(3)
+        fake.resume_broker(0)
+        await waiting
+    table = rows(tmp_path)
+    floor = [row for row in table if row["bound_by"] == "floor"]
+    assert floor
+    assert {row["partition"] for row in floor} == {slow}
+    assert all(row["created_s"] == row["bound_s"] <= row["sent_s"] for row in floor)
+    assert any(row["bound_s"] < row["sent_s"] for row in floor)
+    assert {row["bound_by"] for row in table} == {"floor", "late"}
+    assert all(row["partition"] >= 0 and row["error"] is None for row in table)
+
+
 # --- what can go wrong ---------------------------------------------------------------------------
 
 

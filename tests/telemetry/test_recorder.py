@@ -205,6 +205,18 @@ async def test_a_disk_that_does_not_answer_costs_bounded_memory(
     await recording.close()
 
 
+async def test_a_program_that_ends_without_a_stop(
+    tmp_path: Path, row: Row, caplog: pytest.LogCaptureFixture
+) -> None:
+    recording = recorder(tmp_path, rows_per_file=2)
+    await asyncio.get_running_loop().shutdown_default_executor()
+    for _ in range(5):
+        recording.add(row())
+    assert recording.ended
+    assert len(caplog.records) == 1
+    await recording.close()
+
+
 @virtual_time
 async def test_rows_after_the_end_are_dropped(tmp_path: Path, row: Row) -> None:
     recording = recorder(tmp_path)

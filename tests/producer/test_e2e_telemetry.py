@@ -160,7 +160,7 @@ async def test_records_set_aside_for_the_floor_are_told_from_others(
     floor = [row for row in table if row["bound_by"] == "floor"]
     assert floor
     assert {row["partition"] for row in floor} == {slow}
-    assert all(row["created_s"] == row["bound_s"] <= row["sent_s"] for row in floor)
+    assert all(row["created_s"] <= row["bound_s"] <= row["sent_s"] for row in floor)
     assert any(row["bound_s"] < row["sent_s"] for row in floor)
     assert {row["bound_by"] for row in table} == {"floor", "late"}
     assert all(row["partition"] >= 0 and row["error"] is None for row in table)

@@ -9,18 +9,16 @@ from __future__ import annotations
 import asyncio
 import gc
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kafkaclient.errors import broker_error
 from kafkaclient.experiments.clients import make_client
 from kafkaclient.experiments.flights import flights
 from kafkaclient.experiments.load import Load, LoadSpec
 from kafkaclient.experiments.readback import ReadBack, read_back
 from kafkaclient.experiments.run import Labels, Run, measure
 from kafkaclient.experiments.sampler import Samples, sampling
+from kafkaclient.experiments.topics import create_topics, produce_count
 from kafkaclient.testing.cluster import LocalCluster
-from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.experiments.payload import KeyValue
     from kafkaclient.experiments.record import RunRecord
+    from kafkaclient.experiments.topics import ProduceCount
     from kafkaclient.testing.cluster import ClusterHandle
 
 __all__ = ["SETTINGS", "DemoPlan", "DemoRun", "DemoSetting", "Watcher", "run_demo"]
@@ -115,7 +114,8 @@ async def run_demo(plan: DemoPlan, watcher: Watcher) -> list[DemoRun]:
         # The rows stay until the end; to look them through again and again would show as latency.
         gc.collect()
         gc.freeze()
-        await _create_topics(cluster, plan)
+        topics = ["warm-up", *(setting.topic for setting in SETTINGS)]
+        await create_topics(cluster, topics, plan.partitions)
         await _warm_up(cluster, rows, plan, watcher)
         await cluster.delay_produce(SLOW_BROKER, plan.delay_ms / 1e3)
         watcher.say(f"Broker {SLOW_BROKER} now answers each Produce {plan.delay_ms:g} ms late")
@@ -137,13 +137,13 @@ async def _run(
     label = f"{number}/{len(SETTINGS)} {setting.name}"
     client = make_client("kafkaclient", _config(cluster, setting.options), setting.topic)
     load = Load(client, LoadSpec(num_records=len(sent), rate=plan.rate))
-    before = await cluster.proxy_stats()
+    before = await produce_count(cluster)
     async with (
         watcher.working(f"{label}: publishing", len(sent), lambda: load.acknowledged),
         sampling(client.traffic) as samples,
     ):
         run = await measure(client, load, sent, Labels(setting.name, _LINGER_MS))
-    after = await cluster.proxy_stats()
+    counted = (await produce_count(cluster)).since(before)
     read = 0
 
     def progressed(records: int) -> None:
@@ -152,30 +152,18 @@ async def _run(
 
     async with watcher.working(f"{label}: reading back", len(sent), lambda: read):
         found = await read_back(cluster.bootstrap, setting.topic, sent, on_progress=progressed)
-    record = _completed(run.record, before, after, found)
+    record = _completed(run.record, counted, found)
     watcher.say(f"{label}: {_verdict(record, found)}")
     return DemoRun(setting, run, record, found, samples)
 
 
-def _completed(
-    record: RunRecord,
-    before: Sequence[Mapping[str, Any]],
-    after: Sequence[Mapping[str, Any]],
-    found: ReadBack,
-) -> RunRecord:
+def _completed(record: RunRecord, counted: ProduceCount, found: ReadBack) -> RunRecord:
     """The record with what others saw: the proxies' counts, and what the topic holds."""
-    requests = tuple(
-        then["requests"].get(ApiKey.PRODUCE, 0) - now["requests"].get(ApiKey.PRODUCE, 0)
-        for now, then in zip(before, after, strict=True)
-    )
     return replace(
         record,
-        bytes_per_broker=tuple(
-            then["produce_bytes"] - now["produce_bytes"]
-            for now, then in zip(before, after, strict=True)
-        ),
-        requests_per_broker=requests,
-        requests_per_s=sum(requests) / record.seconds,
+        bytes_per_broker=counted.bytes_per_broker,
+        requests_per_broker=counted.requests_per_broker,
+        requests_per_s=sum(counted.requests_per_broker) / record.seconds,
         lost=found.lost,
         duplicated=found.duplicated,
         reordered=found.reordered,
@@ -211,20 +199,3 @@ def _config(cluster: ClusterHandle, options: Mapping[str, str]) -> dict[str, str
         "client.id": "kafkaclient-demo",
         **options,
     }
-
-
-async def _create_topics(cluster: ClusterHandle, plan: DemoPlan) -> None:
-    admin_module = import_module("aiokafka.admin")
-    admin = admin_module.AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap)
-    leaders = {partition: [partition % _BROKERS] for partition in range(plan.partitions)}
-    topics = ["warm-up", *(setting.topic for setting in SETTINGS)]
-    await admin.start()
-    try:
-        answer = await admin.create_topics(
-            [admin_module.NewTopic(topic, -1, -1, replica_assignments=leaders) for topic in topics]
-        )
-    finally:
-        await admin.close()
-    for topic, code, detail in answer.topic_errors:
-        if code:
-            raise broker_error(code, f"creating topic {topic}", detail)

@@ -5,17 +5,32 @@ Colours of text, grid and background are the page's, by the reader's light or da
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from math import log10
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from kafkaclient.experiments.demo import DemoRun
-    from kafkaclient.experiments.latency import Distribution
     from kafkaclient.experiments.sampler import Samples
     from kafkaclient.experiments.traffic import BrokerTraffic
 
-__all__ = ["Figure", "broker_share", "gauges", "latency_ecdf", "latency_tail", "run_colour"]
+__all__ = [
+    "LATENCY_TICKS",
+    "TAIL_TICKS",
+    "Curve",
+    "Figure",
+    "broker_colour",
+    "broker_name",
+    "broker_share",
+    "gauges",
+    "latency_ecdf",
+    "latency_tail",
+    "nines",
+    "row_title",
+    "run_colour",
+]
 
 Figure: TypeAlias = dict[str, Any]
 
@@ -24,54 +39,60 @@ _SLOW_COLOUR = "#e8743b"
 _FAST_COLOURS = ("#3b82f6", "#14a38b", "#a46ede", "#8d99ae")
 
 _BIN_S = 0.5
-_TAIL_TICKS = (0.0, 90.0, 99.0, 99.9, 99.99)
-_LATENCY_TICKS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000]
+TAIL_TICKS = (0.0, 90.0, 99.0, 99.9, 99.99)
+LATENCY_TICKS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000]
 
 
-def latency_ecdf(runs: Sequence[DemoRun]) -> Figure:
-    """The share of the rows acknowledged within a time; the time on a logarithmic axis."""
-    shares = [share / 2 for share in range(1, 200)] + [99.75, 99.9, 99.95, 99.99]
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """A run's latency distribution as (percentile, ms), rising; ``sketched`` when only a few
+    percentiles are known."""
+
+    name: str
+    colour: str
+    points: Sequence[tuple[float, float]]
+    sketched: bool = False
+
+
+def latency_ecdf(curves: Sequence[Curve]) -> Figure:
+    """The share of the records acknowledged within a time; the time on a logarithmic axis."""
     return {
         "data": [
             _line(
-                run,
-                place,
-                x=_percentiles(run, shares),
-                y=shares,
+                curve,
+                x=[_drawable(ms) for share, ms in curve.points if share > 0],
+                y=[share for share, _ms in curve.points if share > 0],
                 hovertemplate="%{y:.2f} % within %{x:.1f} ms",
             )
-            for place, run in enumerate(runs)
+            for curve in curves
         ],
         "layout": {
             "xaxis": _latency_axis(),
-            "yaxis": {"title": {"text": "rows acknowledged, %"}, "range": [0, 101]},
+            "yaxis": {"title": {"text": "records acknowledged, %"}, "range": [0, 101]},
             "hovermode": "closest",
             "showlegend": False,
         },
     }
 
 
-def latency_tail(runs: Sequence[DemoRun]) -> Figure:
+def latency_tail(curves: Sequence[Curve]) -> Figure:
     """The latency by percentile, the percentiles spread so that the tail is seen."""
-    nines = [step / 50 for step in range(201)]
-    shares = [100 * (1 - 10**-nine) for nine in nines]
     return {
         "data": [
             _line(
-                run,
-                place,
-                x=nines,
-                y=_percentiles(run, shares),
-                customdata=shares,
+                curve,
+                x=[nines(share) for share, _ms in curve.points if share < 100],
+                y=[_drawable(ms) for share, ms in curve.points if share < 100],
+                customdata=[share for share, _ms in curve.points if share < 100],
                 hovertemplate="p%{customdata:.4~g}: %{y:.1f} ms",
             )
-            for place, run in enumerate(runs)
+            for curve in curves
         ],
         "layout": {
             "xaxis": {
                 "title": {"text": "percentile"},
-                "tickvals": list(range(len(_TAIL_TICKS))),
-                "ticktext": [f"{tick:g}" for tick in _TAIL_TICKS],
+                "tickvals": [nines(tick) for tick in TAIL_TICKS],
+                "ticktext": [f"{tick:g}" for tick in TAIL_TICKS],
                 "range": [0, 4],
             },
             "yaxis": _latency_axis(),
@@ -81,28 +102,31 @@ def latency_tail(runs: Sequence[DemoRun]) -> Figure:
     }
 
 
-def broker_share(runs: Sequence[DemoRun]) -> Figure:
-    """Each broker's part of the bytes of every run."""
-    names = [run.setting.name for run in runs]
-    sent = [run.record.bytes_per_broker or () for run in runs]
-    brokers = range(max(map(len, sent), default=0))
+def nines(share: float) -> float:
+    """Where a percentile stands when each further nine gets the same room: 90 at 1, 99 at 2."""
+    return round(-log10(1 - share / 100), 4)
+
+
+def broker_share(sent: Sequence[tuple[str, Sequence[int]]]) -> Figure:
+    """Each broker's part of the bytes of every run: (the run's name, bytes per broker)."""
+    brokers = range(max((len(per_broker) for _name, per_broker in sent), default=0))
     bars = []
     for broker in brokers:
-        shares = [100 * run[broker] / sum(run) if sum(run) else 0 for run in sent]
+        shares = [100 * run[broker] / sum(run) if sum(run) else 0 for _name, run in sent]
         bars.append(
             {
                 "type": "bar",
                 "orientation": "h",
-                "name": _broker_name(broker),
+                "name": broker_name(broker),
                 "x": shares,
-                "y": names,
+                "y": [name for name, _run in sent],
                 "text": [f"{share:.0f} %" for share in shares],
                 "textposition": "inside",
                 "insidetextanchor": "middle",
                 "textfont": {"color": "#ffffff"},
-                "customdata": [run[broker] / 1e6 for run in sent],
+                "customdata": [run[broker] / 1e6 for _name, run in sent],
                 "hovertemplate": "%{customdata:.1f} MB, %{x:.1f} %<extra>%{fullData.name}</extra>",
-                "marker": {"color": _broker_colour(broker)},
+                "marker": {"color": broker_colour(broker)},
             }
         )
     return {
@@ -142,14 +166,14 @@ def gauges(runs: Sequence[DemoRun]) -> Figure:
                     {
                         "type": "scatter",
                         "mode": "lines",
-                        "name": _broker_name(broker),
-                        "legendgroup": _broker_name(broker),
+                        "name": broker_name(broker),
+                        "legendgroup": broker_name(broker),
                         "showlegend": cell == 1,
                         "x": [round((i + 0.5) * _BIN_S, 2) for i in range(len(values))],
                         "y": [round(value, 3) for value in values],
                         "xaxis": f"x{suffix}",
                         "yaxis": f"y{suffix}",
-                        "line": {"color": _broker_colour(broker), "width": 1.6},
+                        "line": {"color": broker_colour(broker), "width": 1.6},
                         "hovertemplate": "%{y:.2f}",
                     }
                 )
@@ -162,7 +186,7 @@ def gauges(runs: Sequence[DemoRun]) -> Figure:
                 # One scale per column, to compare at a glance; but queues differ too much.
                 **({"matches": f"y{column + 1 if column else ''}"} if row and column != 1 else {}),
             }
-        layout["annotations"].append(_row_title(run.setting.name, row))
+        layout["annotations"].append(row_title(run.setting.name, row, len(columns)))
     return {"data": data, "layout": layout}
 
 
@@ -171,35 +195,40 @@ def run_colour(place: int) -> str:
     return _RUN_COLOURS[place % len(_RUN_COLOURS)]
 
 
-def _broker_name(broker: int) -> str:
+def broker_name(broker: int) -> str:
+    """As a legend names it; broker 0 is the slow one."""
     return f"broker {broker}" + (" (late)" if broker == 0 else "")
 
 
-def _broker_colour(broker: int) -> str:
+def broker_colour(broker: int) -> str:
+    """The same in every picture."""
     return _SLOW_COLOUR if broker == 0 else _FAST_COLOURS[(broker - 1) % len(_FAST_COLOURS)]
 
 
-def _line(run: DemoRun, place: int, **trace: Any) -> dict[str, Any]:
+def _line(curve: Curve, **trace: Any) -> dict[str, Any]:
     return {
         "type": "scatter",
-        "mode": "lines",
-        "name": run.setting.name,
-        "line": {"color": run_colour(place), "width": 2.2},
+        "mode": "lines+markers" if curve.sketched else "lines",
+        "name": curve.name,
+        "line": {
+            "color": curve.colour,
+            "width": 1.4 if curve.sketched else 2.2,
+            "dash": "dot" if curve.sketched else "solid",
+        },
         **trace,
     }
 
 
-def _percentiles(run: DemoRun, shares: Sequence[float]) -> list[float]:
-    distribution: Distribution = run.run.outcome.summary.distribution
-    return [distribution.percentile_ms(share) or 0.001 for share in shares]
+def _drawable(milliseconds: float) -> float:
+    return max(milliseconds, 0.001)  # there is no zero on a logarithmic axis
 
 
 def _latency_axis() -> dict[str, Any]:
     return {
         "title": {"text": "latency, ms"},
         "type": "log",
-        "tickvals": _LATENCY_TICKS,
-        "ticktext": [f"{tick:,}" for tick in _LATENCY_TICKS],
+        "tickvals": LATENCY_TICKS,
+        "ticktext": [f"{tick:,}" for tick in LATENCY_TICKS],
     }
 
 
@@ -216,8 +245,9 @@ def _fair_share_line(place: int, brokers: int) -> dict[str, Any]:
     }
 
 
-def _row_title(text: str, row: int) -> dict[str, Any]:
-    suffix = "" if row == 0 else str(row * 3 + 1)
+def row_title(text: str, row: int, columns: int) -> dict[str, Any]:
+    """A heading over the first cell of a row of a grid with so many columns."""
+    suffix = "" if row == 0 else str(row * columns + 1)
     return {
         "text": f"<b>{text}</b>",
         "xref": f"x{suffix} domain",

@@ -16,11 +16,19 @@ from hdrh.histogram import HdrHistogram
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["Distribution", "LatencyRecorder", "Summary", "Window"]
+__all__ = ["PERCENTILES", "Distribution", "LatencyRecorder", "Summary", "Window"]
 
 _MB = 1024.0 * 1024.0
 _HIGHEST_US = 3_600_000_000
 _SIGNIFICANT_DIGITS = 3
+
+PERCENTILES = tuple(
+    sorted(
+        {float(share) for share in range(1, 100)}
+        | {round(100 * (1 - 10 ** -(step / 25)), 4) for step in range(101)}
+    )
+)
+"""Where a distribution is kept for pictures: every per cent, and 25 steps for each nine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +74,10 @@ class Distribution:
             return None
         value: int = self._histogram.get_value_at_percentile(percentile)
         return min(value / 1e3, self._max_ms)
+
+    def points(self) -> list[tuple[float, float]]:
+        """(percentile, ms) at each of :data:`PERCENTILES`; empty without records."""
+        return [(share, self.percentile_ms(share) or 0.0) for share in PERCENTILES if self.count]
 
 
 @dataclass(frozen=True, slots=True)

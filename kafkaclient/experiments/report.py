@@ -1,66 +1,57 @@
-"""A run's results as one HTML file that needs nothing else, not even a network."""
+"""The demonstration's results as one HTML file."""
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 from html import escape
-from importlib import import_module
-from importlib.resources import files
-from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkaclient.experiments.figures import (
+    Curve,
     broker_share,
     gauges,
     latency_ecdf,
     latency_tail,
     run_colour,
 )
+from kafkaclient.experiments.page import cell, filled, write_page
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from kafkaclient.experiments.demo import DemoPlan, DemoRun
-    from kafkaclient.experiments.figures import Figure
 
 __all__ = ["write_report"]
-
-_TEMPLATE = "report.html"
 
 
 def write_report(path: Path, plan: DemoPlan, runs: Sequence[DemoRun]) -> None:
     """Write the report; the folder is made when it is missing."""
-    figures: dict[str, Figure] = {
-        "ecdf": latency_ecdf(runs),
-        "tail": latency_tail(runs),
-        "share": broker_share(runs),
-        "gauges": gauges(runs),
-    }
-    template = Template(files("kafkaclient.experiments").joinpath(_TEMPLATE).read_text("utf-8"))
-    page = template.substitute(
-        lead=_lead(plan, runs),
-        verdict=_verdict(runs),
-        table=_table(runs),
-        legend=_legend(runs),
-        machine=escape(_machine()),
-        figures=_script_json(figures),
-        plotly=_plotly_js(),
+    curves = [
+        Curve(run.setting.name, run_colour(place), run.run.outcome.summary.distribution.points())
+        for place, run in enumerate(runs)
+    ]
+    write_page(
+        path,
+        title="one slow broker of three",
+        body=filled(
+            "demo.html",
+            lead=_lead(plan, runs),
+            verdict=_verdict(runs),
+            table=_table(runs),
+            legend=_legend(runs),
+        ),
+        figures={
+            "ecdf": latency_ecdf(curves),
+            "tail": latency_tail(curves),
+            "share": broker_share(
+                [(run.setting.name, run.record.bytes_per_broker or ()) for run in runs]
+            ),
+            "gauges": gauges(runs),
+        },
+        machine=_machine(),
     )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page, encoding="utf-8")
-
-
-def _plotly_js() -> str:
-    script: str = import_module("plotly.offline").get_plotlyjs()
-    return script
-
-
-def _script_json(value: Any) -> str:
-    # "</" would end the script element that the JSON stands in.
-    return json.dumps(value, separators=(",", ":")).replace("</", "<\\/")
 
 
 def _lead(plan: DemoPlan, runs: Sequence[DemoRun]) -> str:
@@ -102,22 +93,18 @@ def _table(runs: Sequence[DemoRun]) -> str:
 
 def _row(run: DemoRun, lowest: dict[str, float]) -> str:
     record = run.record
-    cells = [f"<th scope=row>{escape(record.setting)}</th>", _cell(f"{record.records_per_s:,.0f}")]
+    cells = [f"<th scope=row>{escape(record.setting)}</th>", cell(f"{record.records_per_s:,.0f}")]
     for name, least in lowest.items():
         value = _number(run, name)
-        cells.append(_cell(f"{value:,.1f}", "best" if value <= least else ""))
-    cells.append(_cell(" / ".join(f"{sent / 1e6:.1f}" for sent in record.bytes_per_broker or ())))
-    cells.append(_cell(f"{sum(record.requests_per_broker or ()):,}"))
+        cells.append(cell(f"{value:,.1f}", "best" if value <= least else ""))
+    cells.append(cell(" / ".join(f"{sent / 1e6:.1f}" for sent in record.bytes_per_broker or ())))
+    cells.append(cell(f"{sum(record.requests_per_broker or ()):,}"))
     found = run.read_back
     cells += [
-        _cell(f"{count:,}", "bad" if count else "")
+        cell(f"{count:,}", "bad" if count else "")
         for count in (found.lost, found.duplicated, found.reordered)
     ]
     return f"<tr>{''.join(cells)}</tr>"
-
-
-def _cell(text: str, css_class: str = "") -> str:
-    return f'<td class="{css_class}">{text}</td>' if css_class else f"<td>{text}</td>"
 
 
 def _number(run: DemoRun, name: str) -> float:

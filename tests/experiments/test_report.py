@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkaclient.experiments import report
+from kafkaclient.experiments import page
 from kafkaclient.experiments.demo import DemoPlan
 from kafkaclient.experiments.report import write_report
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _small_plotly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report, "_plotly_js", lambda: "/* plotly $not a field */")
+    monkeypatch.setattr(page, "_plotly_js", lambda: "/* plotly $not a field */")
 
 
 def written(path: Path, runs: list[DemoRun]) -> str:
@@ -30,20 +30,20 @@ def written(path: Path, runs: list[DemoRun]) -> str:
 
 
 def test_the_page_holds_everything_itself(tmp_path: Path, demo_run: Make) -> None:
-    page = written(tmp_path / "new" / "report.html", [demo_run("a"), demo_run("b <i>", 0.02)])
-    assert not re.search(r"(src|href)=", page)
-    assert "/* plotly $not a field */" in page
-    assert "b &lt;i&gt;" in page
-    figures = re.search(r"const figures = (.*);\n", page)
+    html = written(tmp_path / "new" / "report.html", [demo_run("a"), demo_run("b <i>", 0.02)])
+    assert not re.search(r"(src|href)=", html)
+    assert "/* plotly $not a field */" in html
+    assert "b &lt;i&gt;" in html
+    figures = re.search(r"const figures = (.*);\n", html)
     assert figures is not None
     assert set(json.loads(figures[1])) == {"ecdf", "tail", "share", "gauges"}
-    assert "8,000 a second" in page
-    assert "20 ms late" in page
+    assert "8,000 a second" in html
+    assert "20 ms late" in html
 
 
 def test_the_lowest_latencies_are_marked(tmp_path: Path, demo_run: Make) -> None:
-    page = written(tmp_path / "report.html", [demo_run("slow", 0.02), demo_run("fast", 0.01)])
-    assert re.findall(r'class="best">([\d.]+)<', page) == ["10.0", "15.0", "19.0", "20.0", "20.0"]
+    html = written(tmp_path / "report.html", [demo_run("slow", 0.02), demo_run("fast", 0.01)])
+    assert re.findall(r'class="best">([\d.]+)<', html) == ["10.0", "15.0", "19.0", "20.0", "20.0"]
 
 
 def test_the_verdict_says_whether_every_row_is_there(tmp_path: Path, demo_run: Make) -> None:

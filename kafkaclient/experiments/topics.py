@@ -1,0 +1,101 @@
+"""Topics with known leaders, and what the fault proxies counted: what every experiment needs.
+
+Each partition has one replica; partition p is led by broker p modulo the number of brokers, so
+that "the slow broker" means the same partitions to every client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from kafkaclient.errors import broker_error
+from kafkaclient.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping, Sequence
+
+    from kafkaclient.testing.cluster import ClusterHandle
+
+__all__ = ["ProduceCount", "create_topics", "delete_topics", "produce_count"]
+
+_VISIBLE_WITHIN_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceCount:
+    """Produce requests and their bytes, headers included, in the order of broker ids.
+
+    Counted by the proxies in front of the brokers, so the same for every client alike.
+    """
+
+    bytes_per_broker: tuple[int, ...]
+    requests_per_broker: tuple[int, ...]
+
+    def since(self, earlier: ProduceCount) -> ProduceCount:
+        return ProduceCount(
+            _difference(self.bytes_per_broker, earlier.bytes_per_broker),
+            _difference(self.requests_per_broker, earlier.requests_per_broker),
+        )
+
+
+async def produce_count(cluster: ClusterHandle) -> ProduceCount:
+    """What went through the proxies since the cluster began."""
+    stats = await cluster.proxy_stats()
+    return ProduceCount(
+        tuple(int(broker["produce_bytes"]) for broker in stats),
+        tuple(int(broker["requests"].get(ApiKey.PRODUCE, 0)) for broker in stats),
+    )
+
+
+async def create_topics(cluster: ClusterHandle, names: Sequence[str], partitions: int) -> None:
+    """Create them, and return when the brokers say that every partition has its leader.
+
+    Raises the broker's error for a topic that it refuses, TimeoutError after 20 s.
+    """
+    leaders = {
+        partition: [cluster.brokers[partition % len(cluster.brokers)]]
+        for partition in range(partitions)
+    }
+    async with _admin(cluster) as (module, admin):
+        answer = await admin.create_topics(
+            [module.NewTopic(name, -1, -1, replica_assignments=leaders) for name in names]
+        )
+        for topic, code, detail in answer.topic_errors:
+            if code:
+                raise broker_error(code, f"creating topic {topic}", detail)
+        async with asyncio.timeout(_VISIBLE_WITHIN_S):
+            while not await _all_led(admin, names, leaders):  # noqa: ASYNC110 - brokers tell nobody
+                await asyncio.sleep(0.05)
+
+
+async def delete_topics(cluster: ClusterHandle, names: Sequence[str]) -> None:
+    """Delete them; the brokers drop their files later."""
+    async with _admin(cluster) as (_module, admin):
+        await admin.delete_topics(list(names))
+
+
+async def _all_led(admin: Any, names: Sequence[str], leaders: Mapping[int, Sequence[int]]) -> bool:
+    return all(
+        topic["error_code"] == 0
+        and {found["partition"]: [found["leader"]] for found in topic["partitions"]} == leaders
+        for topic in await admin.describe_topics(list(names))
+    )
+
+
+@asynccontextmanager
+async def _admin(cluster: ClusterHandle) -> AsyncIterator[tuple[Any, Any]]:
+    module = import_module("aiokafka.admin")
+    admin = module.AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap)
+    await admin.start()
+    try:
+        yield module, admin
+    finally:
+        await admin.close()
+
+
+def _difference(now: Sequence[int], then: Sequence[int]) -> tuple[int, ...]:
+    return tuple(a - b for a, b in zip(now, then, strict=True))

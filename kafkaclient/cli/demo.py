@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 
 from kafkaclient.cli.run import FAILED, run_command, stderr_console
+from kafkaclient.cli.watcher import Watcher
 from kafkaclient.experiments.demo import DemoPlan, DemoRun, run_demo
 from kafkaclient.experiments.record import write_runs
 from kafkaclient.experiments.report import write_report
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import Sequence
 
 __all__ = ["demo"]
 
-_REFRESH_S = 0.25
-_LINE_EVERY_S = 10.0
 _PIPE_WIDTH = 200
 
 
@@ -57,7 +43,7 @@ def demo(
     Takes four to five minutes. The exit status is 1 when a row is lost, duplicated or reordered.
     """
     plan = DemoPlan(rows=rows, rate=rate, delay_ms=delay_ms)
-    runs = run_command(run_demo(plan, _Watcher(stderr_console())))
+    runs = run_command(run_demo(plan, Watcher(stderr_console())))
     write_runs(out / "summary.json", [run.as_json() for run in runs])
     write_report(out / "report.html", plan, runs)
     console = Console(highlight=False)
@@ -67,56 +53,6 @@ def demo(
     console.print(f"{out / 'report.html'}, {out / 'summary.json'}", style="dim", soft_wrap=True)
     if not all(run.read_back.is_exact for run in runs):
         raise typer.Exit(FAILED)
-
-
-class _Watcher:
-    """Lines on stderr, and a bar while something goes on; without a terminal, more lines."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._start = time.perf_counter()
-
-    def say(self, text: str) -> None:
-        elapsed = time.perf_counter() - self._start
-        self._console.print(f"[dim]{elapsed:5.0f} s[/]  {escape(text)}", soft_wrap=True)
-
-    @asynccontextmanager
-    async def working(self, text: str, total: int, done: Callable[[], int]) -> AsyncIterator[None]:
-        progress = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=None),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(),
-            console=self._console,
-            # A thread of its own would fight the load for the interpreter.
-            auto_refresh=False,
-            transient=True,
-            disable=not self._console.is_terminal,
-        )
-        task = progress.add_task(text, total=total)
-        if self._console.is_terminal:
-            follow = self._draw(progress, task, done)
-        else:
-            self.say(text)
-            follow = self._report(text, total, done)
-        with progress:
-            follower = asyncio.create_task(follow)
-            try:
-                yield
-            finally:
-                follower.cancel()
-                await asyncio.gather(follower, return_exceptions=True)
-
-    async def _draw(self, progress: Progress, task: TaskID, done: Callable[[], int]) -> None:
-        while True:
-            progress.update(task, completed=done(), refresh=True)
-            await asyncio.sleep(_REFRESH_S)
-
-    async def _report(self, text: str, total: int, done: Callable[[], int]) -> None:
-        while True:
-            await asyncio.sleep(_LINE_EVERY_S)
-            self.say(f"{text}: {done():,} of {total:,}")
 
 
 def _table(runs: Sequence[DemoRun]) -> Table:

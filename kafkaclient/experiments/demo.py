@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkaclient.experiments.clients import make_client
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.experiments.payload import KeyValue
     from kafkaclient.experiments.record import RunRecord
-    from kafkaclient.experiments.topics import ProduceCount
     from kafkaclient.testing.cluster import ClusterHandle
 
 __all__ = ["SETTINGS", "DemoPlan", "DemoRun", "DemoSetting", "Watcher", "run_demo"]
@@ -152,22 +151,9 @@ async def _run(
 
     async with watcher.working(f"{label}: reading back", len(sent), lambda: read):
         found = await read_back(cluster.bootstrap, setting.topic, sent, on_progress=progressed)
-    record = _completed(run.record, counted, found)
+    record = found.added_to(counted.added_to(run.record))
     watcher.say(f"{label}: {_verdict(record, found)}")
     return DemoRun(setting, run, record, found, samples)
-
-
-def _completed(record: RunRecord, counted: ProduceCount, found: ReadBack) -> RunRecord:
-    """The record with what others saw: the proxies' counts, and what the topic holds."""
-    return replace(
-        record,
-        bytes_per_broker=counted.bytes_per_broker,
-        requests_per_broker=counted.requests_per_broker,
-        requests_per_s=sum(counted.requests_per_broker) / record.seconds,
-        lost=found.lost,
-        duplicated=found.duplicated,
-        reordered=found.reordered,
-    )
 
 
 def _verdict(record: RunRecord, found: ReadBack) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import count, cycle
+from itertools import count, cycle, islice
 from random import Random
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -10,7 +10,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-__all__ = ["KeyValue", "file_payloads", "monotonic_payloads", "random_payloads", "read_payloads"]
+__all__ = [
+    "KeyValue",
+    "file_payloads",
+    "monotonic_payloads",
+    "numbered_payloads",
+    "random_payloads",
+    "read_payloads",
+]
 
 KeyValue: TypeAlias = tuple[bytes | None, bytes]
 
@@ -18,6 +25,7 @@ _CAPITALS = bytes(ord("A") + byte % 26 for byte in range(256))
 _POOL_BYTES = 8 * 1024 * 1024
 _POOL_RECORDS = 16_384
 _DRAWS = 65_536
+_DIGITS = 12
 
 
 def random_payloads(size: int, seed: int = 0) -> Iterator[KeyValue]:
@@ -29,6 +37,18 @@ def random_payloads(size: int, seed: int = 0) -> Iterator[KeyValue]:
     rng = Random(seed)
     pool = max(1, min(_POOL_RECORDS, _POOL_BYTES // size))
     return cycle([(None, rng.randbytes(size).translate(_CAPITALS)) for _ in range(pool)])
+
+
+def numbered_payloads(size: int, number: int, seed: int = 0) -> list[KeyValue]:
+    """So many values of ``size`` letters and digits without keys, each different from all others.
+
+    They are numbered in the first 12 bytes, so that what arrives can be told apart; ``size`` is at
+    least that.
+    """
+    if size < _DIGITS:
+        raise ValueError(f"a numbered payload has at least {_DIGITS} bytes, not {size}")
+    letters = islice(random_payloads(size, seed), number)
+    return [(None, b"%012d" % n + value[_DIGITS:]) for n, (_key, value) in enumerate(letters)]
 
 
 def monotonic_payloads() -> Iterator[KeyValue]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkaclient.experiments.payload import KeyValue
+    from kafkaclient.experiments.record import RunRecord
 
 __all__ = ["Ledger", "ReadBack", "read_back"]
 
@@ -45,6 +46,10 @@ class ReadBack:
     def is_exact(self) -> bool:
         """Every record there exactly once, in order, and nothing else."""
         return not (self.lost or self.duplicated or self.reordered or self.unexpected)
+
+    def added_to(self, record: RunRecord) -> RunRecord:
+        """The record with what was lost, duplicated and reordered."""
+        return replace(record, lost=self.lost, duplicated=self.duplicated, reordered=self.reordered)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

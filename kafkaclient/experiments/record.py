@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 __all__ = ["RunRecord", "write_records", "write_runs"]
@@ -52,6 +52,15 @@ class RunRecord:
         """The record as plain JSON values, fields in their documented order."""
         values = asdict(self)
         return {field.name: _rounded(values[field.name]) for field in fields(self)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """The record that :meth:`as_json` wrote; other fields beside its own are ignored."""
+        known = {field.name: values[field.name] for field in fields(cls) if field.name in values}
+        for name in ("bytes_per_broker", "requests_per_broker"):
+            if known.get(name) is not None:
+                known[name] = tuple(known[name])
+        return cls(**known)
 
 
 def _rounded(value: Any) -> Any:

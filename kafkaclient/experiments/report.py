@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import platform
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -15,6 +13,7 @@ from kafkaclient.experiments.figures import (
     latency_tail,
     run_colour,
 )
+from kafkaclient.experiments.machine import machine_facts, machine_sentence
 from kafkaclient.experiments.page import cell, filled, write_page
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ def write_report(path: Path, plan: DemoPlan, runs: Sequence[DemoRun]) -> None:
             ),
             "gauges": gauges(runs),
         },
-        machine=_machine(),
+        machine=machine_sentence(machine_facts()),
     )
 
 
@@ -110,10 +109,3 @@ def _row(run: DemoRun, lowest: dict[str, float]) -> str:
 def _number(run: DemoRun, name: str) -> float:
     value: float | None = getattr(run.record, name)
     return value or 0.0
-
-
-def _machine() -> str:
-    return (
-        f"Python {platform.python_version()} on {platform.system()} {platform.machine()}, "
-        f"{os.cpu_count()} CPUs, shared by the brokers, the proxies and the producer"
-    )

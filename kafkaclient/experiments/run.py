@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kafkaclient.experiments.record import RunRecord
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kafkaclient.experiments.clients import LoadClient
+    from kafkaclient.experiments.latency import Summary
     from kafkaclient.experiments.load import Load, Outcome
     from kafkaclient.experiments.payload import KeyValue
     from kafkaclient.experiments.traffic import Traffic
@@ -37,6 +38,8 @@ class Run:
     outcome: Outcome
     traffic: Traffic | None
     record: RunRecord
+    steady_state: RunRecord | None = None
+    """The records after the load's warm-up, without counts per broker; None without a warm-up."""
 
 
 async def measure(
@@ -51,15 +54,18 @@ async def measure(
         raise
     await client.stop()
     traffic = client.traffic()
-    return Run(outcome, traffic, _record(client.name, load, outcome, traffic, labels))
+    record = _record(client.name, load, outcome.summary, labels)
+    steady = outcome.steady_state
+    return Run(
+        outcome,
+        traffic,
+        _with_traffic(replace(record, errors=outcome.errors.total()), traffic),
+        None if steady is None else _record(client.name, load, steady, labels),
+    )
 
 
-def _record(
-    client: str, load: Load, outcome: Outcome, traffic: Traffic | None, labels: Labels
-) -> RunRecord:
-    summary = outcome.summary
+def _record(client: str, load: Load, summary: Summary, labels: Labels) -> RunRecord:
     percentile = summary.distribution.percentile_ms
-    requests = traffic.requests_per_broker if traffic else None
     return RunRecord(
         client=client,
         setting=labels.setting,
@@ -76,8 +82,16 @@ def _record(
         p99_ms=percentile(99),
         p999_ms=percentile(99.9),
         max_ms=summary.max_ms,
-        bytes_per_broker=traffic.bytes_per_broker if traffic else None,
+    )
+
+
+def _with_traffic(record: RunRecord, traffic: Traffic | None) -> RunRecord:
+    if traffic is None:
+        return record
+    requests = traffic.requests_per_broker
+    return replace(
+        record,
+        bytes_per_broker=traffic.bytes_per_broker,
         requests_per_broker=requests,
-        requests_per_s=sum(requests) / summary.seconds if requests and summary.seconds else None,
-        errors=outcome.errors.total(),
+        requests_per_s=sum(requests) / record.seconds if requests and record.seconds else None,
     )

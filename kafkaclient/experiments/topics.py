@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.errors import broker_error
+from kafkaclient.errors import KafkaError, broker_error
 from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
+    from kafkaclient.experiments.record import RunRecord
     from kafkaclient.testing.cluster import ClusterHandle
 
 __all__ = ["ProduceCount", "create_topics", "delete_topics", "produce_count"]
@@ -41,6 +42,16 @@ class ProduceCount:
             _difference(self.requests_per_broker, earlier.requests_per_broker),
         )
 
+    def added_to(self, record: RunRecord) -> RunRecord:
+        """The record with these counts in place of what the client itself knew."""
+        total = sum(self.requests_per_broker)
+        return replace(
+            record,
+            bytes_per_broker=self.bytes_per_broker,
+            requests_per_broker=self.requests_per_broker,
+            requests_per_s=total / record.seconds if record.seconds else None,
+        )
+
 
 async def produce_count(cluster: ClusterHandle) -> ProduceCount:
     """What went through the proxies since the cluster began."""
@@ -54,7 +65,7 @@ async def produce_count(cluster: ClusterHandle) -> ProduceCount:
 async def create_topics(cluster: ClusterHandle, names: Sequence[str], partitions: int) -> None:
     """Create them, and return when the brokers say that every partition has its leader.
 
-    Raises the broker's error for a topic that it refuses, TimeoutError after 20 s.
+    Raises the broker's error for a topic that it refuses, KafkaError after 20 s.
     """
     leaders = {
         partition: [cluster.brokers[partition % len(cluster.brokers)]]
@@ -67,9 +78,15 @@ async def create_topics(cluster: ClusterHandle, names: Sequence[str], partitions
         for topic, code, detail in answer.topic_errors:
             if code:
                 raise broker_error(code, f"creating topic {topic}", detail)
-        async with asyncio.timeout(_VISIBLE_WITHIN_S):
-            while not await _all_led(admin, names, leaders):  # noqa: ASYNC110 - brokers tell nobody
-                await asyncio.sleep(0.05)
+        try:
+            async with asyncio.timeout(_VISIBLE_WITHIN_S):
+                while not await _all_led(admin, names, leaders):  # noqa: ASYNC110 - nobody tells
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            raise KafkaError(
+                f"topics {', '.join(names)}: not every partition had its leader within "
+                f"{_VISIBLE_WITHIN_S:.0f} s of their creation; see the brokers' logs"
+            ) from None
 
 
 async def delete_topics(cluster: ClusterHandle, names: Sequence[str]) -> None:

@@ -143,3 +143,19 @@ class TestThrottle:
     def test_a_sender_behind_catches_up_in_a_burst(self) -> None:
         throttle = Throttle(1000, 0.0)
         assert all(throttle.pause(sent, 1.0) == 0.0 for sent in range(1000))
+
+
+def test_the_load_never_runs_ahead_of_its_rate_on_timers_that_fire_early() -> None:
+    client = FakeClient()
+
+    async def main() -> None:
+        # To this clock every sleep of the loop is a seventh too short, as uvloop's may be.
+        load = Load(
+            client,
+            LoadSpec(2048, rate=2048),
+            clock=lambda: asyncio.get_running_loop().time() * 0.85,
+        )
+        outcome = await load.run(RECORDS)
+        assert 2000 < len(client.sent_at) / outcome.summary.seconds <= 2048
+
+    run_virtual(main())

@@ -12,7 +12,8 @@ from kafkaclient.cli.run import FAILED, stderr_console
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="An asyncio Kafka producer: its demonstration, its load test, and local brokers.",
+    help="An asyncio Kafka producer: its demonstration, its load test, its experiments, "
+    "and local brokers.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -27,6 +28,10 @@ def _mount_demo() -> None:
 
 def _mount_cluster() -> None:
     app.add_typer(import_module("kafkaclient.cli.cluster").app, name="cluster")
+
+
+def _mount_experiment() -> None:
+    app.add_typer(import_module("kafkaclient.cli.experiment").app, name="experiment")
 
 
 def _mount_hint(name: str, missing: str | None) -> None:
@@ -48,7 +53,11 @@ def _mount_hint(name: str, missing: str | None) -> None:
         raise typer.Exit(FAILED)
 
 
-for _name, _mount in (("demo", _mount_demo), ("cluster", _mount_cluster)):
+for _name, _mount in (
+    ("demo", _mount_demo),
+    ("cluster", _mount_cluster),
+    ("experiment", _mount_experiment),
+):
     try:
         _mount()
     except ModuleNotFoundError as error:

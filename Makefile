@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 UV_VERSION := 0.13.8
+RESULTS ?= build/slow-broker
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -39,10 +40,13 @@ unit: $(STAMP) ## no network; on the compiled builder, then the wire tests on th
 integration: $(STAMP) ## real brokers; KAFKACLIENT_BOOTSTRAP=host:port for another cluster
 	$(BIN)/pytest integration
 
+pictures: $(STAMP) ## docs/pictures from the slow-broker experiment's results in RESULTS
+	$(BIN)/python -m kafkaclient.experiments.pictures $(RESULTS) docs/pictures
+
 constraints: ## pin the newest versions that pyproject.toml allows
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --all-extras --group dev --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links pyproject.toml -o constraints.txt
 
 clean: ## remove what was built
 	rm -rf build dist *.egg-info kafkaclient/wire/*.so kafkaclient/wire/*.c
 
-.PHONY: help install build demo test check unit integration constraints clean
+.PHONY: help install build demo test check unit integration pictures constraints clean

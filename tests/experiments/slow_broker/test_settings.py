@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from kafkaclient.errors import ConfigError
+from kafkaclient.experiments.slow_broker.settings import (
+    BASELINE,
+    OURS,
+    PEERS,
+    SETTINGS,
+    choose,
+    parse_peers,
+)
+
+
+def test_our_default_has_no_option_at_all() -> None:
+    (default,) = [setting for setting in SETTINGS[OURS] if setting.name == "default"]
+    assert dict(default.options) == {}
+    assert default.linger_ms == 5
+
+
+def test_the_peers_settings_are_those_of_the_comparison() -> None:
+    assert PEERS == ("java", "aiokafka", "confluent")
+    java = {setting.name: dict(setting.options) for setting in SETTINGS["java"]}
+    assert set(java) == {
+        f"{mode} linger {linger}"
+        for mode in ("adaptive", "uniform", "availability 5 ms")
+        for linger in (0, 5, 10)
+    }
+    assert java["uniform linger 10"] == {
+        "linger.ms": "10",
+        "partitioner.adaptive.partitioning.enable": "false",
+    }
+    assert [setting.linger_ms for setting in SETTINGS["aiokafka"]] == [0, 5]
+    assert [setting.linger_ms for setting in SETTINGS["confluent"]] == [0, 5, 10, 10]
+    assert BASELINE.label == "java: adaptive linger 5"
+
+
+def test_names_are_unique_and_every_mode_of_ours_is_there() -> None:
+    for settings in SETTINGS.values():
+        assert len({setting.name for setting in settings}) == len(settings)
+    ours = {setting.name for setting in SETTINGS[OURS]}
+    assert {"linger 0", "late floor 0 linger 0", "uniform", "sticky linger 0"} < ours
+    assert sum(name.startswith("kip794") for name in ours) == 9
+
+
+@pytest.mark.parametrize("text", ["", " ", "none", ","])
+def test_no_peers(text: str) -> None:
+    assert parse_peers(text) == ()
+
+
+def test_peers_are_named_once_and_known() -> None:
+    assert parse_peers("confluent, java,java") == ("confluent", "java")
+    with pytest.raises(ConfigError, match="no peer 'kafka-node'; there are java, aiokafka"):
+        parse_peers("java,kafka-node")
+
+
+def test_clients_take_turns() -> None:
+    order = [setting.client for setting in choose(PEERS)]
+    assert len(order) == sum(map(len, SETTINGS.values()))
+    places = [place for place, name in enumerate(order) if name == "java"]
+    assert max(b - a for a, b in pairwise(places)) <= 2 * len(order) / len(places)
+
+
+def test_patterns_restrict_the_clients_they_speak_of() -> None:
+    chosen = choose(("java", "aiokafka"), "default, kip794 adaptive*, java:adaptive linger 5")
+    labels = {setting.label for setting in chosen}
+    assert {label for label in labels if label.startswith("java")} == {BASELINE.label}
+    assert sum(label.startswith("kafkaclient") for label in labels) == 4
+    assert sum(label.startswith("aiokafka") for label in labels) == 2
+
+
+@pytest.mark.parametrize("pattern", ["defualt", "confluent:linger 0", "nobody:default"])
+def test_a_pattern_that_chooses_nothing_is_refused(pattern: str) -> None:
+    with pytest.raises(ConfigError, match="nothing is named"):
+        choose(("java",), pattern)

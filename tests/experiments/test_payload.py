@@ -8,6 +8,7 @@ import pytest
 from kafkaclient.experiments.payload import (
     file_payloads,
     monotonic_payloads,
+    numbered_payloads,
     random_payloads,
     read_payloads,
 )
@@ -56,3 +57,12 @@ def test_payload_files_are_split_at_the_delimiter(
 def test_file_payloads_are_drawn_from_all() -> None:
     drawn = {value for _key, value in islice(file_payloads([b"a", b"b", b"c"]), 100)}
     assert drawn == {b"a", b"b", b"c"}
+
+
+def test_numbered_values_all_differ_and_have_the_size() -> None:
+    values = [value for key, value in numbered_payloads(20, 20_000) if key is None]
+    assert len(set(values)) == 20_000
+    assert {len(value) for value in values} == {20}
+    assert values[7].startswith(b"000000000007")
+    with pytest.raises(ValueError, match="at least 12 bytes"):
+        numbered_payloads(11, 1)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console, Group
+from rich.console import Console
 from rich.table import Table
 
 from kafkaclient.cli.run import FAILED, run_command, stderr_console
@@ -20,7 +20,7 @@ from kafkaclient.experiments.slow_broker.results import REPORT, SUMMARY, Results
 from kafkaclient.experiments.slow_broker.settings import OURS, PEERS, choose, parse_peers
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = ["app"]
 
@@ -134,8 +134,9 @@ def _show(out: Path, results: Results, *, as_json: bool) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = _PIPE_WIDTH
-    tables = [_table(rate, found) for rate, found in rows(results).items()]
-    console.print(Group(*tables))
+    for rate, found in rows(results).items():
+        console.print(_table(rate, found, console.width))
+        console.print()
     for skipped in results.skipped:
         where = "" if skipped.rate is None else f" at {skipped.rate:,g}/s"
         console.print(
@@ -154,38 +155,6 @@ def _is_clean(results: Results) -> bool:
     )
 
 
-def _table(rate: float, found: Sequence[Row]) -> Table:
-    runs = max(row.runs for row in found)
-    table = Table(
-        title=f"{rate:,g} records/s, broker 0 late"
-        + (f", medians of {runs} runs" if runs > 1 else ""),
-        title_style="bold",
-        title_justify="left",
-    )
-    table.add_column("client")
-    table.add_column("setting")
-    for heading in (
-        *("records/s", "avg ms", "p50", "p99", "p99.9", "MB per broker", "slow share"),
-        *("requests/s", "avg/Java", "p99/Java", "wrong"),
-    ):
-        table.add_column(heading, justify="right")
-    for row in found:
-        table.add_row(
-            row.client,
-            row.setting,
-            f"{row.records_per_s:,.0f}",
-            *(_number(value, 1) for value in (row.avg_ms, row.p50_ms, row.p99_ms, row.p999_ms)),
-            " / ".join(f"{sent / 1e6:.1f}" for sent in row.bytes_per_broker),
-            _number(row.slow_share, 2),
-            _number(row.requests_per_s, 0),
-            _number(row.avg_ratio, 2),
-            _number(row.p99_ratio, 2),
-            _wrong(row),
-            style="bold" if (row.client, row.setting) == (OURS, "default") else None,
-        )
-    return table
-
-
 def _number(value: float | None, decimals: int) -> str:
     return "" if value is None else f"{value:,.{decimals}f}"
 
@@ -193,3 +162,48 @@ def _number(value: float | None, decimals: int) -> str:
 def _wrong(row: Row) -> str:
     count = row.errors + sum(n or 0 for n in (row.lost, row.duplicated, row.reordered))
     return f"[bold red]{count:,}[/]" if count else "0"
+
+
+_COLUMNS: tuple[tuple[str, int, Callable[[Row], str]], ...] = (
+    ("rec/s", 116, lambda row: f"{row.records_per_s:,.0f}"),
+    ("avg ms", 0, lambda row: _number(row.avg_ms, 1)),
+    ("p50", 132, lambda row: _number(row.p50_ms, 1)),
+    ("p99", 0, lambda row: _number(row.p99_ms, 1)),
+    ("p99.9", 132, lambda row: _number(row.p999_ms, 1)),
+    (
+        "MB per broker",
+        150,
+        lambda row: " / ".join(f"{sent / 1e6:.1f}" for sent in row.bytes_per_broker),
+    ),
+    ("share", 0, lambda row: _number(row.slow_share, 2)),
+    ("req/s", 116, lambda row: _number(row.requests_per_s, 0)),
+    ("avg/Java", 98, lambda row: _number(row.avg_ratio, 2)),
+    ("p99/Java", 98, lambda row: _number(row.p99_ratio, 2)),
+    ("wrong", 0, _wrong),
+)
+"""Heading, the least width of a terminal that shows it, text."""
+
+
+def _table(rate: float, found: Sequence[Row], width: int) -> Table:
+    runs = max(row.runs for row in found)
+    table = Table(
+        title=f"{rate:,g} records/s, broker 0 late"
+        + (f", medians of {runs} runs" if runs > 1 else ""),
+        title_style="bold",
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+    )
+    table.add_column("client", no_wrap=True)
+    table.add_column("setting", no_wrap=True)
+    columns = [(heading, text) for heading, least, text in _COLUMNS if width >= least]
+    for heading, _text in columns:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in found:
+        table.add_row(
+            row.client,
+            row.setting,
+            *(text(row) for _heading, text in columns),
+            style="bold" if (row.client, row.setting) == (OURS, "default") else None,
+        )
+    return table

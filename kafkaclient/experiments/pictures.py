@@ -11,6 +11,7 @@ import argparse
 import sys
 from importlib import import_module
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import KafkaError
@@ -206,8 +207,9 @@ def _decisions(drawn: Sequence[Decisions]) -> Any:
                     linewidth=1.2,
                     label=broker_name(broker),
                 )
-            axis.set_title(title if axis is not line[0] else f"{run.name}: {title}")
+            axis.set_title(title)
             axis.set_ylim(bottom=0, top=1 if attribute == "share" else None)
+        line[0].set_ylabel("\n".join(wrap(run.name, 20)), fontweight="bold")
     for axis in axes[-1]:
         axis.set_xlabel("seconds")
     figure.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center", ncols=6)

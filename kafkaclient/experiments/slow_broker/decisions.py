@@ -20,7 +20,7 @@ __all__ = ["COLUMNS", "Decisions", "Series", "decisions", "read_decisions"]
 COLUMNS = ("broker", "bytes", "bound_s", "queued_batches", "in_flight", "window")
 """The telemetry's columns that are used here."""
 
-_BINS = 60
+_BINS = 40
 _SHORTEST_BIN_S = 0.1
 
 

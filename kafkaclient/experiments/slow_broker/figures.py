@@ -50,6 +50,8 @@ _DRAWN = (
     ("confluent", "sticky 10 ms linger 10", "#a46ede"),
 )
 
+_MORE_COLOURS = ("#8d99ae", "#c9a227", "#5f9ea0", "#b56576", "#6a994e", "#9d4edd", "#7f5539")
+
 
 def curves(results: Results, rows: Sequence[Row]) -> list[Curve]:
     """The distributions of the settings that tell most; every setting's when only a few ran."""
@@ -57,7 +59,7 @@ def curves(results: Results, rows: Sequence[Row]) -> list[Curve]:
     drawn = [(by_name[c, s], colour) for c, s, colour in _DRAWN if (c, s) in by_name]
     if len(rows) <= len(_DRAWN):
         more = [row for row in rows if row not in {found for found, _colour in drawn}]
-        drawn += [(row, CLIENT_COLOURS.get(row.client, "#8d99ae")) for row in more]
+        drawn += list(zip(more, _MORE_COLOURS, strict=False))
     return [
         Curve(row.label, colour, curve_points(results, row), sketched=row.client == JAVA)
         for row, colour in drawn

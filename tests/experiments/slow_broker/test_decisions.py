@@ -22,13 +22,13 @@ def found() -> Rows:
 
 def test_a_brokers_gauges_and_share_over_time(found: Rows) -> None:
     run = decisions("default", columns(found))
-    assert run.seconds[0] == pytest.approx(10 / 60 / 2, rel=0.01)
-    assert len(run.seconds) == 60
+    assert run.seconds[0] == pytest.approx(10 / 40 / 2, rel=0.01)
+    assert len(run.seconds) == 40
     assert sorted(run.brokers) == [0, 1]
     slow, fast = run.brokers[0], run.brokers[1]
     assert set(fast.window) == {5.0}
-    assert slow.window[:20] == [1.0] * 20
-    assert slow.queued[:20] == [2.0] * 20
+    assert slow.window[:18] == [1.0] * 18
+    assert slow.queued[:18] == [2.0] * 18
     for mine, others in zip(slow.share, fast.share, strict=True):
         assert mine is not None
         assert others is not None

@@ -232,14 +232,14 @@ class ProducerConfig:
     # --- choice of partition ------------------------------------------------------------------
 
     partitioner: Any = option(
-        "kip794",
+        "late",
         name_or_object(
             ("late", "kip794", "sticky", "uniform-sticky", "round-robin", "random"),
             "partition",
             "(topic, key, value, cluster, load) -> int",
         ),
-        "How records get a partition. 'kip794': those without key when they are sent, by the "
-        "queues' lengths, as in Java 4.x; 'late': when a broker can take their batch; 'sticky': "
+        "How records get a partition. 'late': those without key when a broker can take their "
+        "batch; 'kip794': when they are sent, by the queues' lengths, as in Java 4.x; 'sticky': "
         "one partition for each batch, as in Java 2.4 to 3.2 (KIP-480); 'random': any. These leave "
         "records with a key to their hash; 'uniform-sticky' (sticky for all) and 'round-robin' "
         "(each partition in turn) ignore keys. An object of your own is asked for every record "

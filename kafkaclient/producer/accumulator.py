@@ -239,7 +239,9 @@ class RecordAccumulator:
         return batch
 
     def _elastic_limit(self, topic: TopicBuffer) -> int:
-        return min(self.settings.elastic_limit, topic.batch_limit) if self.settings.adaptive else 0
+        if not (self.settings.adaptive and self.settings.batch_size):
+            return 0
+        return min(self.settings.elastic_limit, topic.batch_limit)
 
     # --- out: to the sender -------------------------------------------------------------------
 
@@ -371,7 +373,7 @@ class RecordAccumulator:
             return None
         if topic.view is None or view.partition_count < topic.view.partition_count:
             topic.choice.reset()
-        topic.view = view
+        topic.view = topic.last_view = view
         topic.choice.follow(view)
         for queue in topic.queues.values():
             leader, epoch = -1, queue.leader_epoch

@@ -36,6 +36,7 @@ class TopicBuffer:
         "batch_limit",
         "choice",
         "chosen",
+        "last_view",
         "name",
         "parked",
         "queues",
@@ -56,6 +57,8 @@ class TopicBuffer:
         self.unbound = PartitionQueue(self, UNBOUND)
         """Late binding: batches whose partition is chosen when a broker can take them."""
         self.view: TopicView | None = None
+        self.last_view: TopicView | None = None
+        """The latest metadata, kept when it is dropped: batches on their way go on by it."""
         self.queues: dict[int, PartitionQueue] = {}
         """Created with the first record for the partition, never removed."""
         self.parked: deque[ParkedRecord] = deque()
@@ -80,7 +83,8 @@ class TopicBuffer:
         queue = self.queues.get(partition)
         if queue is None:
             queue = self.queues[partition] = PartitionQueue(self, partition)
-            if self.view is not None and partition < self.view.partition_count:
-                known = self.view.partitions[partition]
+            view = self.view or self.last_view
+            if view is not None and partition < view.partition_count:
+                known = view.partitions[partition]
                 queue.leader, queue.leader_epoch = known.leader, known.leader_epoch
         return queue

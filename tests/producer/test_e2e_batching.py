@@ -190,7 +190,7 @@ async def test_order_is_kept_when_the_second_of_five_is_refused(
     """B3: the later ones are on the wire already, and have to come again after it."""
     fake = one_topic()
     fake.round_trip_s = 0.05
-    async with producing(fake, batch_size=0) as producer:
+    async with producing(fake, batch_size=0, partitioner="kip794") as producer:
         await producer.send_and_wait("t", b"0")
         failures = iter([None, ErrorCode.NOT_ENOUGH_REPLICAS])
         fake.control(ApiKey.PRODUCE, lambda _: next(failures, None), keep=True)

@@ -36,7 +36,7 @@ async def shares(deliveries: list[Any]) -> Counter[int]:
     return Counter(getattr(result, "partition", -1) for result in results)
 
 
-SMALL = {"batch_size": 400, "linger_ms": 1}
+SMALL = {"partitioner": "kip794", "batch_size": 400, "linger_ms": 1}
 
 
 @pytest.mark.parametrize("adaptive", [True, False])

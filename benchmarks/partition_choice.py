@@ -1,0 +1,322 @@
+"""How partitions are chosen in trying situations, measured on a local cluster of three brokers.
+
+    python benchmarks/partition_choice.py [SITUATION ...] [--out FILE] [--repeat N]
+
+Situations: equal, saturated, far, step, pause, blocked, topics. KIP-794's own test is
+``kafkaclient experiment slow-broker``. Replication is 1 throughout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import sys
+import time
+from collections import Counter
+from contextlib import asynccontextmanager
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import uvloop
+
+from kafkaclient.errors import BufferFullError
+from kafkaclient.experiments.topics import create_topics
+from kafkaclient.producer.producer import Producer
+from kafkaclient.testing.cluster import LocalCluster
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+RECORD = bytes(512)
+BROKERS = 3
+
+clock = time.perf_counter
+
+
+class Load:
+    """Unkeyed records at a rate; (sent at, latency, topic, partition) of each."""
+
+    def __init__(self, producer: Producer) -> None:
+        self.producer = producer
+        self.began = clock()
+        self.answers: list[tuple[float, float, str, int]] = []
+
+    def send(self, topic: str) -> None:
+        at = clock()
+
+        def answered(delivery: Any) -> None:
+            told = delivery.result()
+            self.answers.append((at - self.began, clock() - at, topic, told.partition))
+
+        self.producer.send_nowait(topic, RECORD).add_done_callback(answered)
+
+    async def steady(self, topic: str, rate: float, seconds: float) -> None:
+        began, number = clock(), 0
+        while (elapsed := clock() - began) < seconds:
+            while number < elapsed * rate:
+                self.send(topic)
+                number += 1
+            await asyncio.sleep(0.001)
+
+    async def settle(self) -> None:
+        await self.producer.flush()
+        await asyncio.sleep(0.05)
+
+    def latencies(self, wanted: Callable[[float, str, int], bool] = lambda *_: True) -> list[float]:
+        """Sorted, in milliseconds, where ``wanted(sent at, topic, partition)``."""
+        return sorted(1e3 * took for at, took, topic, p in self.answers if wanted(at, topic, p))
+
+
+async def saturate(producer: Producer, topic: str, seconds: float, record: bytes) -> list[int]:
+    """Send as fast as it goes; the bytes acknowledged in each tenth of a second."""
+    acknowledged = [0] * (round(seconds * 10) + 2)
+    began = clock()
+
+    def answered(_delivery: Any) -> None:
+        acknowledged[min(int((clock() - began) * 10), len(acknowledged) - 1)] += len(record)
+
+    while clock() - began < seconds:
+        until = clock() + 0.001
+        try:
+            while clock() < until:
+                producer.send_nowait(topic, record).add_done_callback(answered)
+        except BufferFullError:
+            await asyncio.sleep(0.002)
+        await asyncio.sleep(0)
+    return acknowledged[: round(seconds * 10)]
+
+
+def at(percent: float, ordered: list[float]) -> float:
+    return round(ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))], 2)
+
+
+def evenness(producer: Producer, topic: str) -> dict[str, Any]:
+    sent = [p.bytes_sent for p in producer.load().partitions if p.topic == topic]
+    return {"partitions": len(sent), "max_over_min": round(max(sent) / min(sent), 4)}
+
+
+class Bench:
+    """One cluster, a fresh topic for each run."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self.cluster = cluster
+        self._topics = 0
+
+    async def topic(self, partitions: int) -> str:
+        self._topics += 1
+        name = f"choice-{self._topics}"
+        await create_topics(self.cluster, {name: partitions})
+        return name
+
+    @asynccontextmanager
+    async def producing(self, *, proxied: bool = False, **options: Any) -> AsyncIterator[Producer]:
+        bootstrap = self.cluster.proxied_bootstrap if proxied else self.cluster.bootstrap
+        async with Producer(bootstrap, **options) as producer:
+            yield producer
+
+    async def round_trip(self, seconds: float) -> None:
+        for broker in self.cluster.brokers:
+            await self.cluster.proxy(broker).round_trip(seconds)
+
+    # --- situations -------------------------------------------------------------------------------
+
+    async def equal(self) -> list[dict[str, Any]]:
+        """Equal brokers, mostly free: about 200 batches for each partition."""
+        found = []
+        for partitions in (3, 30):
+            topic = await self.topic(partitions)
+            async with self.producing() as producer:
+                await producer.partitions_for(topic)
+                load = Load(producer)
+                await load.steady(topic, 2048, 1.4 * partitions)
+                await load.settle()
+                requests = sum(b.requests_sent for b in producer.load().brokers)
+                found.append(
+                    evenness(producer, topic)
+                    | {"records_per_request": round(len(load.answers) / requests, 2)}
+                )
+        return found
+
+    async def saturated(self) -> list[dict[str, Any]]:
+        """Equal brokers, as fast as it goes, until 500 MB are acknowledged."""
+        found = []
+        for partitions in (3, 30):
+            topic = await self.topic(partitions)
+            async with self.producing() as producer:
+                await producer.partitions_for(topic)
+                sent, seconds = 0, 0.0
+                while sent < 500e6:
+                    sent += sum(await saturate(producer, topic, 2.0, bytes(1024)))
+                    seconds += 2.0
+                await producer.flush()
+                found.append(
+                    evenness(producer, topic) | {"mb_per_s": round(sent / 1e6 / seconds, 1)}
+                )
+        return found
+
+    async def far(self) -> dict[str, Any]:
+        """50 ms of network on all brokers: against Java's way, a fixed window of 5."""
+        await self.round_trip(0.050)
+        rates: dict[str, list[float]] = {"late": [], "kip794": []}
+        for _ in range(2):
+            for partitioner, measured in rates.items():
+                topic = await self.topic(6)
+                async with self.producing(proxied=True, partitioner=partitioner) as producer:
+                    await producer.partitions_for(topic)
+                    sent = await saturate(producer, topic, 8.0, RECORD)
+                    measured.append(sum(sent[20:]) / 6e6)
+        await self.round_trip(0.0)
+        medians = {name: round(median(values), 2) for name, values in rates.items()}
+        return {"mb_per_s": medians, "ratio": round(medians["late"] / medians["kip794"], 3)}
+
+    async def step(self) -> dict[str, Any]:
+        """The network's round trip steps 1 -> 30 -> 1 ms; how soon is each level reached?"""
+        topic = await self.topic(6)
+        await self.round_trip(0.001)
+        async with self.producing(proxied=True) as producer:
+            await producer.partitions_for(topic)
+
+            async def steps() -> None:
+                await asyncio.sleep(6)
+                await self.round_trip(0.030)
+                await asyncio.sleep(6)
+                await self.round_trip(0.001)
+
+            stepping = asyncio.create_task(steps())
+            sent = await saturate(producer, topic, 18.0, RECORD)
+            await stepping
+        await self.round_trip(0.0)
+        found = {}
+        for name, start in (("to_30_ms", 60), ("to_1_ms", 120)):
+            level = median(sent[start + 30 : start + 60])
+            smooth = [sum(sent[n : n + 5]) / 5 for n in range(start, start + 55)]
+            reached = next((n for n, value in enumerate(smooth) if value >= 0.9 * level), None)
+            found[name] = {
+                "mb_per_s": round(level / 1e5, 1),
+                "reached_after_s": None if reached is None else reached / 10,
+            }
+        return found
+
+    async def pause(self) -> dict[str, Any]:
+        """A broker stands still for 3 s under unkeyed load."""
+        topic = await self.topic(3)
+        async with self.producing() as producer:
+            view = await producer.partitions_for(topic)
+            paused = next(p.partition for p in view if p.leader == 1)
+            load = Load(producer)
+
+            async def pause() -> None:
+                await asyncio.sleep(5)
+                await self.cluster.pause(1)
+                await asyncio.sleep(3)
+                await self.cluster.resume(1)
+
+            pausing = asyncio.create_task(pause())
+            await load.steady(topic, 2048, 15)
+            await pausing
+            await load.settle()
+        stuck = [a for a in load.answers if a[1] > 0.5]
+        ended = max((a[0] + a[1] for a in stuck), default=8.0)
+        before = load.latencies(lambda sent, *_: 1 < sent < 4.9)
+        others = sorted(1e3 * a[1] for a in load.answers if a[1] <= 0.5 and 4.9 < a[0] < ended + 3)
+        shares = []
+        for n in range(14):
+            since = ended + n / 2
+            counts = Counter(p for sent, _, _, p in load.answers if since <= sent < since + 0.5)
+            if counts.total() > 500:
+                shares.append(round(3 * counts[paused] / counts.total(), 2))
+        return {
+            "in_flight_to_it": len(stuck),
+            "p99_before_ms": at(99, before),
+            "p99_of_the_others_ms": at(99, others),
+            "max_of_the_others_ms": at(100, others),
+            "fair_shares_per_half_second_after": shares,
+        }
+
+    async def blocked(self) -> dict[str, Any]:
+        """The application blocks its event loop for 200 ms, three times in two seconds."""
+        topic = await self.topic(3)
+        async with self.producing() as producer:
+            await producer.partitions_for(topic)
+            load = Load(producer)
+
+            async def block() -> None:
+                for _ in range(15):
+                    await asyncio.sleep(0.45)
+                    time.sleep(0.2)  # noqa: ASYNC251 - that is the situation
+
+            blocking = asyncio.create_task(block())
+            await load.steady(topic, 2048, 10)
+            await blocking
+            await load.settle()
+            nodes = producer.metrics()["producer-node-metrics"]
+        return {
+            "overdue": sum(int(node.get("exclusion-overdue-total", 0)) for node in nodes.values()),
+            "requests_total": sum(int(node["request-total"]) for node in nodes.values()),
+            "lag_max_ms": round(producer.metrics()["kafkaclient-metrics"]["event-loop-lag-max"]),
+        }
+
+    async def topics(self) -> dict[str, Any]:
+        """1,000 topics of which one is hot: what do the quiet ones' records wait?"""
+        names = [f"quiet-{self._topics}-{n}" for n in range(1000)]
+        await create_topics(self.cluster, dict.fromkeys(names, 3))
+        hot = await self.topic(6)
+        found = {}
+        for load_name, rate in (("idle", 0.0), ("hot", 20_000.0)):
+            async with self.producing() as producer:
+                for name in (*names, hot):
+                    await producer.partitions_for(name)
+                load = Load(producer)
+                running = asyncio.create_task(load.steady(hot, rate, 12.0)) if rate else None
+                await asyncio.sleep(1.0)
+                for name in names:
+                    load.send(name)
+                    await asyncio.sleep(0.01)
+                if running is not None:
+                    await running
+                await load.settle()
+            quiet = load.latencies(lambda _, topic, __: topic != hot)
+            found[load_name] = {"p50_ms": at(50, quiet), "p99_ms": at(99, quiet)}
+        return found
+
+
+SITUATIONS = ("equal", "saturated", "far", "step", "pause", "blocked", "topics")
+
+
+async def main(names: list[str], repeat: int) -> dict[str, Any]:
+    results: dict[str, Any] = {name: [] for name in names}
+    async with LocalCluster(brokers=BROKERS) as cluster:
+        bench = Bench(cluster)
+        warm = await bench.topic(3)
+        async with bench.producing() as producer:
+            await Load(producer).steady(warm, 2048, 5)
+        for _ in range(repeat):
+            for name in names:
+                situation: Callable[[], Awaitable[Any]] = getattr(bench, name)
+                results[name].append(await situation())
+                sys.stderr.write(f"{name}: {json.dumps(results[name][-1])}\n")
+    machine = {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cpus": os.cpu_count(),
+    }
+    return {"machine": machine, "situations": results}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("situations", nargs="*", choices=[*SITUATIONS, []], default=[])
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--repeat", type=int, default=1)
+    wanted = parser.parse_args()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        measured = runner.run(main(wanted.situations or list(SITUATIONS), wanted.repeat))
+    text = json.dumps(measured, indent=2) + "\n"
+    if wanted.out is None:
+        sys.stdout.write(text)
+    else:
+        wanted.out.write_text(text, encoding="utf-8")

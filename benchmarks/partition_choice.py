@@ -109,7 +109,7 @@ class Bench:
     async def topic(self, partitions: int) -> str:
         self._topics += 1
         name = f"choice-{self._topics}"
-        await create_topics(self.cluster, {name: partitions})
+        await create_topics(self.cluster, [name], partitions)
         return name
 
     @asynccontextmanager
@@ -263,7 +263,7 @@ class Bench:
     async def topics(self) -> dict[str, Any]:
         """1,000 topics of which one is hot: what do the quiet ones' records wait?"""
         names = [f"quiet-{self._topics}-{n}" for n in range(1000)]
-        await create_topics(self.cluster, dict.fromkeys(names, 3))
+        await create_topics(self.cluster, names, 3)
         hot = await self.topic(6)
         found = {}
         for load_name, rate in (("idle", 0.0), ("hot", 20_000.0)):

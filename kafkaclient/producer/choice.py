@@ -160,7 +160,8 @@ class LateChoice(Choice):
 
     @property
     def filling(self) -> PartitionQueue | None:
-        return self._filled
+        # Without a batch there is nothing that would end it: its record may have found no room.
+        return self._filled if self._filled is not None and self._filled.batches else None
 
     def fills(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
         if self._filled is not None or batch.closed or queue.batches:

@@ -56,7 +56,7 @@ class Lanes:
 
     ``busy()`` says whether there is anything to wait for.
     ``on_excluded(node_id, now)`` is called when a broker falls out of order, and
-    ``on_included(node_id)`` when it is in order again.
+    ``on_included(node_id)`` when it is in order again (a slow answer apart, as availability has it).
     ``wake()`` is called when a broker is found to be overdue between two passes of the sender;
     ``on_lag(seconds)`` with each measurement of the event loop's lag.
     """
@@ -175,12 +175,12 @@ class Lanes:
             why = Exclusion.AVAILABILITY
         elif lane.overdue(waited):
             why = Exclusion.OVERDUE
+        if lane.overdue(waited):
+            self._wonder(lane, waited, now)
         before = lane.excluded
         if lane.exclude(why):
             self._on_excluded(lane.node_id, now)
-            if why in (Exclusion.OVERDUE, Exclusion.AVAILABILITY):
-                self._wonder(lane, waited, now)
-        elif why is None and before is not None:
+        elif why is None and before not in (None, Exclusion.AVAILABILITY):
             self._on_included(lane.node_id)
         return why
 
@@ -208,8 +208,6 @@ class Lanes:
             connection = lane.in_flight[0].connection
             if self._look_at(lane, connection, now) is not before:
                 self._wake()
-            elif lane.excluded is Exclusion.OVERDUE:
-                self._wonder(lane, now - lane.in_flight[0].sent_at, now)
         return self._busy()
 
     def leave_deposed(self, now: float) -> None:

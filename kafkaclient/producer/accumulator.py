@@ -78,6 +78,7 @@ class RecordAccumulator:
             delivery_timeout=settings.delivery_timeout,
         )
         self.journal: Journal | None = None
+        self.circumstances.takes_fresh = self.lines.takes_fresh
         self._closed = False
         self._on_switch = on_switch
         self._wake = wake
@@ -119,8 +120,12 @@ class RecordAccumulator:
         if view is None:
             raise ValueError(f"the metadata of topic {topic.name!r} is not known yet")
         choice = topic.choice
-        queue = choice.queue_for(record, view) if partition is None else topic.queue(partition)
         final = partition is not None
+        if partition is None:
+            queue = choice.queue_for(record, view)
+        else:
+            queue = topic.queue(partition)
+            self._end_filling(queue, now)
         while True:
             batch = queue.batches[-1] if queue.batches else None
             if batch is not None and not batch.closed:
@@ -133,9 +138,7 @@ class RecordAccumulator:
                 batch.close()
                 self.lines.schedule(queue, now)
             if final:
-                chosen = partition is None
-                movable = chosen and choice.movable(queue)
-                batch = self._open(queue, record, now, chosen=chosen, movable=movable, force=force)
+                batch = self._open(queue, record, now, chosen=partition is None, force=force)
                 if batch is None:
                     return None
                 before = 0
@@ -144,11 +147,12 @@ class RecordAccumulator:
             queue = choice.next_queue(queue, record, view)
         if partition is None:
             choice.appended(queue, batch, batch.size - before, view)
-        else:
-            batch.movable = False
+        self._wake_for(batch, queue, now)
+        return batch.receipt.handle(record.timestamp)
+
+    def _wake_for(self, batch: ProducerBatch, queue: PartitionQueue, now: float) -> None:
         if batch.count == 1 or batch.full:
             self.lines.schedule(queue, now)
-        return batch.receipt.handle(record.timestamp)
 
     def _fit(self, batch: ProducerBatch, record: Record, *, force: bool) -> bool | None:
         """Append to the open batch, growing it within its limit; None: no buffer space."""
@@ -176,11 +180,11 @@ class RecordAccumulator:
         now: float,
         *,
         chosen: bool,
-        movable: bool,
         force: bool,
     ) -> ProducerBatch | None:
         """A new batch with the record at the end of the queue; None: no buffer space. ``chosen``:
         the queue is a partitioner's choice."""
+        movable = chosen and queue.topic.choice.movable(queue)
         limit = max(self.settings.batch_size, record.upper_bound)
         capacity = ProducerBatch.first_capacity(limit, record.upper_bound)
         if not self.budget.try_take(capacity):
@@ -307,8 +311,6 @@ class RecordAccumulator:
             queue.unacked.append(batch)
             queue.batches_bound += 1
             queue.bytes_bound += batch.size
-            if self.journal is not None:
-                self.journal.sent(batch)
             queue.topic.choice.launched(queue, batch)
         batch.movable = False
         batch.attempts += 1
@@ -320,17 +322,31 @@ class RecordAccumulator:
         """An open batch without partition waits for company in one that is below its floor."""
         self.bind(batch, queue, "floor", now)
         batch.movable = True
+        queue.topic.choice.set_aside(queue, batch)
         batch.ready_at = max(batch.ready_at, now + queue.topic.choice.hold(queue))
         queue.batches.append(batch)
         self.lines.schedule(queue, now)
 
-    def release(self, node_id: int, now: float) -> None:
-        """The broker is out of order: what was set aside for its partitions may go elsewhere."""
-        for queue in [queue for queue in self.circumstances.reserved if queue.leader == node_id]:
-            self._unbind(queue, now)
+    def _end_filling(self, queue: PartitionQueue, now: float) -> None:
+        """A record that belongs to the partition has come: what is set aside there waits for
+        company that it must not wait for."""
+        if queue not in self.circumstances.set_aside or not queue.batches:
+            return
+        batch = queue.batches[-1]
+        if batch.movable and not batch.closed:
+            batch.close()
+            queue.topic.choice.closed(queue)
+            self.lines.schedule(queue, now)
+
+    def free_stranded(self, now: float) -> None:
+        """What was set aside for partitions that cannot be written to may go elsewhere."""
+        found, brokers = self.circumstances.set_aside, self.circumstances.brokers
+        for queue in list(found):
+            retrying = bool(queue.batches) and bool(queue.batches[0].attempts)
+            if retrying or brokers is None or not brokers.in_order(queue.leader):
+                self._unbind(queue, now)
 
     def _unbind(self, queue: PartitionQueue, now: float) -> None:
-        self.circumstances.reserved.pop(queue, None)
         unbound = queue.topic.unbound
         for batch in [batch for batch in queue.batches if batch.movable]:
             queue.batches.remove(batch)
@@ -380,9 +396,27 @@ class RecordAccumulator:
             if queue.partition < view.partition_count:
                 _, leader, epoch, *_ = view.partitions[queue.partition]
             self.lines.lead(queue, leader, epoch, now)
-            if leader < 0 and queue in self.circumstances.reserved:
-                self._unbind(queue, now)
+        if view.partition_count == 1:
+            self._settle_on_only(topic, now)
         return topic
+
+    def _settle_on_only(self, topic: TopicBuffer, now: float) -> None:
+        """The topic was created anew with one partition, which keeps the order of its records:
+        those that wait without partition come before any that are sent from now on."""
+        only, waiting = topic.queue(0), topic.unbound.batches
+        for queue in [q for q in self.circumstances.set_aside if q.topic is topic]:
+            self._unbind(queue, now)
+        if not waiting:
+            return
+        retried = [batch for batch in only.batches if batch.attempts]
+        fresh = [batch for batch in only.batches if not batch.attempts]
+        for batch in waiting:
+            batch.close()
+            self.bind(batch, only, "append", now)
+        only.batches = deque([*retried, *waiting, *fresh])
+        waiting.clear()
+        self.lines.schedule(topic.unbound, now)
+        self.lines.schedule(only, now)
 
     def forget_topic(self, name: str) -> None:
         """Metadata has dropped the topic: the next record asks for it again."""

@@ -227,7 +227,7 @@ _WAITING = {
     Place.BACKOFF: "waited for its retry",
     Place.BLOCKED: "waited for earlier batches of its partition, or for a producer id",
     Place.LEADERLESS: "waited for the partition to have a leader",
-    Place.READY: "waited for broker {leader} to take requests",
+    Place.READY: "waited for {whom} to take requests",
 }
 
 
@@ -239,11 +239,11 @@ def delivery_timeout(
     queue = batch.queue
     cause = batch.last_error or cause
     maybe_written = batch.on_wire or batch.maybe_written
-    state = "was on its way to broker {leader}" if batch.on_wire else _WAITING[queue.place]
+    state = "was on its way to {whom}" if batch.on_wire else _WAITING[queue.place]
     error = DeliveryTimeoutError(
         f"{batch.count} records to {queue.tp} were not acknowledged within "
         f"delivery.timeout.ms={limit * 1000:.0f}: after {age:.3f} s and {batch.attempts} attempts "
-        f"the batch {state.format(leader=queue.leader)}; last error: {cause or 'none'}. "
+        f"the batch {state.format(whom=queue.awaits)}; last error: {cause or 'none'}. "
         + (
             "It may have been written nevertheless."
             if maybe_written

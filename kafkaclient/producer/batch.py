@@ -21,6 +21,8 @@ __all__ = ["NO_SEQUENCE", "CompressionRatio", "ProducerBatch"]
 
 NO_SEQUENCE = -1
 _INITIAL_CAPACITY = 1024
+# How large a growing batch may be before compression, as a multiple of its limit after it.
+_MOST_RAW = 4
 # Java's CompressionRatioEstimator: rises at once, sinks slowly, so that a batch rarely outgrows
 # what it was estimated at.
 _RATIO_STEP_UP, _RATIO_STEP_DOWN, _ESTIMATE_MARGIN = 0.05, 0.005, 1.05
@@ -61,6 +63,7 @@ class ProducerBatch:
         "builder",
         "charged",
         "closed",
+        "counted",
         "created",
         "decision",
         "last_error",
@@ -103,6 +106,8 @@ class ProducerBatch:
         self.builder = BatchBuilder(capacity)
         self.charged = 0
         self.queue = queue
+        self.counted = 0
+        """Bytes that its partition's share was credited with before it left."""
         self.movable = False
         """Whether its partition, if it has one, is not final yet (late binding)."""
         self.decision: Decision | None = None
@@ -128,7 +133,9 @@ class ProducerBatch:
         self._ratio = ratio or CompressionRatio()
         self._ratio_factor = 1.0 if codec is Codec.NONE else self._ratio.value * _ESTIMATE_MARGIN
         self._raw_full = self._raw_size_of(limit)
-        self._raw_limit = self._raw_size_of(max(limit, elastic_limit))
+        # However well it compresses: that is done in one go, while the event loop waits.
+        raw_limit = min(self._raw_size_of(elastic_limit), _MOST_RAW * elastic_limit)
+        self._raw_limit = max(self._raw_full, raw_limit)
 
     def __repr__(self) -> str:
         receipt = self.receipt
@@ -202,11 +209,12 @@ class ProducerBatch:
     @property
     def large(self) -> bool:
         """Whether the batch has grown to half of what it may grow to without a broker."""
-        return self.builder.size >= self._raw_limit // 2
+        return self._raw_limit > self._raw_full and self.builder.size >= self._raw_limit // 2
 
     def bind(self, queue: PartitionQueue) -> None:
         """The batch has its partition, or none again."""
         self.movable = queue.unbound
+        self.counted = 0
         self.queue = queue
         self.receipt.partition = queue.partition
 

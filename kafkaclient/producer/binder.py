@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from kafkaclient.producer.accumulator import RecordAccumulator
     from kafkaclient.producer.batch import ProducerBatch
@@ -30,15 +31,28 @@ class Binder:
     def bind(self, requests: Requests, survey: Survey, max_bytes: int, now: float) -> None:
         """Add batches to the requests of the free brokers, up to ``max_bytes`` in each; they
         are sealed, stamped and count as on the wire."""
+        if not survey.free:
+            return
         room = {n: max_bytes - sum(b.size for b in requests.get(n, ())) for n in survey.free}
+        taken = {batch.queue for batches in requests.values() for batch in batches}
+
+        def is_open(topic: TopicBuffer, partition: int) -> bool:
+            queue = topic.queue(partition)
+            return queue not in taken and self._lines.takes_fresh(queue)
 
         def target_for(topic: TopicBuffer, batch: ProducerBatch) -> PartitionQueue | None:
-            return self._open_partition(topic, batch, requests, room, survey)
+            allowed = _allowed(topic, survey)
+            leaders = [
+                n for n in room if n in allowed and (room[n] >= batch.size or n not in requests)
+            ]
+            partition = topic.spread.pick(leaders, partial(is_open, topic))
+            return None if partition is None else topic.queue(partition)
 
         def take(batch: ProducerBatch, target: PartitionQueue) -> None:
             self._accumulator.launch(target, batch)
             requests.setdefault(target.leader, []).append(batch)
             room[target.leader] -= batch.size
+            taken.add(target)
 
         self._bind_each(target_for, take, "late", now)
 
@@ -55,7 +69,8 @@ class Binder:
             target.batches.append(batch)
             self._lines.schedule(target, now)
 
-        self._bind_each(target_for, take, "rotation", now)
+        while self._bind_each(target_for, take, "rotation", now):
+            pass
 
     def _bind_each(
         self,
@@ -63,9 +78,10 @@ class Binder:
         take: Callable[[ProducerBatch, PartitionQueue], None],
         by: str,
         now: float,
-    ) -> None:
-        line = self._lines.unbound
-        for _ in range(len(line)):  # one batch of each topic, so that none waits for another
+    ) -> bool:
+        """Bind one batch of each topic, so that none waits for another; whether any was bound."""
+        line, bound = self._lines.unbound, False
+        for _ in range(len(line)):
             source = line[0]
             head = source.batches[0] if source.batches else None
             if head is not None:
@@ -80,30 +96,17 @@ class Binder:
                     source.batches.popleft()
                     self._accumulator.bind(head, target, by, now)
                     take(head, target)
+                    bound = True
             self._lines.leave(source, now)
+        return bound
 
-    def _open_partition(
-        self,
-        topic: TopicBuffer,
-        batch: ProducerBatch,
-        requests: Requests,
-        room: dict[int, int],
-        survey: Survey,
-    ) -> PartitionQueue | None:
-        def is_open(partition: int) -> bool:
-            queue = topic.queue(partition)
-            taken = any(b.queue is queue for b in requests.get(queue.leader, ()))
-            return not taken and self._lines.takes_fresh(queue)
 
-        # While any broker of the topic is sound, busy or not, the others get nothing.
-        sound = any(node in survey.sound for node in topic.spread.leaders)
-        allowed = survey.sound if sound else survey.overdue
-        filling = topic.choice.filling
-        kept = None if filling is None else filling.leader
-        leaders = [
-            n
-            for n in room
-            if n in allowed and n != kept and (room[n] >= batch.size or n not in requests)
-        ]
-        partition = topic.spread.pick(leaders, is_open)
-        return None if partition is None else topic.queue(partition)
+def _allowed(topic: TopicBuffer, survey: Survey) -> Collection[int]:
+    """The brokers that a batch of the topic may go to now, if they are free."""
+    # While any broker of the topic is sound, busy or not, the others get nothing.
+    sound = any(node in survey.sound for node in topic.spread.leaders)
+    allowed = survey.sound if sound else survey.overdue
+    filling = topic.choice.filling
+    if filling is None:
+        return allowed
+    return [node for node in allowed if node != filling.leader]

@@ -13,7 +13,7 @@ from kafkaclient.producer.partitioner import BuiltInPartitioner, load_table
 from kafkaclient.producer.rack import Rack
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from kafkaclient.cluster.view import TopicView
     from kafkaclient.producer.batch import ProducerBatch
@@ -32,6 +32,9 @@ class Brokers(Protocol):
     def spare(self, node_id: int) -> bool:
         """Whether the broker is in order and could take another request."""
 
+    def in_order(self, node_id: int) -> bool:
+        """Whether the broker would take requests if it had not its share of them already."""
+
     def usual_latency(self, node_id: int) -> float:
         """What a Produce request to the broker usually takes at the most, in seconds."""
 
@@ -39,7 +42,7 @@ class Brokers(Protocol):
 class Circumstances:
     """What the sender has found out, for the topics' choices."""
 
-    __slots__ = ("brokers", "passes", "rack", "reserved", "unavailable")
+    __slots__ = ("brokers", "passes", "rack", "set_aside", "takes_fresh", "unavailable")
 
     def __init__(self, rack: Rack | None = None) -> None:
         self.rack = rack or Rack()
@@ -49,8 +52,10 @@ class Circumstances:
         self.unavailable: Collection[int] = ()
         """The brokers that KIP-794 leaves out, as of the last pass."""
         self.brokers: Brokers | None = None
-        self.reserved: dict[PartitionQueue, None] = {}
-        """The queues that may hold batches set aside for their partition's share."""
+        self.takes_fresh: Callable[[PartitionQueue], bool] = lambda _queue: True
+        """Whether a batch that was never sent could leave from the queue at once."""
+        self.set_aside: dict[PartitionQueue, None] = {}
+        """The queues that hold a batch set aside for their partition's share."""
 
 
 class Choice:
@@ -79,6 +84,9 @@ class Choice:
         """For how long such a batch waits for company, if that is longer than the linger."""
         return 0.0
 
+    def closed(self, queue: PartitionQueue) -> None:
+        """Such a batch takes no more records."""
+
     def moved(self, queue: PartitionQueue) -> None:
         """Such a batch has left the queue, for its partition or for another one."""
 
@@ -91,6 +99,9 @@ class Choice:
         """A batch without partition could go to this one at once; whether it is to wait there for
         company instead."""
         return False
+
+    def set_aside(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        """It does, and has got the partition."""
 
     def launched(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """A batch leaves for the first time, whatever its records were bound by."""
@@ -124,6 +135,8 @@ class LateChoice(Choice):
     def queue_for(self, record: Record, view: TopicView) -> PartitionQueue:
         if view.partition_count == 1:
             return self._topic.queue(0)  # it keeps the order in which its records were sent
+        if self._filled is not None and not self._filled.batches:
+            self._filled = None  # its batch has expired
         queue = self._filled
         if queue is None and self._looked != self._circumstances.passes:
             queue = self._filled = self._find()
@@ -133,10 +146,10 @@ class LateChoice(Choice):
         brokers = self._circumstances.brokers
         partition = None if brokers is None else self._floor.lowest(brokers.spare)
         queue = None if partition is None else self._topic.queue(partition)
-        if queue is None or queue.batches:
+        if queue is None or queue.batches or not self._circumstances.takes_fresh(queue):
             self._looked = self._circumstances.passes
             return None
-        self._circumstances.reserved[queue] = None
+        self._circumstances.set_aside[queue] = None
         return queue
 
     def next_queue(self, queue: PartitionQueue, record: Record, view: TopicView) -> PartitionQueue:
@@ -151,6 +164,7 @@ class LateChoice(Choice):
         if queue is not self._filled:
             return
         self._floor.add(queue.partition, nbytes)
+        batch.counted += nbytes
         if not self._floor.below(queue.partition) or batch.full:
             batch.close()
             self._filled = None
@@ -166,12 +180,13 @@ class LateChoice(Choice):
     def fills(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
         if self._filled is not None or batch.closed or queue.batches:
             return False
-        if not self._floor.below(queue.partition, batch.size):
-            return False
+        return self._floor.below(queue.partition, batch.size)
+
+    def set_aside(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         self._floor.add(queue.partition, batch.size)
-        self._circumstances.reserved[queue] = None
+        batch.counted = batch.size
+        self._circumstances.set_aside[queue] = None
         self._filled = queue
-        return True
 
     def hold(self, queue: PartitionQueue) -> float:
         brokers = self._circumstances.brokers
@@ -180,15 +195,20 @@ class LateChoice(Choice):
         return brokers.usual_latency(queue.leader)
 
     def moved(self, queue: PartitionQueue) -> None:
+        self._circumstances.set_aside.pop(queue, None)
+        self.closed(queue)
+
+    def closed(self, queue: PartitionQueue) -> None:
         if queue is self._filled:
             self._filled = None
             self._floor.settle(queue.partition)
 
     def launched(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         self._topic.spread.add(queue.partition, batch.size)
-        if not batch.movable:  # else it was counted as its records came
-            self._floor.add(queue.partition, batch.size)
-        self.moved(queue)
+        # What was set aside has been counted as its records came.
+        self._floor.add(queue.partition, max(0, batch.size - batch.counted))
+        if batch.movable:
+            self.moved(queue)
 
     def follow(self, view: TopicView) -> None:
         self._topic.spread.follow(view, self._circumstances.rack.brokers)

@@ -226,7 +226,6 @@ class Core:
                 self.intake.update_topic(view)
         for name in old.topics.keys() - new.topics.keys():
             self.accumulator.forget_topic(name)
-        self.sender.lanes.leave_deposed(self.now())
         self.sender.wake()
 
     def pending_records(self) -> int:

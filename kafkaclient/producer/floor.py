@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ShareFloor"]
 
-# How many batches a partition can be ahead of its floor.
-_CREDIT = 4
+# How many batches a partition can be ahead of its floor, and how fast a large one is forgotten.
+_CREDIT, _FORGETTING = 4, 0.95
 
 
 class ShareFloor:
@@ -28,11 +28,12 @@ class ShareFloor:
     gets a byte is owed nothing for the topic's next 6. It can save up a few batches' worth.
     """
 
-    __slots__ = ("_batch", "_due", "_fraction", "_heaps", "_price", "_total")
+    __slots__ = ("_batch", "_due", "_fraction", "_heaps", "_price", "_total", "_usual")
 
     def __init__(self, fraction: float, batch: int) -> None:
         self._fraction = fraction
-        self._batch = batch
+        self._usual = batch
+        self._batch: float = batch
         self._total = 0.0
         self._price = 0.0
         """The topic's bytes that one byte stands for."""
@@ -48,6 +49,8 @@ class ShareFloor:
         """Leaders and their partitions, all that compete for records."""
         if not self._fraction:
             return
+        if len(partitions) < 2:
+            partitions = {}  # one broker: nobody is slower than another
         self._price = sum(map(len, partitions.values())) / self._fraction
         fresh = self._total + _CREDIT * self._batch * self._price
         before, self._due, self._heaps = self._due, {}, {}
@@ -63,7 +66,7 @@ class ShareFloor:
         due = self._due.get(partition)
         if due is None:
             return
-        self._batch = max(self._batch, nbytes)
+        self._batch = max(self._usual, nbytes, _FORGETTING * self._batch)
         most = self._total + _CREDIT * self._batch * self._price
         self._due[partition] = min(due + nbytes * self._price, most)
 

@@ -97,9 +97,9 @@ class Journal:
         )
 
     def sent(self, batch: ProducerBatch) -> None:
-        """The batch leaves for the first time."""
+        """The batch was written to its broker, perhaps again."""
         decision = batch.decision
-        if decision is not None:
+        if decision is not None and decision.sent_at is None:
             decision.broker = batch.queue.leader
             decision.sent_at = self._clock()
 

@@ -55,10 +55,12 @@ class Lane:
         "_asked_at",
         "after_idle",
         "bytes_sent",
+        "connection",
         "excluded",
         "exclusions",
         "idle_at",
         "in_flight",
+        "missed",
         "node_id",
         "probed_at",
         "recent",
@@ -82,6 +84,10 @@ class Lane:
         self.after_idle = False
         """Whether what is in flight followed upon a long silence, and nothing was answered since:
         the connection may have been closed by the broker before."""
+        self.connection: Connection | None = None
+        """As of the last look."""
+        self.missed = False
+        """Whether the broker was out of order since it was last told to be back."""
         self.excluded: Exclusion | None = None
         """Why the broker gets no batch that could go elsewhere, as of the last look."""
         self.exclusions: Counter[Exclusion] = Counter()
@@ -103,6 +109,13 @@ class Lane:
             and len(self.in_flight) < window
         )
 
+    @property
+    def in_order(self) -> bool:
+        """Whether the broker would take a request if it had not enough of them, as of the last
+        look. With acks=0 a connection that takes no more is all that tells of a stall."""
+        connection = self.connection
+        return self.excluded is None and connection is not None and connection.writable
+
     # --- unavailable, as KIP-794 has it ---------------------------------------------------------
 
     def note(self, *, able: bool, now: float) -> None:
@@ -118,14 +131,13 @@ class Lane:
 
     # --- overdue, as late binding has it --------------------------------------------------------
 
-    def exclude(self, why: Exclusion | None) -> bool:
-        """Take note of why the broker is left out (None: it is not); True when that is news."""
+    def exclude(self, why: Exclusion | None) -> None:
+        """Take note of why the broker is left out; None: it is not."""
         before, self.excluded = self.excluded, why
         if why is None or why is before:
-            return False
+            return
         if self.requests_sent or why is not Exclusion.CONNECTION:  # else it was never connected
             self.exclusions[why] += 1
-        return True
 
     def landed(self, now: float) -> None:
         """The oldest request has been answered, or never will be."""

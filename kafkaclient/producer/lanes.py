@@ -55,8 +55,7 @@ class Lanes:
     """The lanes by broker, made when they are first asked for.
 
     ``busy()`` says whether there is anything to wait for.
-    ``on_excluded(node_id, now)`` is called when a broker falls out of order, and
-    ``on_included(node_id)`` when it is in order again (a slow answer apart, as availability has it).
+    ``on_return(node_id)`` is called when a broker that was out of order is in order again.
     ``wake()`` is called when a broker is found to be overdue between two passes of the sender;
     ``on_lag(seconds)`` with each measurement of the event loop's lag.
     """
@@ -70,8 +69,7 @@ class Lanes:
         clock: Callable[[], float],
         busy: Callable[[], bool],
         wake: Callable[[], None],
-        on_excluded: Callable[[int, float], None],
-        on_included: Callable[[int], None],
+        on_return: Callable[[int], None],
         on_lag: Callable[[float], None],
     ) -> None:
         self._lanes: dict[int, Lane] = {}
@@ -81,8 +79,7 @@ class Lanes:
         self._clock = clock
         self._busy = busy
         self._wake = wake
-        self._on_excluded = on_excluded
-        self._on_included = on_included
+        self._on_return = on_return
         self._refreshed_at = -NEVER
         self._pulse = Pulse(clock, on_beat=self._beat, on_lag=on_lag)
 
@@ -102,9 +99,12 @@ class Lanes:
     def spare(self, node_id: int) -> bool:
         """Whether the broker is in order and could take another request, as of the last look."""
         lane = self._lanes.get(node_id)
-        if lane is None or lane.excluded is not None:
-            return False
-        return len(lane.in_flight) < lane.window.value
+        return lane is not None and lane.in_order and len(lane.in_flight) < lane.window.value
+
+    def in_order(self, node_id: int) -> bool:
+        """Whether the broker would take requests if it had not its share of them already."""
+        lane = self._lanes.get(node_id)
+        return lane is not None and lane.in_order
 
     def usual_latency(self, node_id: int) -> float:
         lane = self._lanes.get(node_id)
@@ -136,7 +136,7 @@ class Lanes:
         sound, overdue, due = set(), set(), NEVER
         for node_id in brokers:
             lane = self.lane(node_id, now)
-            connection = self._connections.produce_connection(node_id)
+            connection = lane.connection = self._connections.produce_connection(node_id)
             able = lane.free(connection, self._window(lane, large, now), now)
             lane.note(able=able, now=now)
             why = self._look_at(lane, connection, now)
@@ -177,11 +177,11 @@ class Lanes:
             why = Exclusion.OVERDUE
         if lane.overdue(waited):
             self._wonder(lane, waited, now)
-        before = lane.excluded
-        if lane.exclude(why):
-            self._on_excluded(lane.node_id, now)
-        elif why is None and before not in (None, Exclusion.AVAILABILITY):
-            self._on_included(lane.node_id)
+        lane.missed |= why is Exclusion.CONNECTION or lane.overdue(waited)
+        lane.exclude(why)
+        if why is None and lane.missed:
+            lane.missed = False
+            self._on_return(lane.node_id)
         return why
 
     def _wonder(self, lane: Lane, waited: float, now: float) -> None:
@@ -201,29 +201,30 @@ class Lanes:
 
     def _beat(self, now: float) -> bool:
         """Look after the brokers that owe answers, also while nothing else happens."""
-        for lane in self._lanes.values():
+        for lane in list(self._lanes.values()):
             if not lane.in_flight:
                 continue
             before = lane.excluded
             connection = lane.in_flight[0].connection
             if self._look_at(lane, connection, now) is not before:
                 self._wake()
+            self._leave_if_deposed(lane, now)
         return self._busy()
 
-    def leave_deposed(self, now: float) -> None:
-        """Leaders have changed. A broker that owes answers and leads none of what it was sent any
-        more may never answer: a paused one's kernel keeps the connection alive. Closing it lets
-        the batches go to their new leaders, in their order."""
-        for lane in self._lanes.values():
-            if lane.overdue(lane.waited(now, self._pulse.awake_since(now))):
-                oldest = lane.in_flight[0]
-                if all(batch.queue.leader not in (-1, lane.node_id) for batch in oldest.batches):
-                    oldest.connection.close(
-                        BrokerConnectionError(
-                            f"broker {lane.node_id} has not answered since it was replaced as the "
-                            "leader of what it was sent; the connection was given up"
-                        )
-                    )
+    def _leave_if_deposed(self, lane: Lane, now: float) -> None:
+        """A broker that owes answers and leads none of what it was sent any more may never answer:
+        a paused one's kernel keeps the connection alive. Closing it lets the batches go to their
+        new leaders, in their order."""
+        if not lane.overdue(lane.waited(now, self._pulse.awake_since(now))):
+            return
+        oldest = lane.in_flight[0]
+        if all(batch.queue.leader not in (-1, lane.node_id) for batch in oldest.batches):
+            oldest.connection.close(
+                BrokerConnectionError(
+                    f"broker {lane.node_id} has not answered since it was replaced as the leader "
+                    "of what it was sent; the connection was given up"
+                )
+            )
 
     # --- the network's round trip ---------------------------------------------------------------
 

@@ -77,6 +77,9 @@ class LoadSnapshot(NamedTuple):
     brokers: tuple[BrokerLoad, ...]
     partitions: tuple[PartitionLoad, ...]
     skew: Mapping[str, float]
+    unbound: Mapping[str, int]
+    """By topic, the bytes that wait without a partition (late binding); topics with none are left
+    out."""
 
 
 class LoadView:
@@ -186,6 +189,11 @@ def load_snapshot(
         ),
         partitions,
         {name: partition_skew(topic) for name, topic in accumulator.topics.items()},
+        {
+            name: topic.unbound.queued_bytes
+            for name, topic in accumulator.topics.items()
+            if topic.unbound.batches
+        },
     )
 
 

@@ -69,5 +69,5 @@ class Pulse:
         if lag > _TOLERANCE:
             self._awake_since = now
         self._timer = None
-        if self._on_beat(now):
+        if self._on_beat(now) and self._timer is None:  # it may have been started from there
             self._arm(now)

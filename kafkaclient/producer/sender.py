@@ -89,8 +89,7 @@ class Sender:
             clock=clock,
             busy=lambda: bool(accumulator.incomplete),
             wake=self.wake,
-            on_excluded=accumulator.release,
-            on_included=accumulator.forgive,
+            on_return=accumulator.forgive,
             on_lag=metrics.event_loop_lagged,
         )
         accumulator.circumstances.brokers = self.lanes
@@ -146,10 +145,11 @@ class Sender:
         accumulator, max_bytes = self._accumulator, self._settings.max_request_size
         lines, due = accumulator.lines, NEVER
         self._alarm.forget()  # what is ready by now is seen now
-        if not self._settings.adaptive:
-            self._binder.rotate(now)
+        accumulator.free_stranded(now)
         while brokers := lines.brokers():
             self._alarm.forget()  # what gets ready from here on may need another pass
+            if not self._settings.adaptive:
+                self._binder.rotate(now)
             large = any(queue.batches and queue.batches[0].large for queue in lines.unbound)
             survey = self.lanes.survey(brokers, large, now)
             due = min(due, survey.due)
@@ -157,7 +157,8 @@ class Sender:
             for node_id in survey.free:
                 if batches := accumulator.drain(node_id, max_bytes, now):
                     requests[node_id] = batches
-            self._binder.bind(requests, survey, max_bytes, now)
+            if self._settings.adaptive:
+                self._binder.bind(requests, survey, max_bytes, now)
             if not requests:
                 break
             for node_id, batches in requests.items():
@@ -218,8 +219,10 @@ class Sender:
         return sum(map(len, buffers))
 
     def _count(self, batches: list[ProducerBatch], now: float) -> None:
-        metrics, records = self._metrics, 0
+        metrics, records, journal = self._metrics, 0, self._accumulator.journal
         for batch in batches:
+            if journal is not None:
+                journal.sent(batch)
             topic, partition = batch.queue.tp
             records += batch.count
             self._leaders.add_topic(topic)  # it is in use

@@ -92,10 +92,12 @@ class Recorder:
         """Write what is left, for at most ten seconds."""
         if self.ended:
             return
+        deadline = self._loop.time() + _LAST_WRITE_TIMEOUT_S
         for _ in range(2):  # what is being written, then what has come in since
             self._hand_over()
             if self._writing is not None:
-                await asyncio.wait({self._writing}, timeout=_LAST_WRITE_TIMEOUT_S)
+                left = max(0.0, deadline - self._loop.time())
+                await asyncio.wait({self._writing}, timeout=left)
         if self._writing is not None or self._columns:
             self._give_up(f"the last write did not end within {_LAST_WRITE_TIMEOUT_S:.0f} s")
         self._end()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkaclient.producer.alarm import NEVER
@@ -98,6 +98,27 @@ def test_what_does_not_fit_waits(late: Any) -> None:
     assert bind(b, survey([0]), batch.size // 2)[0] == [batch], "alone it may be larger"
 
 
+def test_a_topic_made_anew_with_fewer_partitions_while_records_wait(late: Any) -> None:
+    b = late(0, 1, 0, 1, 0, 1)
+    b.put()
+    b.leaders, b.epochs = [0, 1], [9, 9]
+    b.accumulator.update_topic(b.view(), 0.0)
+    requests = bind(b, survey([0, 1]))
+    assert [batch.queue.partition for batches in requests.values() for batch in batches] in (
+        [0],
+        [1],
+    )
+
+
+def test_a_topic_that_grows_while_records_wait(late: Any) -> None:
+    b = late(0, 1)
+    b.put()
+    b.leaders, b.epochs = [-1, -1, 2], [1, 1, 0]
+    b.accumulator.update_topic(b.view(), 0.0)
+    assert list(bind(b, survey([0, 1, 2]))) == [2]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # it is a class
 @given(
     leaders=st.lists(st.integers(-1, 3), min_size=2, max_size=6),
     rounds=st.lists(

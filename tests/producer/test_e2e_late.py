@@ -197,7 +197,7 @@ async def test_availability_timeout_excludes_for_good(late: Any) -> None:
             load.send()
             await asyncio.sleep(0.005)
         lanes = producer._core.sender.lanes
-        assert {lane.excluded for lane in lanes} == {Exclusion.AVAILABILITY}
+        assert all(lane.exclusions[Exclusion.AVAILABILITY] for lane in lanes)
         await load.finish()
     assert len(load.sent) == 40
 
@@ -260,6 +260,7 @@ async def test_a_lost_leader_frees_what_was_set_aside(late: Any) -> None:
         partitions = [*view.partitions]
         partitions[queue.partition] = lost
         accumulator.update_topic(type(view)("t", view.topic_id, tuple(partitions)), now())
+        accumulator.free_stranded(now())
         assert topic.choice.filling is None
         assert not queue.batches
         assert topic.unbound.batches
@@ -300,6 +301,124 @@ async def test_without_adaptivity_bytes_rotate_strictly(late: Any) -> None:
         await load.run(1024, 4)
         await load.finish()
     assert load.shares() == pytest.approx([1 / 3] * 3, abs=0.01)
+
+
+@virtual_time
+async def test_a_burst_rotates_strictly_too(late: Any) -> None:
+    """More than one ready batch in one pass."""
+    fake = cluster(1, 1, 1)
+    async with late(fake, adaptive_partitioning_enable=False, batch_size=1024) as producer:
+        await producer.partitions_for("t")
+        load = Load(producer)
+        for _ in range(600):
+            load.send()
+        await load.finish()
+    assert load.shares() == pytest.approx([1 / 3] * 3, abs=0.01)
+
+
+@virtual_time
+async def test_a_keyed_record_does_not_wait_with_what_is_set_aside(late: Any) -> None:
+    fake = cluster(21, 1, 1)
+    async with late(fake, linger_ms=0, batch_size=1024) as producer:
+        await producer.partitions_for("t")
+        load = Load(producer)
+        await load.run(2048, 1)
+        choice = producer._core.accumulator.topics["t"].choice
+        while choice.filling is None:
+            load.send()
+            await asyncio.sleep(0.0005)
+        partition, asked = choice.filling.partition, now()
+        await producer.send_and_wait("t", b"explicit", partition=partition)
+        assert now() - asked <= 0.045, "its broker's delay, behind one request at the most"
+        await load.finish()
+
+
+@virtual_time
+async def test_a_broker_that_takes_no_bytes_has_nothing_set_aside(late: Any) -> None:
+    """acks=0: no answer tells of a stall, only the connection does."""
+    fake = cluster(1, 1, 1)
+    async with late(fake, linger_ms=0, acks=0, batch_size=1024) as producer:
+        await producer.partitions_for("t")
+        load = Load(producer)
+        await load.run(1024, 0.5)
+        lanes = producer._core.sender.lanes
+        assert lanes.spare(0)
+        lanes.get(0).connection._writable = False
+        assert not lanes.spare(0)
+        assert not lanes.in_order(0)
+        lanes.get(0).connection._writable = True
+        await load.finish()
+
+
+@virtual_time
+async def test_leaders_that_left_before_the_broker_was_overdue(late: Any) -> None:
+    """The view changes first, the broker is found overdue later."""
+    fake = cluster(200, 200, 200)
+    async with late(fake, linger_ms=0) as producer:
+        await producer.partitions_for("t")
+        load = Load(producer)
+        await load.run(100, 4)  # usual: 0.2 s, so that it is overdue after 1.6 s
+        running = asyncio.create_task(load.run(100, 4))
+        fake.stall_broker(0)
+        await asyncio.sleep(0.3)
+        for partition in range(3):
+            if fake.leader("t", partition) == 0:
+                fake.move_leader("t", partition, 1)
+        producer._core.metadata.request_refresh("told by somebody else")
+        await running
+        await load.finish()
+    assert max(s.latency for s in load.sent) < 6.0
+
+
+@virtual_time
+async def test_what_is_set_aside_does_not_wait_behind_a_retry(bench: Any) -> None:
+    b = bench((0, 1), late=True)
+    b.accumulator.update_topic(b.view(), 0.0)
+    retried = b.put_batches(0, 1)[0]
+    b.drain(0)
+    b.put()
+    batch = b.topic.unbound.batches.popleft()
+    b.accumulator.circumstances.brokers = AllInOrder()
+    b.accumulator.set_aside(batch, b.queue(0), 0.0)
+    b.incomplete.retry(retried, Exception("refused"), 5.0, 0.0)
+    assert list(b.queue(0).batches) == [retried, batch]
+    b.accumulator.free_stranded(0.0)
+    assert list(b.queue(0).batches) == [retried]
+    assert list(b.topic.unbound.batches) == [batch]
+    assert batch.receipt.partition == -1
+
+
+@virtual_time
+async def test_a_topic_that_comes_back_with_one_partition_keeps_the_order(bench: Any) -> None:
+    b = bench((0, 1, 2), late=True)
+    b.accumulator.update_topic(b.view(), 0.0)
+    b.accumulator.circumstances.brokers = AllInOrder()
+    for value in (b"0", b"1"):
+        b.put(value=value)
+        b.topic.unbound.batches[-1].close()
+    aside = b.topic.unbound.batches.popleft()
+    b.accumulator.set_aside(aside, b.queue(0), 0.0)
+    b.leaders, b.epochs = [0], [9]
+    b.accumulator.update_topic(b.view(), 0.0)
+    b.put(value=b"2")
+    batches = list(b.queue(0).batches)
+    assert [batch.count for batch in batches] == [1, 1, 1]
+    assert batches[0] is aside
+    assert not any(batch.movable for batch in batches)
+    assert not b.topic.unbound.batches
+
+
+class AllInOrder:
+    """Brokers that are never out of order, and busy."""
+
+    def spare(self, node_id: int) -> bool:
+        return False
+
+    def in_order(self, node_id: int) -> bool:
+        return node_id >= 0
+
+    def usual_latency(self, node_id: int) -> float:
+        return 0.02
 
 
 @virtual_time

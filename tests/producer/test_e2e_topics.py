@@ -98,28 +98,6 @@ async def test_a_topic_created_anew_with_fewer_partitions(producing: Any) -> Non
         assert now() < 5
 
 
-@virtual_time
-async def test_records_without_partition_wait_out_a_topic_made_anew(producing: Any) -> None:
-    """Late binding: with fewer partitions than before, they find one that is there."""
-    fake = FakeCluster(brokers=2)
-    fake.create_topic("t", 6)
-    async with producing(fake, linger_ms=0) as producer:
-        first = [producer.send_nowait("t", b"v") for _ in range(20)]
-        assert await delivered(first) == 20
-        for node in range(2):
-            fake.stall_broker(node)
-        sent = []
-        for _ in range(50):
-            sent.append(producer.send_nowait("t", bytes(100)))
-            await asyncio.sleep(0.01)
-        fake.delete_topic("t")
-        fake.create_topic("t", 2)
-        for node in range(2):
-            fake.resume_broker(node)
-        assert await delivered(sent) == 50
-        assert now() < 10
-
-
 # --- grown --------------------------------------------------------------------------------------
 
 

@@ -87,10 +87,12 @@ def test_partitions_that_come_and_go() -> None:
     floor = _floor(1.0, partitions=2)
     floor.follow({0: [0, 2], 1: [1]})
     floor.add(7, 100)  # of no concern
-    floor.follow({1: [1]})
+    floor.follow({1: [1], 2: [4]})
     for _ in range(100):
-        floor.add(0, 100)
+        floor.add(4, 100)
     assert floor.lowest(_any) == 1
+    floor.follow({1: [1, 2]})
+    assert floor.lowest(_any) is None, "one broker: nobody is slower than another"
     floor.follow({})
     assert floor.lowest(_any) is None
     assert "total" in repr(floor)
@@ -98,7 +100,7 @@ def test_partitions_that_come_and_go() -> None:
 
 @given(
     st.sampled_from([0.2, 0.5, 1.0]),
-    st.integers(1, 6),
+    st.integers(2, 6),
     st.lists(st.tuples(st.integers(0, 5), st.integers(1, 400), st.booleans()), max_size=200),
 )
 def test_what_is_owed_and_saved_is_bounded(

@@ -44,6 +44,24 @@ async def test_it_beats_until_told_to_stop() -> None:
 
 
 @virtual_time
+async def test_started_again_in_the_middle_of_a_beat_it_beats_on_once() -> None:
+    b = Beats()
+    beat = b._on_beat
+
+    def on_beat(now: float) -> bool:
+        b.pulse.start()
+        return beat(now)
+
+    b.pulse = Pulse(b.now, on_beat=on_beat, on_lag=b.lags.append)
+    b.pulse.start()
+    await asyncio.sleep(1.01)
+    assert len(b.beats) == 50
+    b.pulse.stop()
+    await asyncio.sleep(1.0)
+    assert len(b.beats) == 50
+
+
+@virtual_time
 async def test_a_blocked_loop_is_noticed_before_and_after_the_late_beat() -> None:
     b = Beats()
     b.pulse.start()

@@ -94,7 +94,8 @@ async def saturate(producer: Producer, topic: str, seconds: float, record: bytes
     acknowledged = [0] * (round(seconds * 10) + 2)
     began = clock()
 
-    def answered(_delivery: Any) -> None:
+    def answered(delivery: Any) -> None:
+        delivery.result()  # a failure is told, and not counted
         acknowledged[min(int((clock() - began) * 10), len(acknowledged) - 1)] += len(record)
 
     while clock() - began < seconds:
@@ -112,9 +113,11 @@ def at(percent: float, ordered: list[float]) -> float:
     return round(ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))], 2)
 
 
-def evenness(producer: Producer, topic: str) -> dict[str, Any]:
+def evenness(producer: Producer, topic: str, partitions: int) -> dict[str, Any]:
     sent = [p.bytes_sent for p in producer.load().partitions if p.topic == topic]
-    return {"partitions": len(sent), "max_over_min": round(max(sent) / min(sent), 4)}
+    if len(sent) < partitions:
+        raise RuntimeError(f"only {len(sent)} of {partitions} partitions got anything")
+    return {"partitions": partitions, "max_over_min": round(max(sent) / min(sent), 4)}
 
 
 class Bench:
@@ -154,7 +157,7 @@ class Bench:
                 await load.settle()
                 requests = sum(b.requests_sent for b in producer.load().brokers)
                 found.append(
-                    evenness(producer, topic)
+                    evenness(producer, topic, partitions)
                     | {"records_per_request": round(len(load.answers) / requests, 2)}
                 )
         return found
@@ -172,7 +175,8 @@ class Bench:
                     seconds += 2.0
                 await producer.flush()
                 found.append(
-                    evenness(producer, topic) | {"mb_per_s": round(sent / 1e6 / seconds, 1)}
+                    evenness(producer, topic, partitions)
+                    | {"mb_per_s": round(sent / 1e6 / seconds, 1)}
                 )
         return found
 
@@ -232,9 +236,13 @@ class Bench:
             paused = next(p.partition for p in view if p.leader == 1)
             load = Load(producer)
 
+            stood_still = 0.0
+
             async def pause() -> None:
+                nonlocal stood_still
                 await asyncio.sleep(5)
                 await self.cluster.pause(1)
+                stood_still = clock() - load.began
                 await asyncio.sleep(3)
                 await self.cluster.resume(1)
 
@@ -242,10 +250,17 @@ class Bench:
             await load.steady(topic, 2048, 15)
             await pausing
             await load.settle()
-        stuck = [a for a in load.answers if a[1] > 0.5]
-        ended = max((a[0] + a[1] for a in stuck), default=8.0)
-        before = load.latencies(lambda sent, *_: 1 < sent < 4.9)
-        others = sorted(1e3 * a[1] for a in load.answers if a[1] <= 0.5 and 4.9 < a[0] < ended + 3)
+        # In flight to it at that moment: bound to its partition by then, and answered afterwards.
+        # Whatever else waited is among the others, however long.
+        stuck = [a for a in load.answers if a[3] == paused and a[0] < stood_still < a[0] + a[1]]
+        ended = max((a[0] + a[1] for a in stuck), default=stood_still + 3)
+        before = load.latencies(lambda sent, *_: 1 < sent < stood_still - 0.1)
+        told = set(stuck)
+        others = sorted(
+            1e3 * a[1]
+            for a in load.answers
+            if a not in told and stood_still - 0.1 < a[0] < ended + 3
+        )
         shares = []
         for n in range(14):
             since = ended + n / 2

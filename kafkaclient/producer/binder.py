@@ -31,9 +31,13 @@ class Binder:
     def bind(self, requests: Requests, survey: Survey, max_bytes: int, now: float) -> None:
         """Add batches to the requests of the free brokers, up to ``max_bytes`` in each; they
         are sealed, stamped and count as on the wire."""
-        if not survey.free:
+        room = {
+            node: max_bytes - sum(batch.size for batch in requests.get(node, ()))
+            for node in survey.free
+            if node not in survey.pressed
+        }
+        if not room:
             return
-        room = {n: max_bytes - sum(b.size for b in requests.get(n, ())) for n in survey.free}
         taken = {batch.queue for batches in requests.values() for batch in batches}
 
         def is_open(topic: TopicBuffer, partition: int) -> bool:

@@ -144,7 +144,9 @@ class LateChoice(Choice):
 
     def _find(self) -> PartitionQueue | None:
         brokers = self._circumstances.brokers
-        partition = None if brokers is None else self._floor.lowest(brokers.spare)
+        # Not past those that wait already: what is set aside would overtake them.
+        idle = brokers is not None and not self._topic.unbound.batches
+        partition = self._floor.lowest(brokers.spare) if brokers and idle else None
         queue = None if partition is None else self._topic.queue(partition)
         if queue is None or queue.batches or not self._circumstances.takes_fresh(queue):
             self._looked = self._circumstances.passes

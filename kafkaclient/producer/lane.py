@@ -114,7 +114,8 @@ class Lane:
         """Whether the broker would take a request if it had not enough of them, as of the last
         look. With acks=0 a connection that takes no more is all that tells of a stall."""
         connection = self.connection
-        return self.excluded is None and connection is not None and connection.writable
+        slow_or_well = self.excluded in (None, Exclusion.AVAILABILITY)
+        return slow_or_well and connection is not None and connection.writable
 
     # --- unavailable, as KIP-794 has it ---------------------------------------------------------
 

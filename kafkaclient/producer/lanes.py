@@ -43,6 +43,8 @@ class Survey(NamedTuple):
 
     free: dict[int, Connection]
     """Those that can take a request now."""
+    pressed: Collection[int]
+    """Of these, those that have their window full already: for batches that must go there only."""
     sound: Collection[int]
     """Those that are not excluded, free or not."""
     overdue: Collection[int]
@@ -99,7 +101,9 @@ class Lanes:
     def spare(self, node_id: int) -> bool:
         """Whether the broker is in order and could take another request, as of the last look."""
         lane = self._lanes.get(node_id)
-        return lane is not None and lane.in_order and len(lane.in_flight) < lane.window.value
+        if lane is None or lane.excluded is not None or not lane.in_order:
+            return False
+        return len(lane.in_flight) < lane.window.value
 
     def in_order(self, node_id: int) -> bool:
         """Whether the broker would take requests if it had not its share of them already."""
@@ -130,14 +134,23 @@ class Lanes:
 
     # --- who can take something -------------------------------------------------------------------
 
-    def survey(self, brokers: Iterable[int], large: bool, now: float) -> Survey:
-        """Look at these brokers; ``large``: what waits for any of them is a large batch."""
+    def survey(
+        self, brokers: Iterable[int], large: bool, presses: Callable[[int], bool], now: float
+    ) -> Survey:
+        """Look at these brokers; ``large``: what waits for any of them is a large batch;
+        ``presses(node_id)``: a full batch waits that must go to this one."""
         free: dict[int, Connection] = {}
-        sound, overdue, due = set(), set(), NEVER
+        pressed, sound, overdue, due = set(), set(), set(), NEVER
         for node_id in brokers:
             lane = self.lane(node_id, now)
             connection = lane.connection = self._connections.produce_connection(node_id)
-            able = lane.free(connection, self._window(lane, large, now), now)
+            window = self._window(lane, large, now)
+            able = lane.free(connection, window, now)
+            if not able and window and presses(node_id):
+                # It gains nothing by waiting here, and the broker must not wait for it.
+                able = lane.free(connection, min(window + 1, self._settings.max_in_flight), now)
+                if able:
+                    pressed.add(node_id)
             lane.note(able=able, now=now)
             why = self._look_at(lane, connection, now)
             if why is None:
@@ -152,7 +165,7 @@ class Lanes:
                 # A connection that comes up, an answer, or a transport that drains wakes the
                 # sender; only the end of a broker's throttling has nobody to tell of it.
                 due = min(due, connection.throttled_until)
-        return Survey(free, sound, overdue, due)
+        return Survey(free, pressed, sound, overdue, due)
 
     def _window(self, lane: Lane, large: bool, now: float) -> int:
         limit = self._settings.max_in_flight

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from heapq import heappop, heappush
-from itertools import count
+from itertools import count, islice
 from typing import TYPE_CHECKING
 
 from kafkaclient.producer.partition import Place
@@ -115,6 +115,11 @@ class Lines:
         for queue in self.unbound:
             brokers.update(queue.topic.spread.leaders)
         return brokers
+
+    def presses(self, leader: int) -> bool:
+        """Whether a full batch is first in the leader's line."""
+        line = self.ready.get(leader)
+        return line is not None and any(q.batches and q.batches[0].full for q in islice(line, 1))
 
     def lead(self, queue: PartitionQueue, leader: int, epoch: int, now: float) -> None:
         """The partition's leader is ``leader`` (-1: none) as of the leader epoch ``epoch``."""

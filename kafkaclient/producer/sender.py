@@ -151,7 +151,7 @@ class Sender:
             if not self._settings.adaptive:
                 self._binder.rotate(now)
             large = any(queue.batches and queue.batches[0].large for queue in lines.unbound)
-            survey = self.lanes.survey(brokers, large, now)
+            survey = self.lanes.survey(brokers, large, lines.presses, now)
             due = min(due, survey.due)
             requests: dict[int, list[ProducerBatch]] = {}
             for node_id in survey.free:

@@ -21,7 +21,7 @@ def survey(
 ) -> Survey:
     connection: Any = None  # nothing is sent here
     sound = free if sound is None else sound
-    return Survey(dict.fromkeys(free, connection), set(sound), set(overdue), NEVER)
+    return Survey(dict.fromkeys(free, connection), (), set(sound), set(overdue), NEVER)
 
 
 @pytest.fixture

@@ -80,7 +80,9 @@ async def test_every_batch_has_a_row(
         assert 0.0009 <= row["acknowledged_s"] - row["sent_s"] <= 0.2
         assert (row["topic"], row["client_id"]) == ("t", "kafkaclient")
         assert (row["attempts"], row["bound_by"], row["error"]) == (1, bound_by, None)
-        assert 0 <= row["in_flight"] <= row["window"] <= 5
+        assert 0 <= row["in_flight"] <= 5
+        assert 1 <= row["window"] <= 5
+        assert bound_by != "late" or row["in_flight"] <= row["window"]
     if bound_by == "late":
         assert all(row["bound_s"] == row["sent_s"] for row in table)
         assert all(row["in_flight"] < row["window"] for row in table)

@@ -47,6 +47,6 @@ constraints: ## pin the newest versions that pyproject.toml allows
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --all-extras --group dev --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links pyproject.toml -o constraints.txt
 
 clean: ## remove what was built
-	rm -rf build dist *.egg-info kafkaclient/wire/*.so kafkaclient/wire/*.c
+	rm -rf build dist *.egg-info kafkaclient/*/*.so kafkaclient/*/*.c
 
 .PHONY: help install build demo test check unit integration pictures constraints clean

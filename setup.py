@@ -5,12 +5,19 @@ Without Cython or a C compiler the extensions are left out and their pure-Python
 
 from setuptools import setup
 
+COMPILED = [
+    "kafkaclient/wire/_records.pyx",
+    "kafkaclient/wire/_murmur2.pyx",
+    "kafkaclient/producer/_delivery.pyx",
+    "kafkaclient/producer/_fastpath.pyx",
+]
+
 try:
     from Cython.Build import cythonize
 except ModuleNotFoundError:
     extensions = []
 else:
-    extensions = cythonize(["kafkaclient/wire/_records.pyx", "kafkaclient/wire/_murmur2.pyx"])
+    extensions = cythonize(COMPILED)
     for extension in extensions:
         extension.optional = True  # cythonize() drops the mark from what it is given
 

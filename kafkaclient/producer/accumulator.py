@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from kafkaclient.producer.batch import ProducerBatch
 from kafkaclient.producer.budget import BufferBudget
 from kafkaclient.producer.choice import BuiltInChoice, Circumstances, LateChoice, RotatingChoice
 from kafkaclient.producer.delivery import Delivery, Receipt
+from kafkaclient.producer.fastpath import Tap, TopicTaps
 from kafkaclient.producer.floor import ShareFloor
 from kafkaclient.producer.incomplete import IncompleteBatches
 from kafkaclient.producer.lines import Lines
@@ -64,6 +66,8 @@ class RecordAccumulator:
         self.identity = identity
         self.budget = BufferBudget(settings.buffer_memory)
         self.topics: dict[str, TopicBuffer] = {}
+        self.taps: dict[str, TopicTaps] = {}
+        """By topic; see fastpath.py."""
         self.circumstances = Circumstances(Rack(settings.rack))
         self._sticky_bytes = max(1, settings.batch_size)
         self.lines = Lines(
@@ -97,7 +101,9 @@ class RecordAccumulator:
     def topic(self, name: str) -> TopicBuffer:
         buffer = self.topics.get(name)
         if buffer is None:
-            buffer = self.topics[name] = TopicBuffer(name, self.new_choice, Spread(self._random31))
+            taps = self.taps[name] = TopicTaps(ignore_keys=self.settings.ignore_keys)
+            spread = Spread(self._random31)
+            buffer = self.topics[name] = TopicBuffer(name, self.new_choice, spread, taps)
         return buffer
 
     # --- in: from send ------------------------------------------------------------------------
@@ -116,10 +122,7 @@ class RecordAccumulator:
         ``partition`` None lets the topic's partitioner choose. ``force`` goes beyond the budget,
         for a record that is in memory already. The topic's metadata must be known.
         """
-        view = topic.view
-        if view is None:
-            raise ValueError(f"the metadata of topic {topic.name!r} is not known yet")
-        choice = topic.choice
+        view, choice = topic.known_view, topic.choice
         final = partition is not None
         if partition is None:
             queue = choice.queue_for(record, view)
@@ -127,8 +130,8 @@ class RecordAccumulator:
             queue = topic.queue(partition)
             self._end_filling(queue, now)
         while True:
-            batch = queue.batches[-1] if queue.batches else None
-            if batch is not None and not batch.closed:
+            batch = queue.open_batch
+            if batch is not None:
                 before = batch.size
                 fits = self._fit(batch, record, force=force)
                 if fits is None:
@@ -147,12 +150,25 @@ class RecordAccumulator:
             queue = choice.next_queue(queue, record, view)
         if partition is None:
             choice.appended(queue, batch, batch.size - before, view)
-        self._wake_for(batch, queue, now)
-        return batch.receipt.handle(record.timestamp)
-
-    def _wake_for(self, batch: ProducerBatch, queue: PartitionQueue, now: float) -> None:
         if batch.count == 1 or batch.full:
             self.lines.schedule(queue, now)
+        self._lay_tap(queue, batch, chosen=partition is None)
+        return batch.receipt.handle(record.timestamp)
+
+    def _filled_up(self, batch: ProducerBatch) -> None:
+        # It is due whatever the time is by now.
+        self.lines.schedule(batch.queue, batch.created)
+
+    def _lay_tap(self, queue: PartitionQueue, batch: ProducerBatch, *, chosen: bool) -> None:
+        """Where the record went, the next ones like it may go without being looked at one by one,
+        unless somebody counts them."""
+        topic = queue.topic
+        if batch.movable != queue.unbound or batch.tap is None:
+            return
+        if chosen and topic.choice.stays(queue):
+            topic.taps.choose(batch.tap)
+        if not queue.unbound:
+            topic.taps.set(queue.partition, batch.tap)
 
     def _fit(self, batch: ProducerBatch, record: Record, *, force: bool) -> bool | None:
         """Append to the open batch, growing it within its limit; None: no buffer space."""
@@ -208,6 +224,7 @@ class RecordAccumulator:
                 self.journal.bound(batch, queue, "floor" if movable else "append", now)
         queue.batches.append(batch)
         self.incomplete.add(batch)
+        batch.tap = Tap(batch.builder, receipt, batch.raw_full, partial(self._filled_up, batch))
         # A batch that may not leave yet has no other timer than this one.
         self._wake(now + self.settings.delivery_timeout)
         return batch
@@ -390,6 +407,7 @@ class RecordAccumulator:
         if topic.view is None or view.partition_count < topic.view.partition_count:
             topic.choice.reset()
         topic.view = topic.last_view = view
+        topic.taps.reset(view.partition_count)
         topic.choice.follow(view)
         for queue in topic.queues.values():
             leader, epoch = -1, queue.leader_epoch
@@ -423,6 +441,7 @@ class RecordAccumulator:
         topic = self.topics.get(name)
         if topic is not None:
             topic.view = None
+            topic.taps.reset(0)
 
     def uses(self, name: str) -> bool:
         """Whether a record without an outcome depends on the topic's metadata."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkaclient.errors import KafkaError
+    from kafkaclient.producer.fastpath import Tap
     from kafkaclient.producer.journal import Decision
     from kafkaclient.producer.partition import PartitionQueue
 
@@ -81,6 +82,7 @@ class ProducerBatch:
         "retry_at",
         "sealed",
         "serial",
+        "tap",
     )
 
     def __init__(
@@ -112,6 +114,8 @@ class ProducerBatch:
         """Whether its partition, if it has one, is not final yet (late binding)."""
         self.decision: Decision | None = None
         """How it came to its partition, while telemetry is recorded."""
+        self.tap: Tap | None = None
+        """How the records that follow come in without being looked at one by one."""
         self.closed = False
         self.sealed = False
         self.attempts = 0
@@ -207,12 +211,18 @@ class ProducerBatch:
         )
 
     @property
+    def raw_full(self) -> int:
+        """The size before compression from which on the batch is ready."""
+        return self._raw_full
+
+    @property
     def large(self) -> bool:
         """Whether the batch has grown to half of what it may grow to without a broker."""
         return self._raw_limit > self._raw_full and self.builder.size >= self._raw_limit // 2
 
     def bind(self, queue: PartitionQueue) -> None:
         """The batch has its partition, or none again."""
+        self.cut_tap()
         self.movable = queue.unbound
         self.counted = 0
         self.queue = queue
@@ -221,6 +231,13 @@ class ProducerBatch:
     def close(self) -> None:
         """Take no more records; from now on the batch counts as full."""
         self.closed = True
+        self.cut_tap()
+
+    def cut_tap(self) -> None:
+        """Have every further record looked at on its own."""
+        if self.tap is not None:
+            self.tap.cut()
+            self.tap = None
 
     # --- leaving ------------------------------------------------------------------------------
 

@@ -76,6 +76,11 @@ class Choice:
     ) -> None:
         """A record that was asked about added ``nbytes`` to a batch of the queue."""
 
+    def stays(self, queue: PartitionQueue) -> bool:
+        """Whether records go to the queue's open batch, and need not be counted one by one, until
+        it is closed or bound."""
+        return False
+
     def movable(self, queue: PartitionQueue) -> bool:
         """Whether a batch opened in the queue for such a record may yet go elsewhere."""
         return False
@@ -170,6 +175,9 @@ class LateChoice(Choice):
         if not self._floor.below(queue.partition) or batch.full:
             batch.close()
             self._filled = None
+
+    def stays(self, queue: PartitionQueue) -> bool:
+        return queue is not self._filled
 
     def movable(self, queue: PartitionQueue) -> bool:
         return queue.unbound or queue is self._filled

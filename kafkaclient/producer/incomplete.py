@@ -170,7 +170,6 @@ class IncompleteBatches:
         """Give a batch up without knowing whether it was written. On the wire it keeps its memory
         and its place in the sequence until its answer comes or its connection ends."""
         queue = batch.queue
-        batch.close()
         if batch.on_wire:
             batch.receipt.fail(error)
             self._settle(batch, now)
@@ -203,6 +202,7 @@ class IncompleteBatches:
         self._release(batch)
 
     def _settle(self, batch: ProducerBatch, now: float) -> None:
+        batch.close()  # it may have failed before it was sealed
         if self.journal is not None and batch in self._batches:  # else it was given up before
             self.journal.settled(batch, now)
         self._batches.pop(batch, None)

@@ -18,6 +18,7 @@ from kafkaclient.errors import (
     ProducerStateError,
 )
 from kafkaclient.producer.core import Core
+from kafkaclient.producer.fastpath import FastPath
 from kafkaclient.producer.record import Record, checked_record
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Producer"]
 
+# More than a batch with one record without headers takes besides its key and value (bytes).
+_OVERHEAD = 128
+
 
 class _State(Enum):
     NEW = "has not been started"
@@ -42,7 +46,7 @@ class _State(Enum):
     STOPPED = "is stopped"
 
 
-class Producer:
+class Producer(FastPath):
     """Publishes records to Kafka from one asyncio event loop.
 
     ::
@@ -136,6 +140,9 @@ class Producer:
             raise ProducerClosedError("the producer was stopped while it was being started")
         self._state = _State.RUNNING
         core.begin()
+        if self.config.key_serializer is None and self.config.value_serializer is None:
+            largest = min(self.config.max_request_size, self.config.buffer_memory) - _OVERHEAD
+            self._open_taps(core.accumulator.taps, core.loop, largest, self._wall_clock)
 
     async def stop(self, timeout: float | None = None) -> int:
         """Send what is there, wait for its outcome, disconnect.
@@ -152,6 +159,7 @@ class Producer:
             return 0
         if self._stopping is None:
             started, self._state = self._state is _State.RUNNING, _State.STOPPING
+            self._close_taps()
             end = self._end(core, timeout, started=started)
             self._stopping = asyncio.create_task(end, name="kafkaclient-stop")
         return await asyncio.shield(self._stopping)
@@ -209,10 +217,12 @@ class Producer:
             BrokerError: the topic name is invalid, or access is denied.
             ProducerStateError: the producer is not running.
         """
-        intake = self._open().intake
-        record = self._checked(topic, value, key, partition, timestamp_ms, headers)
-        delivery = intake.try_put(topic, record)
-        return delivery or await intake.wait_and_put(topic, record)
+        delivery = self._put(topic, value, key, partition, timestamp_ms, headers)
+        if delivery is None:
+            intake = self._open().intake
+            record = self._checked(topic, value, key, partition, timestamp_ms, headers)
+            delivery = intake.try_put(topic, record) or await intake.wait_and_put(topic, record)
+        return delivery
 
     async def send_and_wait(
         self,
@@ -229,30 +239,22 @@ class Producer:
         Raises what :meth:`send` raises, and the error of a failed delivery
         (:class:`DeliveryTimeoutError`, :class:`BrokerError`, ...).
         """
-        return await (
-            await self.send(
+        delivery = self._put(topic, value, key, partition, timestamp_ms, headers)
+        if delivery is None:
+            delivery = await self.send(
                 topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
             )
-        )
+        return await delivery
 
-    def send_nowait(
+    def _send_slowly(
         self,
         topic: str,
-        value: Any = None,
-        key: Any = None,
-        *,
-        partition: int | None = None,
-        timestamp_ms: int | None = None,
-        headers: HeadersLike = (),
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: HeadersLike,
     ) -> Delivery:
-        """Like :meth:`send`, but never waits.
-
-        A record for a topic whose metadata is not known yet is kept until it is, or fails after
-        ``max.block.ms``. A loop of calls must await something now and then, or nothing is sent.
-
-        Raises:
-            BufferFullError: ``buffer.memory`` is used up, or others wait for it already.
-        """
         intake = self._open().intake
         return intake.put(topic, self._checked(topic, value, key, partition, timestamp_ms, headers))
 

@@ -39,6 +39,8 @@ class AccumulatorSettings:
     """How large a batch without a partition may grow while no broker takes it."""
     share_floor: float = 0.6
     """Late binding: the least part of its fair share that a partition gets."""
+    ignore_keys: bool = False
+    """Whoever chooses partitions is asked for records with a key as well."""
     rack: str = ""
     """Of the client, if partitions led in it are preferred (KIP-1123)."""
     one_in_flight: bool = False
@@ -91,6 +93,7 @@ def accumulator_settings(config: ProducerConfig, early: float = 0.0) -> Accumula
         share_floor=config.partitioner_share_floor,
         adaptive=_adaptive(config),
         elastic_limit=max(config.batch_size, config.max_request_size - _REQUEST_OVERHEAD),
+        ignore_keys=config.partitioner_ignore_keys or not _built_in(config),
         rack=config.client_rack if config.partitioner_rack_aware else "",
         one_in_flight=config.max_in_flight_requests_per_connection == 1,
     )
@@ -118,4 +121,8 @@ def sender_settings(config: ProducerConfig) -> SenderSettings:
 
 def _adaptive(config: ProducerConfig) -> bool:
     # Partitioners that are asked see the load themselves, if they want to (as in Java).
-    return config.adaptive_partitioning_enable and config.partitioner in ("late", "kip794")
+    return config.adaptive_partitioning_enable and _built_in(config)
+
+
+def _built_in(config: ProducerConfig) -> bool:
+    return config.partitioner in ("late", "kip794")

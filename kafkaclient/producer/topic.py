@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.view import TopicView
     from kafkaclient.producer.choice import Choice
     from kafkaclient.producer.delivery import Delivery, Receipt
+    from kafkaclient.producer.fastpath import TopicTaps
     from kafkaclient.producer.record import Record
     from kafkaclient.producer.spread import Spread
 
@@ -42,15 +43,21 @@ class TopicBuffer:
         "queues",
         "ratio",
         "spread",
+        "taps",
         "unbound",
         "view",
         "waiting",
     )
 
     def __init__(
-        self, name: str, new_choice: Callable[[TopicBuffer], Choice], spread: Spread
+        self,
+        name: str,
+        new_choice: Callable[[TopicBuffer], Choice],
+        spread: Spread,
+        taps: TopicTaps,
     ) -> None:
         self.name = name
+        self.taps = taps
         self.batch_limit = 2**31 - 1
         """The size of batches that the topic takes, as learnt from MESSAGE_TOO_LARGE."""
         self.spread = spread
@@ -68,6 +75,13 @@ class TopicBuffer:
         """The partition of the latest batch that was bound by choice, not by key or caller."""
         self.waiting = 0
         """How many callers of ``send`` wait, for metadata or for buffer space."""
+
+    @property
+    def known_view(self) -> TopicView:
+        """Raises ValueError while the topic's metadata is not known."""
+        if self.view is None:
+            raise ValueError(f"the metadata of topic {self.name!r} is not known yet")
+        return self.view
 
     @property
     def in_use(self) -> bool:

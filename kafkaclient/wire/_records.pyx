@@ -34,16 +34,6 @@ cdef class RecordBuffer:
     Raises ValueError when the capacity is not within 0 and 2**31-1.
     """
 
-    cdef bytearray _data
-    cdef uint8_t* _start
-    cdef Py_ssize_t _allocated
-    cdef Py_ssize_t _size
-    cdef Py_ssize_t _capacity
-    cdef int64_t _count
-    cdef int64_t _base_timestamp
-    cdef int64_t _max_timestamp
-    cdef bint _frozen
-
     def __init__(self, capacity):
         self._capacity = checked_capacity(capacity)
         self._data = bytearray(BATCH_OVERHEAD)
@@ -96,7 +86,12 @@ cdef class RecordBuffer:
         cdef list pairs = header_pairs(headers)
         if self._frozen:
             raise RuntimeError("the batch is sealed: no record can be added")
+        return self.put(timestamp, key_bytes, value_bytes, pairs)
 
+    cdef Py_ssize_t put(
+        self, int64_t timestamp, bytes key_bytes, bytes value_bytes, list pairs
+    ) except -1:
+        """:meth:`append` with arguments that are known to be good."""
         cdef int64_t base = self._base_timestamp if self._count else timestamp
         cdef uint64_t timestamp_delta = zigzag(timestamp - base)
         cdef uint64_t offset_delta = zigzag(self._count)

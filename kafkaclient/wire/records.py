@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import crc32c
 
-from kafkaclient.wire._twins import load_twin
 from kafkaclient.wire.compression import Codec, compress
 from kafkaclient.wire.record_reader import (
     BATCH_OVERHEAD,
@@ -27,6 +26,7 @@ from kafkaclient.wire.record_reader import (
     iter_records,
     verify_crc,
 )
+from kafkaclient.wire.twins import load_twin
 
 if TYPE_CHECKING:
     from kafkaclient.types import Buffer, Headers

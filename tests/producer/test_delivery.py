@@ -127,18 +127,18 @@ async def test_cancelling_one_awaiter_disturbs_no_other() -> None:
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(delivery, 0.001)
     assert not delivery.done()
-    assert len(receipt._waiters or ()) == 1, "cancelled waiters are forgotten"
+    assert receipt.waiting == 1, "cancelled waiters are forgotten"
     receipt.resolve(9)
     assert await patient == 9
     assert cancelled.cancelled()
 
 
-async def test_cancelling_many_awaiters_looks_at_each_once() -> None:
+async def test_cancelling_many_callbacks_looks_at_each_once() -> None:
     receipt, deliveries = receipt_of(2000)
     compared = 0
 
-    class Wake:
-        def __call__(self) -> None: ...
+    class Callback:
+        def __call__(self, _: Delivery) -> None: ...
 
         def __eq__(self, other: object) -> bool:
             nonlocal compared
@@ -147,14 +147,14 @@ async def test_cancelling_many_awaiters_looks_at_each_once() -> None:
 
         __hash__ = object.__hash__
 
-    wakes = [Wake() for _ in deliveries]
-    for index, wake in enumerate(wakes):
-        receipt.when_done(index, wake)
-    assert isinstance(receipt._waiters, dict)
-    for wake in wakes:
-        receipt.forget(wake)
+    callbacks = [Callback() for _ in deliveries]
+    for delivery, callback in zip(deliveries, callbacks, strict=True):
+        delivery.add_done_callback(callback)
+    assert receipt.waiting == 2000
+    for delivery, callback in zip(deliveries, callbacks, strict=True):
+        assert delivery.remove_done_callback(callback) == 1
     assert compared < 2000
-    assert not receipt._waiters
+    assert not receipt.waiting
 
 
 async def test_cancelled_in_the_turn_of_the_answer() -> None:
@@ -190,7 +190,7 @@ async def test_asyncio_wait() -> None:
     receipt, deliveries = receipt_of(3)
     done, pending = await asyncio.wait(deliveries, timeout=0.001)
     assert (done, pending) == (set(), set(deliveries))
-    assert not receipt._waiters, "the callbacks are taken back"
+    assert not receipt.waiting, "the callbacks are taken back"
     asyncio.get_running_loop().call_soon(receipt.resolve, 5)
     done, pending = await asyncio.wait(deliveries)
     assert (done, pending) == (set(deliveries), set())
@@ -205,7 +205,7 @@ async def test_callbacks_are_taken_back_one_delivery_at_a_time() -> None:
     for delivery in (first, first, second):
         delivery.add_done_callback(called.append)
     left, _ = divide(receipt, 0, 1)
-    assert len(left._waiters or ()) == 2
+    assert left.waiting == 2
     assert first.remove_done_callback(called.append) == 2
     assert first.remove_done_callback(called.append) == 0
     for part in (left, second._receipt.locate(1)[0]):
@@ -222,20 +222,57 @@ async def test_a_callback_that_cannot_be_called_is_refused() -> None:
     for wrong in (callback, "callback", None):
         with pytest.raises(TypeError, match="plain function"):
             delivery.add_done_callback(wrong)  # type: ignore[arg-type]
-    assert not receipt._waiters
+    assert not receipt.waiting
 
 
-async def test_a_waiter_that_fails_strands_no_other() -> None:
+async def test_a_callback_that_fails_strands_no_other() -> None:
     receipt, (delivery,) = receipt_of(1)
+    reported: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
 
-    def fail() -> None:
-        raise RuntimeError("Event loop is closed")
+    def fail(_: Delivery) -> None:
+        raise RuntimeError("a defect of the application")
 
-    receipt.when_done(0, fail)
+    delivery.add_done_callback(fail)
     task = asyncio.create_task(_offset(delivery))
     await asyncio.sleep(0)
     receipt.resolve(7)
     assert await asyncio.wait_for(task, 1) == 7
+    assert [str(context["exception"]) for context in reported] == ["a defect of the application"]
+
+
+async def test_a_program_that_is_told_to_end_may_go_on() -> None:
+    receipt, (delivery,) = receipt_of(1)
+    loop = asyncio.get_running_loop()
+
+    class Scheduler:
+        """A loop that hands over what it is to call."""
+
+        def __init__(self) -> None:
+            self.scheduled: list[tuple[Any, ...]] = []
+
+        def call_soon(self, *call: Any) -> None:
+            self.scheduled.append(call)
+
+    called: list[Delivery] = []
+
+    def interrupted(_: Delivery) -> None:
+        raise KeyboardInterrupt
+
+    scheduler = Scheduler()
+    asyncio._set_running_loop(scheduler)  # type: ignore[arg-type]
+    try:
+        delivery.add_done_callback(interrupted)
+        delivery.add_done_callback(called.append)
+    finally:
+        asyncio._set_running_loop(loop)
+    receipt.resolve(7)
+    [(wake, waiters)] = scheduler.scheduled
+    with pytest.raises(KeyboardInterrupt):
+        wake(waiters)
+    _, (wake, rest) = scheduler.scheduled
+    wake(rest)
+    assert called == [delivery]
 
 
 async def test_the_parts_of_a_split_lead_their_records_on() -> None:
@@ -265,10 +302,10 @@ async def test_a_waiter_cancelled_after_a_split_is_forgotten() -> None:
     task = asyncio.create_task(_offset(deliveries[1]))
     await asyncio.sleep(0)
     _, right = divide(receipt, 0, 1)
-    assert right._waiters
+    assert right.waiting
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    assert not right._waiters
+    assert not right.waiting
 
 
 def test_failures_that_nobody_holds_are_reported_at_once() -> None:

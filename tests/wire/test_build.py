@@ -9,8 +9,8 @@ import pytest
 
 import kafkaclient.wire.records
 
-WIRE = Path(kafkaclient.wire.records.__file__).parent
-SETUP = WIRE.parent.parent / "setup.py"
+PACKAGE = Path(kafkaclient.wire.records.__file__).parent.parent
+SETUP = PACKAGE.parent / "setup.py"
 
 
 @pytest.fixture
@@ -18,11 +18,11 @@ def project(tmp_path):
     """The build script with empty extensions, which are translated faster than the real ones."""
     if not SETUP.exists():
         pytest.skip("not a source tree")
-    target = tmp_path / "kafkaclient" / "wire"
-    target.mkdir(parents=True)
-    for package in (target, target.parent):
-        (package / "__init__.py").touch()
-    for source in WIRE.glob("*.pyx"):
+    for source in PACKAGE.glob("*/*.pyx"):
+        target = tmp_path / "kafkaclient" / source.parent.name
+        target.mkdir(parents=True, exist_ok=True)
+        for package in (target, target.parent):
+            (package / "__init__.py").touch()
         (target / source.name).touch()
     shutil.copy(SETUP, tmp_path)
     return tmp_path
@@ -44,7 +44,7 @@ def test_a_build_without_a_compiler_leaves_the_extensions_out(project):
     pytest.importorskip("Cython")
     done = build(project, CC="/nonexistent/compiler")
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count('building extension "kafkaclient.wire._') == 2
+    assert done.stderr.count("building extension") == 4
     assert not list(project.rglob("*.so"))
 
 

@@ -1,0 +1,34 @@
+cimport cython
+
+
+cdef class Receipt:
+    cdef public str topic
+    cdef public long partition
+    cdef public long long base_offset
+    cdef public long long log_append_time
+    cdef public Py_ssize_t count
+    cdef public bint done
+    cdef public object error
+    cdef public dict record_errors
+    cdef public object on_unseen
+    cdef public Py_ssize_t handles
+    cdef public object hook
+    cdef public list hooked
+    cdef public object awaited
+    cdef dict _waiters
+    cdef list _firsts
+    cdef list _parts
+
+    cdef Delivery delivery_of_last(self, long long timestamp)
+    cdef _finish(self)
+
+
+@cython.final
+cdef class Delivery:
+    cdef readonly Receipt _receipt
+    cdef Py_ssize_t _index
+    cdef long long _timestamp
+    cdef bint _unseen
+
+    cpdef bint done(self)
+    cpdef result(self)

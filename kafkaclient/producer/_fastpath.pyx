@@ -1,0 +1,166 @@
+# cython: language_level=3, wraparound=False, cdivision=True
+"""The compiled twin of ``_fastpath_py.py``: the same names and behaviour.
+
+A record's way through this file: :meth:`FastPath.send_nowait` -> ``FastPath.put`` (is everything
+usual about it?) -> ``TopicTaps.tap_for`` (which batch?) -> ``Tap.put`` (into its buffer).
+"""
+
+import asyncio
+import time
+
+from libc.stdint cimport int64_t
+from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
+
+from kafkaclient.producer._delivery cimport Delivery, Receipt
+from kafkaclient.wire._murmur2 cimport hash_bytes
+from kafkaclient.wire._records cimport RecordBuffer
+
+__all__ = ["FastPath", "Tap", "TopicTaps"]
+
+cdef object running_loop = asyncio._get_running_loop
+cdef object system_clock = time.time
+cdef tuple NO_HEADERS = ()
+
+
+cdef class Tap:
+    """An open batch that takes records without anybody being asked, until it has not the room or
+    the tap is cut. ``signal()`` is called once, when it has grown to ``signal_at`` bytes."""
+
+    cdef RecordBuffer _buffer
+    cdef Receipt _receipt
+    cdef object _signal
+    cdef Py_ssize_t _signal_at
+
+    def __init__(self, RecordBuffer buffer not None, Receipt receipt not None, signal_at, signal):
+        self._buffer = buffer
+        self._receipt = receipt
+        self._signal = signal
+        self._signal_at = signal_at
+
+    def cut(self):
+        """Take nothing any more, and hold on to nothing."""
+        self._buffer = self._signal = None
+
+    cdef Delivery put(self, int64_t timestamp, bytes key, bytes value):
+        """Add a record; None: it has to go the long way."""
+        if self._buffer is None or not self._buffer.put(timestamp, key, value, None):
+            return None
+        self._receipt.count += 1
+        cdef Delivery delivery = self._receipt.delivery_of_last(timestamp)
+        if self._signal is not None and self._buffer._size >= self._signal_at:
+            signal, self._signal = self._signal, None
+            signal()
+        return delivery
+
+
+cdef class TopicTaps:
+    """The taps of one topic: for records without partition, and by partition. With
+    ``ignore_keys`` a key says nothing about the partition."""
+
+    cdef bint _ignore_keys
+    cdef Tap _unkeyed
+    cdef list _by_partition
+
+    def __init__(self, *, ignore_keys=False):
+        self._ignore_keys = ignore_keys
+        self._by_partition = []
+
+    def reset(self, partitions):
+        """Take all taps away; the topic has so many partitions."""
+        self._unkeyed = None
+        self._by_partition = [None] * partitions
+
+    def choose(self, Tap tap):
+        """The tap for records whose partition is chosen by load."""
+        self._unkeyed = tap
+
+    def set(self, Py_ssize_t partition, Tap tap):
+        """The tap for records that belong to a partition."""
+        if partition < len(self._by_partition):
+            self._by_partition[partition] = tap
+
+    cdef Tap tap_for(self, partition, bytes key):
+        cdef Py_ssize_t count = len(self._by_partition)
+        cdef Py_ssize_t at
+        if partition is not None:
+            if type(partition) is not int or not 0 <= partition < count:
+                return None
+            at = partition
+        elif key is None or self._ignore_keys:
+            return self._unkeyed
+        elif count == 0:
+            return None
+        else:
+            at = (hash_bytes(key) & 0x7FFFFFFF) % count
+        return self._by_partition[at]
+
+
+cdef class FastPath:
+    """What the producer is called by most; ``_send_slowly`` in it is the long way."""
+
+    cdef dict _taps
+    cdef object _home
+    cdef Py_ssize_t _largest
+    cdef object _stamp
+
+    def _open_taps(self, taps, loop, largest, wall_clock):
+        """From now on records go through ``taps``, if they are of at most ``largest`` bytes."""
+        self._taps, self._home, self._largest = taps, loop, largest
+        self._stamp = None if wall_clock is system_clock else wall_clock
+
+    def _close_taps(self):
+        self._taps = None
+
+    cdef Delivery put(self, topic, value, key, partition, timestamp_ms, headers):
+        """Put a record through its tap; None: it has to go the long way."""
+        if self._taps is None or type(topic) is not str:
+            return None
+        cdef TopicTaps taps = self._taps.get(topic)
+        if taps is None or running_loop() is not self._home:
+            return None
+        cdef Py_ssize_t size = 0
+        if value is not None:
+            if type(value) is not bytes:
+                return None
+            size = len(<bytes>value)
+        if key is not None:
+            if type(key) is not bytes:
+                return None
+            size += len(<bytes>key)
+        cdef Tap tap = taps.tap_for(partition, <bytes>key)
+        if tap is None or size > self._largest or headers is not NO_HEADERS:
+            return None
+        cdef int64_t timestamp
+        if timestamp_ms is None:
+            timestamp = self.now_ms()
+        elif type(timestamp_ms) is int and 0 <= timestamp_ms <= 0x7FFFFFFFFFFFFFFF:
+            timestamp = timestamp_ms
+        else:
+            return None
+        return tap.put(timestamp, <bytes>key, <bytes>value)
+
+    cdef int64_t now_ms(self) except -1:
+        cdef timespec now
+        if self._stamp is not None:
+            return int(self._stamp() * 1000)
+        clock_gettime(CLOCK_REALTIME, &now)
+        return <int64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
+
+    def _put(self, topic, value, key, partition, timestamp_ms, headers):
+        return self.put(topic, value, key, partition, timestamp_ms, headers)
+
+    def send_nowait(
+        self, topic, value=None, key=None, *, partition=None, timestamp_ms=None, headers=()
+    ):
+        """Like :meth:`send`, but never waits.
+
+        A record for a topic whose metadata is not known yet is kept until it is, or fails after
+        ``max.block.ms``. A loop of calls must await something now and then, or nothing is sent.
+
+        Raises:
+            BufferFullError: ``buffer.memory`` is used up, or others wait for it already.
+        """
+        cdef Delivery delivery = self.put(topic, value, key, partition, timestamp_ms, headers)
+        if delivery is None:
+            return self._send_slowly(topic, value, key, partition, timestamp_ms, headers)
+        return delivery

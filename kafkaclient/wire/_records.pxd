@@ -1,0 +1,17 @@
+from libc.stdint cimport int64_t, uint8_t
+
+
+cdef class RecordBuffer:
+    cdef bytearray _data
+    cdef uint8_t* _start
+    cdef Py_ssize_t _allocated
+    cdef Py_ssize_t _size
+    cdef Py_ssize_t _capacity
+    cdef int64_t _count
+    cdef int64_t _base_timestamp
+    cdef int64_t _max_timestamp
+    cdef bint _frozen
+
+    cdef Py_ssize_t put(self, int64_t timestamp, bytes key, bytes value, list pairs) except -1
+    cdef int _grow(self, Py_ssize_t needed) except -1
+    cdef int _resize(self, Py_ssize_t size) except -1

@@ -260,7 +260,7 @@ cdef class Delivery:
             state = f"failed: {error}" if error else f"offset={self.result().offset}"
         return f"<Delivery {receipt.topic}-{receipt.partition} {state}>"
 
-    def __del__(self):
+    def __dealloc__(self):
         cdef Receipt receipt = self._receipt
         if receipt is None:
             return

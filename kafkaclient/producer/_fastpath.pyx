@@ -8,7 +8,8 @@ usual about it?) -> ``TopicTaps.tap_for`` (which batch?) -> ``Tap.put`` (into it
 import asyncio
 import time
 
-from libc.stdint cimport int64_t
+from cpython.pythread cimport PyThread_get_thread_ident
+from libc.stdint cimport int64_t, uint32_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 from kafkaclient.producer._delivery cimport Delivery, Receipt
@@ -91,7 +92,7 @@ cdef class TopicTaps:
         elif count == 0:
             return None
         else:
-            at = (hash_bytes(key) & 0x7FFFFFFF) % count
+            at = (hash_bytes(key) & 0x7FFFFFFF) % <uint32_t>count
         return self._by_partition[at]
 
 
@@ -100,6 +101,8 @@ cdef class FastPath:
 
     cdef dict _taps
     cdef object _home
+    cdef unsigned long _thread
+    cdef bint _at_home
     cdef Py_ssize_t _largest
     cdef object _stamp
 
@@ -116,7 +119,7 @@ cdef class FastPath:
         if self._taps is None or type(topic) is not str:
             return None
         cdef TopicTaps taps = self._taps.get(topic)
-        if taps is None or running_loop() is not self._home:
+        if taps is None or not self.at_home():
             return None
         cdef Py_ssize_t size = 0
         if value is not None:
@@ -138,6 +141,21 @@ cdef class FastPath:
         else:
             return None
         return tap.put(timestamp, <bytes>key, <bytes>value)
+
+    cdef bint at_home(self) except -1:
+        """Whether this is the producer's event loop. asyncio's own answer can take a system call
+        (before Python 3.12), so it holds until the loop's next turn."""
+        if self._at_home:
+            return PyThread_get_thread_ident() == self._thread
+        if running_loop() is not self._home:
+            return False
+        self._thread = PyThread_get_thread_ident()
+        self._at_home = True
+        self._home.call_soon(self._ask_again)
+        return True
+
+    def _ask_again(self):
+        self._at_home = False
 
     cdef int64_t now_ms(self) except -1:
         cdef timespec now

@@ -26,7 +26,6 @@ from kafkaclient.producer.partition import UNBOUND
 from kafkaclient.producer.rack import Rack
 from kafkaclient.producer.spread import Spread
 from kafkaclient.producer.topic import TopicBuffer
-from kafkaclient.wire.compression import Codec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -159,6 +158,13 @@ class RecordAccumulator:
         # It is due whatever the time is by now.
         self.lines.schedule(batch.queue, batch.created)
 
+    def _awaited(self, batch: ProducerBatch) -> None:
+        """Somebody awaits a batch's only record. If nothing else is under way, company is not to
+        be expected: whoever would send it waits for this one (as with Nagle's algorithm)."""
+        if len(self.incomplete) == 1 and not batch.closed:
+            batch.ready_at = batch.created
+            self.lines.schedule(batch.queue, batch.created)
+
     def _lay_tap(self, queue: PartitionQueue, batch: ProducerBatch, *, chosen: bool) -> None:
         """Where the record went, the next ones like it may go without being looked at one by one,
         unless somebody counts them."""
@@ -178,13 +184,13 @@ class RecordAccumulator:
         if growth is None:
             return False
         least, best = growth
-        granted = best
-        if not self.budget.try_take(best):
+        # With little left, all of it: growing record by record is the slow way.
+        granted = max(least, min(best, self.budget.available))
+        if not self.budget.try_take(granted):
+            if not force:
+                return None
             granted = least
-            if not self.budget.try_take(least):
-                if not force:
-                    return None
-                self.budget.force(least)
+            self.budget.force(least)
         batch.charged += granted
         batch.builder.reserve(batch.builder.capacity + granted)
         return batch.append(record)
@@ -202,7 +208,8 @@ class RecordAccumulator:
         the queue is a partitioner's choice."""
         movable = chosen and queue.topic.choice.movable(queue)
         limit = max(self.settings.batch_size, record.upper_bound)
-        capacity = ProducerBatch.first_capacity(limit, record.upper_bound)
+        usual = min(queue.usual_size, max(limit, self._elastic_limit(queue.topic)))
+        capacity = ProducerBatch.first_capacity(limit, record.upper_bound, usual)
         if not self.budget.try_take(capacity):
             capacity = record.upper_bound
             if not self.budget.try_take(capacity):
@@ -225,6 +232,7 @@ class RecordAccumulator:
         queue.batches.append(batch)
         self.incomplete.add(batch)
         batch.tap = Tap(batch.builder, receipt, batch.raw_full, partial(self._filled_up, batch))
+        receipt.awaited = partial(self._awaited, batch)
         # A batch that may not leave yet has no other timer than this one.
         self._wake(now + self.settings.delivery_timeout)
         return batch
@@ -247,7 +255,7 @@ class RecordAccumulator:
             created=created,
             limit=limit,
             capacity=capacity,
-            elastic_limit=self._elastic_limit(queue.topic) if movable else 0,
+            elastic_limit=self._elastic_limit(queue.topic),
             codec=self.settings.codec,
             level=self.settings.level,
             ratio=queue.topic.ratio,
@@ -260,7 +268,7 @@ class RecordAccumulator:
         return batch
 
     def _elastic_limit(self, topic: TopicBuffer) -> int:
-        if not (self.settings.adaptive and self.settings.batch_size):
+        if not (self.settings.late and self.settings.adaptive and self.settings.batch_size):
             return 0
         return min(self.settings.elastic_limit, topic.batch_limit)
 
@@ -303,9 +311,9 @@ class RecordAccumulator:
             error.__cause__ = defect
             self.incomplete.discard(batch, error, now)
             return False
-        held = batch.charged if self.settings.codec is Codec.NONE else batch.size
-        self.budget.give_back(batch.charged - held)
-        batch.charged = held
+        batch.queue.usual_size = batch.raw_size
+        self.budget.give_back(batch.charged - batch.size)
+        batch.charged = batch.size
         return True
 
     def bind(self, batch: ProducerBatch, queue: PartitionQueue, by: str, now: float) -> None:

@@ -156,9 +156,11 @@ class ProducerBatch:
     # --- filling ------------------------------------------------------------------------------
 
     @staticmethod
-    def first_capacity(limit: int, upper_bound: int) -> int:
-        """How large the buffer of a new batch starts whose first record needs ``upper_bound``."""
-        return max(min(limit, _INITIAL_CAPACITY), upper_bound)
+    def first_capacity(limit: int, upper_bound: int, usual: int = 0) -> int:
+        """How large the buffer of a new batch starts whose first record needs ``upper_bound``:
+        small, as there may be thousands of quiet topics, but for a queue whose last batch had
+        ``usual`` bytes."""
+        return max(min(limit, _INITIAL_CAPACITY), upper_bound, usual)
 
     def append(self, record: Record) -> bool:
         """Add a record if the buffer has room for it as it is."""

@@ -48,6 +48,7 @@ class PartitionQueue:
         "topic",
         "tp",
         "unacked",
+        "usual_size",
     )
 
     def __init__(self, topic: TopicBuffer, partition: int) -> None:
@@ -65,6 +66,8 @@ class PartitionQueue:
         self.timer = 0.0
         """When the queue's timer (linger, back-off) runs out, for the one entry that counts."""
         self.sequence = PartitionSequence()
+        self.usual_size = 0
+        """How large the last batch was that left, before compression."""
         self.batches_bound = 0
         """Batches and bytes that were sent for the first time, whatever became of them."""
         self.bytes_bound = 0

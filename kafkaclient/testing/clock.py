@@ -100,6 +100,8 @@ class _JumpingSelector(selectors.DefaultSelector):
             return events
         # The loop's own wake-up pipe is always registered.
         outside_help = len(self.get_map()) > 1 or threading.active_count() > 1
+        if not outside_help and (events := super().select(0)):
+            return events  # a thread's last words, written since we looked
         wait = self._idle(timeout, outside_help)
         if wait == 0.0:
             return events

@@ -13,5 +13,4 @@ cdef class RecordBuffer:
     cdef bint _frozen
 
     cdef Py_ssize_t put(self, int64_t timestamp, bytes key, bytes value, list pairs) except -1
-    cdef int _grow(self, Py_ssize_t needed) except -1
     cdef int _resize(self, Py_ssize_t size) except -1

@@ -21,8 +21,6 @@ __all__ = ["RecordBuffer", "fields_size", "record_size"]
 cdef Py_ssize_t BATCH_OVERHEAD = 61
 # The batch's length and a record's length are int32 on the wire.
 cdef Py_ssize_t MAX_CAPACITY = 2**31 - 1
-# Small, as there may be thousands of quiet topics; it doubles whenever it is used up.
-cdef Py_ssize_t FIRST_ALLOCATION = 1024
 # There is only one empty tuple; records without headers are by far the most.
 cdef tuple NO_HEADERS = ()
 
@@ -30,8 +28,8 @@ cdef tuple NO_HEADERS = ()
 cdef class RecordBuffer:
     """A growing run of encoded records, behind room for the header of their batch.
 
-    ``capacity`` (bytes, header included) bounds the size; memory is taken as it is needed.
-    Raises ValueError when the capacity is not within 0 and 2**31-1.
+    ``capacity`` (bytes, header included) bounds the size; memory is taken with the first record,
+    and as the capacity grows. Raises ValueError when the capacity is not within 0 and 2**31-1.
     """
 
     def __init__(self, capacity):
@@ -107,7 +105,7 @@ cdef class RecordBuffer:
         if size > self._capacity - self._size:
             return 0
         if size > self._allocated - self._size:
-            self._grow(self._size + size)
+            self._resize(self._capacity)
 
         cdef uint8_t* end = self._start + self._size
         end = put_varint(end, zigzag(body))
@@ -133,10 +131,6 @@ cdef class RecordBuffer:
         self._start = NULL
         self._allocated = 0
         return data
-
-    cdef int _grow(self, Py_ssize_t needed) except -1:
-        cdef Py_ssize_t wanted = max(needed, 2 * self._allocated, FIRST_ALLOCATION)
-        return self._resize(min(wanted, self._capacity))
 
     cdef int _resize(self, Py_ssize_t size) except -1:
         PyByteArray_Resize(self._data, size)

@@ -59,21 +59,79 @@ async def test_records_of_a_flush_do_not_linger_either(producing: Any) -> None:
         await second
         assert now() - started < 0.5
         third = await producer.send("t", b"3")
-        started = now()
-        await third
-        assert now() - started == pytest.approx(2.1, abs=0.01)
+        await asyncio.sleep(2.05)
+        assert not third.done()
+        await asyncio.sleep(0.1)
+        assert third.done()
 
 
 @virtual_time
 async def test_a_full_batch_leaves_at_once(producing: Any) -> None:
     """L4: linger never delays what is full, nor what lies before it."""
     fake = one_topic()
-    async with producing(fake, linger_ms=10_000, batch_size=1000) as producer:
+    options = {"linger_ms": 10_000, "batch_size": 1000, "partitioner": "kip794"}
+    async with producing(fake, **options) as producer:
         deliveries = [await producer.send("t", bytes(100)) for _ in range(30)]
         await deliveries[20]
         assert now() == 0.0
         await deliveries[-1]
         assert now() == pytest.approx(10.0)
+
+
+@virtual_time
+@pytest.mark.parametrize("key", [None, b"k"])
+async def test_what_waits_for_a_broker_grows_into_one_batch(
+    key: bytes | None, producing: Any
+) -> None:
+    """A full batch leaves as soon as it can; until then it goes on taking records."""
+    fake = one_topic(2)
+    fake.round_trip_s = 1.0
+    async with producing(fake, linger_ms=0, batch_size=1000) as producer:
+        window = producer.config.max_in_flight_requests_per_connection
+        for _ in range(200):
+            await producer.send("t", bytes(100), key)
+            await asyncio.sleep(0.001)
+        await producer.flush()
+        assert sum(b.record_count for p in (0, 1) for b in fake.batches("t", p)) == 200
+        assert max(b.record_count for p in (0, 1) for b in fake.batches("t", p)) > 100
+        assert len(fake.requests_of(ApiKey.PRODUCE)) <= 3 * window
+
+
+@virtual_time
+async def test_an_awaited_record_without_company_does_not_linger(producing: Any) -> None:
+    fake = one_topic(3)
+    fake.round_trip_s = 0.1
+    async with producing(fake, linger_ms=2000) as producer:
+        await producer.send_and_wait("t", b"to get connected")
+        started = now()
+        await producer.send_and_wait("t", b"alone")
+        assert now() - started == pytest.approx(0.1)
+        started = now()
+        first = await producer.send("t", b"not awaited yet")
+        await asyncio.sleep(0.5)
+        assert not first.done(), "who does not wait does not hurry"
+        second = asyncio.create_task(producer.send_and_wait("t", b"with company"))
+        await asyncio.sleep(0.2)
+        assert not first.done()
+        await asyncio.gather(first, second)
+        assert now() - started == pytest.approx(2.1, abs=0.01)
+
+
+@virtual_time
+async def test_all_that_are_woken_together_travel_together(producing: Any) -> None:
+    fake = one_topic(3)
+    fake.round_trip_s = 0.1
+    async with producing(fake, linger_ms=2000) as producer:
+
+        async def worker() -> None:
+            for _ in range(10):
+                await producer.send_and_wait("t", b"v")
+
+        await producer.send_and_wait("t", b"to get connected")
+        started = now()
+        await asyncio.gather(*(worker() for _ in range(100)))
+        assert now() - started == pytest.approx(1.0, abs=0.01)
+        assert len(fake.requests_of(ApiKey.PRODUCE)) == 11
 
 
 @virtual_time
@@ -104,9 +162,10 @@ async def test_a_full_batch_does_not_take_others_along(producing: Any) -> None:
         full = [await producer.send("t", bytes(100), partition=0) for _ in range(20)]
         await full[0]
         assert now() == pytest.approx(0.1)
+        await asyncio.sleep(0.39)
         assert not fresh.done()
-        await fresh
-        assert now() == pytest.approx(0.5)
+        await asyncio.sleep(0.02)
+        assert fresh.done()
 
 
 @pytest.mark.parametrize("batch_size", [0, 1])
@@ -219,7 +278,7 @@ async def test_requests_keep_to_max_request_size(producing: Any) -> None:
 async def test_a_large_record_travels_alone(producing: Any) -> None:
     """B4: larger than a batch, smaller than max.request.size; beyond it, an error at once."""
     fake = one_topic()
-    async with producing(fake, linger_ms=0) as producer:
+    async with producing(fake, linger_ms=0, partitioner="kip794") as producer:
         await asyncio.gather(
             producer.send_and_wait("t", bytes(100)),
             producer.send_and_wait("t", bytes(900_000)),

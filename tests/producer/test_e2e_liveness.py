@@ -218,9 +218,11 @@ async def test_the_delivery_timeout_holds_in_every_state(state: str, producing: 
         await producer.flush()
         await bring_about(fake, producer)
         started = now()
-        delivery = await producer.send("t", b"v", partition=0)
+        delivery, ended = await producer.send("t", b"v", partition=0), asyncio.Event()
+        delivery.add_done_callback(lambda _: ended.set())  # to await it would end the lingering
+        await ended.wait()
         with pytest.raises(DeliveryTimeoutError) as caught:
-            await delivery
+            delivery.result()
         assert now() - started == pytest.approx(30.1, abs=TICK)
         message = str(caught.value)
         assert expected in message

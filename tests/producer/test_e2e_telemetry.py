@@ -126,7 +126,7 @@ async def test_keyed_and_explicit_records_are_bound_when_they_are_appended(
 async def test_what_waits_at_the_decision_is_told(producing: Any, tmp_path: Path) -> None:
     """Batches of one partition behind a stalled broker: each sees those before it."""
     fake = one_topic(1)
-    options = {"telemetry": tmp_path, "batch_size": 200, "linger_ms": 0}
+    options = {"telemetry": tmp_path, "batch_size": 200, "linger_ms": 0, "partitioner": "kip794"}
     async with producing(fake, max_in_flight_requests_per_connection=2, **options) as producer:
         await load(producer, 1)
         fake.stall_broker(fake.leader("t", 0))

@@ -1,0 +1,250 @@
+"""The fast path: what goes through a tap, what has to go the long way, and when a tap is cut."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaclient.producer.delivery import Delivery, Receipt
+from kafkaclient.producer.fastpath import FastPath, Tap, TopicTaps
+from kafkaclient.wire.murmur2 import partition_for_key
+from kafkaclient.wire.records import BATCH_OVERHEAD, BatchBuilder, iter_records
+
+LONG_WAY = "the long way"
+
+
+class Sending(FastPath):
+    """A fast path whose long way says so."""
+
+    def __init__(self, taps: dict[str, TopicTaps], **options: Any) -> None:
+        arguments = {"largest": 10_000, "wall_clock": lambda: 1.5} | options
+        loop = asyncio.get_running_loop()
+        self._open_taps(taps, loop, arguments["largest"], arguments["wall_clock"])
+
+    def _send_slowly(self, *_: Any) -> Any:
+        return LONG_WAY
+
+
+class Open:
+    """An open batch with a tap."""
+
+    def __init__(self, capacity: int = 10_000, signal_at: int = 1_000_000) -> None:
+        self.builder = BatchBuilder(capacity)
+        self.receipt = Receipt("t")
+        self.signals = 0
+        self.tap = Tap(self.builder, self.receipt, signal_at, self.signal)
+
+    def signal(self) -> None:
+        self.signals += 1
+
+    @property
+    def values(self) -> list[Any]:
+        self.builder.seal()
+        return [record.value for record in iter_records(self.builder.buffer())]
+
+
+@pytest.fixture
+def taps() -> TopicTaps:
+    taps = TopicTaps()
+    taps.reset(3)
+    return taps
+
+
+async def test_unkeyed_records_go_through_their_tap(taps: TopicTaps) -> None:
+    batch = Open()
+    taps.choose(batch.tap)
+    sending = Sending({"t": taps})
+    deliveries = [sending.send_nowait("t", b"%d" % n) for n in range(3)]
+    assert [type(delivery) for delivery in deliveries] == [Delivery] * 3
+    batch.receipt.resolve(100)
+    assert [d.result() for d in deliveries] == [("t", -1, 100 + n, 1500) for n in range(3)]
+    assert batch.values == [b"0", b"1", b"2"]
+
+
+async def test_keys_and_partitions_have_taps_of_their_own(taps: TopicTaps) -> None:
+    batches = [Open() for _ in range(3)]
+    for partition, batch in enumerate(batches):
+        taps.set(partition, batch.tap)
+    sending = Sending({"t": taps})
+    expected: list[list[bytes]] = [[], [], []]
+    for n in range(30):
+        key, value = b"key %d" % n, b"%d" % n
+        assert sending.send_nowait("t", value, key) != LONG_WAY
+        expected[partition_for_key(key, 3)].append(value)
+    assert sending.send_nowait("t", b"chosen", partition=1) != LONG_WAY
+    assert sending.send_nowait("t", b"chosen", b"key", partition=1) != LONG_WAY
+    expected[1] += [b"chosen", b"chosen"]
+    assert [batch.values for batch in batches] == expected
+    assert sending.send_nowait("t", b"no tap for these") == LONG_WAY
+
+
+async def test_ignored_keys() -> None:
+    taps, batch = TopicTaps(ignore_keys=True), Open()
+    taps.reset(3)
+    taps.choose(batch.tap)
+    sending = Sending({"t": taps})
+    sending.send_nowait("t", b"v", b"key")
+    assert batch.values == [b"v"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"topic": "unknown"},
+        {"topic": 5},
+        {"value": "text"},
+        {"value": bytearray(b"may change")},
+        {"value": bytes(101)},
+        {"value": bytes(60), "key": bytes(60), "partition": 0},
+        {"key": "text"},
+        {"key": b"no tap"},
+        {"partition": 3},
+        {"partition": -1},
+        {"partition": True},
+        {"partition": 1.0},
+        {"partition": 2**70},
+        {"timestamp_ms": -1},
+        {"timestamp_ms": 2**63},
+        {"timestamp_ms": 1.5},
+        {"headers": [("name", b"content")]},
+        {"headers": {"name": b"content"}},
+    ],
+    ids=repr,
+)
+async def test_what_is_unusual_goes_the_long_way(
+    arguments: dict[str, Any], taps: TopicTaps
+) -> None:
+    batch = Open()
+    taps.choose(batch.tap)
+    taps.set(0, batch.tap)
+    sending = Sending({"t": taps}, largest=100)
+    for topic_is_known in (True, False):
+        if not topic_is_known:
+            taps.reset(0)
+        call = {"topic": "t", "value": b"v", "headers": ()} | arguments
+        assert sending.send_nowait(call.pop("topic"), **call) == LONG_WAY
+    assert batch.builder.count == batch.receipt.count == 0
+
+
+async def test_timestamps(taps: TopicTaps) -> None:
+    batch = Open()
+    taps.choose(batch.tap)
+    sending = Sending({"t": taps}, wall_clock=time.time)
+    before = int(time.time() * 1000)
+    stamped = [sending.send_nowait("t", b"", timestamp_ms=ms) for ms in (0, 2**62)]
+    now = sending.send_nowait("t", b"")
+    batch.receipt.resolve(0)
+    assert [delivery.result().timestamp for delivery in stamped] == [0, 2**62]
+    assert before <= now.result().timestamp <= int(time.time() * 1000)
+
+
+async def test_a_tap_that_is_cut_lets_nothing_in(taps: TopicTaps) -> None:
+    batch = Open()
+    taps.choose(batch.tap)
+    sending = Sending({"t": taps})
+    sending.send_nowait("t", b"first")
+    batch.tap.cut()
+    assert sending.send_nowait("t", b"second") == LONG_WAY
+    assert batch.values == [b"first"]
+
+
+async def test_closed_taps_let_nothing_in(taps: TopicTaps) -> None:
+    batch = Open()
+    taps.choose(batch.tap)
+    sending = Sending({"t": taps})
+    sending._close_taps()
+    assert sending.send_nowait("t", b"late") == LONG_WAY
+
+
+async def test_a_full_batch_is_told_of_once(taps: TopicTaps) -> None:
+    batch = Open(signal_at=200)
+    taps.choose(batch.tap)
+    sending, signals = Sending({"t": taps}), []
+    for _ in range(30):
+        sending.send_nowait("t", bytes(20))
+        signals.append((batch.builder.size >= 200, batch.signals))
+    assert set(signals) == {(False, 0), (True, 1)}
+
+
+@given(sizes=st.lists(st.integers(0, 40), min_size=1, max_size=30), capacity=st.integers(61, 700))
+def test_no_record_goes_beyond_the_capacity(sizes: list[int], capacity: int) -> None:
+    """At every size: what is taken is all there, what is refused leaves no trace."""
+
+    async def fill() -> None:
+        taps, batch = TopicTaps(), Open(capacity)
+        taps.reset(1)
+        taps.choose(batch.tap)
+        sending, taken = Sending({"t": taps}), []
+        for number, size in enumerate(sizes):
+            value = bytes([number]) * size
+            if sending.send_nowait("t", value) != LONG_WAY:
+                taken.append(value)
+        assert batch.builder.size <= capacity
+        assert batch.builder.count == batch.receipt.count == len(taken)
+        if taken:
+            assert batch.values == taken
+            assert len(batch.builder.buffer()) == batch.builder.size
+        else:
+            assert batch.builder.size == BATCH_OVERHEAD
+
+    asyncio.run(fill())
+
+
+async def test_another_event_loop_goes_the_long_way(taps: TopicTaps) -> None:
+    """Where it is told off; also in the same thread, and right after a record went through."""
+    batch = Open()
+    taps.choose(batch.tap)
+    sending = Sending({"t": taps})
+    assert sending.send_nowait("t", b"at home") != LONG_WAY
+    found = []
+
+    async def elsewhere() -> None:
+        found.append(sending.send_nowait("t", b"elsewhere"))
+
+    thread = threading.Thread(target=lambda: asyncio.run(elsewhere()))
+    thread.start()
+    thread.join()
+    assert found == [LONG_WAY]
+    await asyncio.sleep(0)
+    home = asyncio.get_running_loop()
+    other = asyncio.new_event_loop()
+    asyncio._set_running_loop(other)
+    try:
+        assert sending.send_nowait("t", b"another loop") == LONG_WAY
+    finally:
+        asyncio._set_running_loop(home)
+        other.close()
+    assert batch.values == [b"at home"]
+
+
+async def test_nothing_is_left_behind(taps: TopicTaps) -> None:
+    """Sending for a while leaves no objects, and a batch with a tap needs no garbage collector."""
+    sending = Sending({"t": taps})
+
+    def send_some() -> None:
+        batch = Open(100_000)
+        taps.choose(batch.tap)
+        held = [sending.send_nowait("t", b"value", b"key", partition=None) for _ in range(10)]
+        held += [sending.send_nowait("t", b"value") for _ in range(500)]
+        assert batch.receipt.handles == 500
+        del held
+        assert batch.receipt.handles == 0
+        batch.tap.cut()
+
+    send_some()
+    gc.collect()
+    gc.disable()
+    try:
+        before = len(gc.get_objects())
+        for _ in range(50):
+            send_some()
+        assert len(gc.get_objects()) - before < 20
+    finally:
+        gc.enable()

@@ -1,4 +1,4 @@
-"""Sleep until a time, or until somebody has work: how the sender rests between its passes."""
+"""Work at a time, or as soon as somebody asks for it: what drives the sender's passes."""
 
 from __future__ import annotations
 
@@ -18,62 +18,88 @@ _LOOP_GRAIN = 0.001
 
 
 class Alarm:
-    """``clock`` gives the event loop's time in seconds."""
+    """Calls ``work()``, which returns when it is due again (NEVER: when it is rung for).
 
-    __slots__ = ("_at", "_clock", "_resting", "_timer")
+    ``clock`` gives the event loop's time in seconds. The calls come from the event loop itself
+    and not from a task: that is cheaper by what it takes to put a task to rest and to wake it.
+    """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    __slots__ = ("_at", "_attended", "_clock", "_ended", "_timer", "_timer_at", "_work")
+
+    def __init__(self, clock: Callable[[], float], work: Callable[[], float]) -> None:
         self._clock = clock
-        self._at = NEVER
-        self._resting: asyncio.Future[None] | None = None
+        self._work = work
+        self._at = 0.0
+        """When the work is due, as far as is known."""
+        self._attended = True
+        """Whether ``_at`` will be looked at anyway: not begun, about to work, or working."""
+        self._ended: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = NEVER
+
+    async def run(self) -> None:
+        """Work until :meth:`end` or a failure of the work, which is raised here."""
+        self._ended = asyncio.get_running_loop().create_future()
+        self._set(self._ended)
+        try:
+            await self._ended
+        finally:
+            self._ended.cancel()
+            if self._timer is not None:
+                self._timer.cancel()
+
+    def end(self) -> None:
+        """Work no more, but for the call under way."""
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
 
     def ring(self, when: float = 0.0) -> None:
-        """End the sleep at the time ``when`` at the latest (0: now), or the next one."""
+        """The work is due at the time ``when`` at the latest (0: now)."""
         if when < self._at:
             self._at = when
-            if self._resting is not None:
-                self._set(self._resting)
+            if not self._attended and self._ended is not None:
+                self._set(self._ended)
 
     def forget(self) -> None:
         """What was rung for so far is being seen to."""
         self._at = NEVER
 
-    async def sleep(self, until: float) -> None:
-        """Return at the time ``until``, or earlier if it has rung or rings."""
-        resting = self._resting = asyncio.get_running_loop().create_future()
-        self._at = min(until, self._at)
-        self._set(resting)
-        try:
-            await resting
-        finally:
-            self._resting = None
-            self._cancel()
-
-    def _set(self, resting: asyncio.Future[None]) -> None:
-        self._cancel()
+    def _set(self, ended: asyncio.Future[None]) -> None:
         delay = self._at - self._clock() if self._at > 0.0 else 0.0
-        if delay <= 0.0:
-            self._at = 0.0
-            _rouse(resting)
-        elif delay != NEVER:
-            self._timer = resting.get_loop().call_later(delay, self._timed, resting)
+        self._attended = delay <= 0.0 and not ended.done()
+        if self._attended:
+            ended.get_loop().call_soon(self._do, ended)
+        elif self._at < self._timer_at and not ended.done():
+            if self._timer is not None:
+                self._timer.cancel()
+            self._start_timer(delay, ended)
+        # Else there is a timer already; it looks again when it comes, and costs nothing until then.
 
-    def _timed(self, resting: asyncio.Future[None]) -> None:
-        # uvloop rounds to whole milliseconds: a pass could find nothing to do yet.
+    def _start_timer(self, delay: float, ended: asyncio.Future[None]) -> None:
+        self._timer_at = self._at
+        self._timer = ended.get_loop().call_later(delay, self._timed, ended)
+
+    def _timed(self, ended: asyncio.Future[None]) -> None:
+        self._timer, self._timer_at = None, NEVER
+        if self._attended or self._at == NEVER:
+            return
         early = self._at - self._clock()
         if early > SOON:
-            delay = max(early, _LOOP_GRAIN)
-            self._timer = resting.get_loop().call_later(delay, self._timed, resting)
+            # Due later by now; or uvloop has rounded to whole milliseconds, and there would be
+            # nothing to do yet.
+            self._start_timer(max(early, _LOOP_GRAIN), ended)
         else:
-            _rouse(resting)
+            self._do(ended)
 
-    def _cancel(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-
-def _rouse(resting: asyncio.Future[None]) -> None:
-    if not resting.done():
-        resting.set_result(None)
+    def _do(self, ended: asyncio.Future[None]) -> None:
+        if ended.done():
+            return
+        self._attended = True
+        try:
+            due = self._work()
+        except Exception as failure:  # noqa: BLE001 - it is raised by run()
+            if not ended.done():
+                ended.set_exception(failure)
+            return
+        self._at = min(due, self._at)
+        self._set(ended)

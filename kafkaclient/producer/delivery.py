@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaclient.wire.twins import load_twin
+from kafkaclient.twins import load_twin
 
 if TYPE_CHECKING:
     from kafkaclient.producer._delivery_py import Delivery, Receipt

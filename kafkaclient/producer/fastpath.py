@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaclient.wire.twins import load_twin
+from kafkaclient.twins import load_twin
 
 if TYPE_CHECKING:
     from kafkaclient.producer._fastpath_py import FastPath, Tap, TopicTaps

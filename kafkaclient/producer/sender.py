@@ -1,4 +1,4 @@
-"""The async loop that drains the accumulator into the brokers' lanes.
+"""What drains the accumulator into the brokers' lanes.
 
 Java: ``Sender``. All decisions of a pass are made in :meth:`Sender.run_once`, which neither waits
 nor reads a clock, so that tests can drive it by hand.
@@ -81,7 +81,7 @@ class Sender:
         self._expiry_seen: float | None = None
         self._unavailable: set[int] = set()
         self._binder = Binder(accumulator)
-        self._alarm = Alarm(clock)
+        self._alarm = Alarm(clock, lambda: self.run_once(clock()))
         self.lanes = Lanes(
             connections,
             leaders,
@@ -98,16 +98,14 @@ class Sender:
 
     async def run(self) -> None:
         """Run until :meth:`close`; the caller keeps the task and minds its exception."""
-        while not self._closing:
-            due = self.run_once(self._clock())
-            if not self._closing:
-                await self._alarm.sleep(due)
+        if not self._closing:
+            await self._alarm.run()
 
     def close(self) -> None:
         """End :meth:`run` after the pass under way."""
         self._closing = True
         self.lanes.close()
-        self.wake()
+        self._alarm.end()
 
     def wake(self, when: float = 0.0) -> None:
         """See to it that a pass begins at the time ``when`` at the latest (0: now)."""

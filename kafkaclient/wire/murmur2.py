@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaclient.wire.twins import load_twin
+from kafkaclient.twins import load_twin
 
 if TYPE_CHECKING:
     from kafkaclient.wire._murmur2_py import murmur2, partition_for_key

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import crc32c
 
+from kafkaclient.twins import load_twin
 from kafkaclient.wire.compression import Codec, compress
 from kafkaclient.wire.record_reader import (
     BATCH_OVERHEAD,
@@ -26,7 +27,6 @@ from kafkaclient.wire.record_reader import (
     iter_records,
     verify_crc,
 )
-from kafkaclient.wire.twins import load_twin
 
 if TYPE_CHECKING:
     from kafkaclient.types import Buffer, Headers

@@ -1,9 +1,9 @@
-"""What the control calls answer, as plain values."""
+"""What brokers answer, as plain values."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.errors import UnsupportedVersionError
 
@@ -22,6 +22,9 @@ __all__ = [
     "MetadataResult",
     "PartitionInfo",
     "PartitionOffset",
+    "PartitionResult",
+    "ProduceResult",
+    "RecordError",
     "TopicInfo",
     "TopicOutcome",
 ]
@@ -140,3 +143,38 @@ class ListOffsetsResult:
 
     partitions: tuple[PartitionOffset, ...]
     throttle_ms: int
+
+
+class RecordError(NamedTuple):
+    """A record the broker refused: its index in the batch and the broker's reason."""
+
+    batch_index: int
+    message: str | None
+
+
+class PartitionResult(NamedTuple):
+    """What became of one partition's batch.
+
+    ``base_offset`` is -1 unless it was written. ``log_append_time_ms`` is -1 unless the topic has
+    ``message.timestamp.type=LogAppendTime``. ``leader_id`` and ``leader_epoch`` are -1 unless the
+    broker knows of a newer leader (version 10 on).
+    """
+
+    topic: str
+    partition: int
+    error_code: int
+    base_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    record_errors: tuple[RecordError, ...]
+    error_message: str | None
+    leader_id: int
+    leader_epoch: int
+
+
+class ProduceResult(NamedTuple):
+    """A broker's answer: per partition, and the addresses of the new leaders it names."""
+
+    partitions: list[PartitionResult]
+    throttle_ms: int
+    endpoints: tuple[BrokerInfo, ...]

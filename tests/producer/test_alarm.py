@@ -1,67 +1,144 @@
-"""Resting until a time, or until there is work."""
+"""Work that is done when it is due, or when somebody rings for it."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
 
 from kafkaclient.producer.alarm import NEVER, Alarm
 from kafkaclient.testing.clock import virtual_time
 
-
-def _alarm() -> Alarm:
-    return Alarm(asyncio.get_running_loop().time)
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
-@virtual_time
-async def test_it_sleeps_until_the_time() -> None:
-    alarm = _alarm()
-    began = _now()
-    await alarm.sleep(began + 3.0)
-    assert _now() == began + 3.0
-    await alarm.sleep(began)  # gone already
-    assert _now() == began + 3.0
+class Work:
+    """Notes when it was called; ``dues`` say when it wants to be called next."""
+
+    def __init__(self, *dues: float) -> None:
+        self.calls: list[float] = []
+        self.dues = list(dues)
+        self.alarm = Alarm(_now, self)
+
+    def __call__(self) -> float:
+        self.calls.append(_now())
+        self.alarm.forget()
+        return self.dues.pop(0) if self.dues else NEVER
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        running = asyncio.create_task(self.alarm.run())
+        await asyncio.sleep(0)
+        try:
+            yield
+        finally:
+            self.alarm.end()
+            await running
 
 
 @virtual_time
-async def test_a_ring_ends_the_sleep_or_moves_its_end() -> None:
-    alarm = _alarm()
-    began = _now()
-    loop = asyncio.get_running_loop()
-    loop.call_later(1.0, alarm.ring, began + 2.0)
-    loop.call_later(1.5, alarm.ring, began + 9.0)  # later than what is known: nothing new
-    await alarm.sleep(NEVER)
-    assert _now() == began + 2.0
-    alarm.forget()
-    loop.call_later(1.0, alarm.ring)
-    await alarm.sleep(NEVER)
-    assert _now() == began + 3.0
+async def test_it_works_at_once_and_when_it_is_due() -> None:
+    work = Work(3.0, 2.0, NEVER)
+    async with work.running():
+        await asyncio.sleep(100.0)
+    assert work.calls == [0.0, 3.0, 3.0], "what was due in the past is due now"
 
 
 @virtual_time
-async def test_what_rang_before_the_sleep_counts_unless_forgotten() -> None:
-    alarm = _alarm()
-    began = _now()
-    alarm.ring()
-    await alarm.sleep(NEVER)
-    assert _now() == began
-    alarm.ring()
-    alarm.forget()
-    alarm.ring(began + 0.5)
-    await alarm.sleep(began + 7.0)
-    assert _now() == began + 0.5
+async def test_a_ring_brings_the_work_forward() -> None:
+    work = Work(50.0, 60.0, NEVER)
+    async with work.running():
+        loop = asyncio.get_running_loop()
+        loop.call_later(1.0, work.alarm.ring, 2.0)
+        loop.call_later(1.5, work.alarm.ring, 9.0)  # later than what is known: nothing new
+        loop.call_later(5.0, work.alarm.ring)
+        await asyncio.sleep(100.0)
+    assert work.calls == [0.0, 2.0, 5.0]
 
 
 @virtual_time
-async def test_a_cancelled_sleep_leaves_no_timer() -> None:
-    alarm = _alarm()
-    sleep = asyncio.create_task(alarm.sleep(_now() + 100.0))
+async def test_what_rings_before_it_begins_counts() -> None:
+    work = Work()
+    work.alarm.forget()
+    work.alarm.ring(4.0)
+    async with work.running():
+        await asyncio.sleep(100.0)
+    assert work.calls == [4.0]
+
+
+@virtual_time
+async def test_what_rings_while_it_works_counts_unless_forgotten() -> None:
+    work = Work(9.0, NEVER)
+    real = work.alarm._work
+
+    def ringing() -> float:
+        work.alarm.ring()  # forgotten by the work
+        due = real()
+        if len(work.calls) == 1:
+            work.alarm.ring(7.0)
+        return due
+
+    work.alarm._work = ringing
+    async with work.running():
+        await asyncio.sleep(100.0)
+    assert work.calls == [0.0, 7.0]
+
+
+@virtual_time
+async def test_many_rings_are_one_call() -> None:
+    work = Work()
+    async with work.running():
+        await asyncio.sleep(1.0)
+        for _ in range(10):
+            work.alarm.ring()
+        await asyncio.sleep(1.0)
+    assert work.calls == [0.0, 1.0]
+
+
+@virtual_time
+async def test_a_far_timer_is_set_once() -> None:
+    """A deadline that moves on with each call costs no timer of its own each time."""
+    work = Work(*(100.0 + n for n in range(50)))
+    async with work.running():
+        timers = set()
+        for _ in range(40):
+            work.alarm.ring()
+            await asyncio.sleep(0.1)
+            timers.add(work.alarm._timer)
+        assert len(timers) == 1
+        await asyncio.sleep(200.0)
+    assert work.calls[41:44] == [140.0, 141.0, 142.0]
+
+
+@virtual_time
+async def test_a_failure_of_the_work_ends_it() -> None:
+    def failing() -> float:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await Alarm(_now, failing).run()
+
+
+@virtual_time
+async def test_nothing_is_done_after_its_end() -> None:
+    work = Work(50.0, 50.0)
+    async with work.running():
+        await asyncio.sleep(1.0)
+        work.alarm.ring()
+    await asyncio.sleep(100.0)
+    assert work.calls == [0.0], "rung for, but ended before its turn"
+    cancelled = Work(500.0)
+    running = asyncio.create_task(cancelled.alarm.run())
     await asyncio.sleep(1.0)
-    sleep.cancel()
-    await asyncio.wait({sleep})
-    assert alarm._timer is None
-    alarm.ring()  # nobody sleeps: kept for the next one
-    await alarm.sleep(NEVER)
+    running.cancel()
+    await asyncio.wait({running})
+    cancelled.alarm.ring()
+    await asyncio.sleep(1000.0)
+    assert cancelled.calls == [101.0]

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from kafkaclient.wire.twins import load_twin
+from kafkaclient.twins import load_twin
 
 
 @pytest.fixture

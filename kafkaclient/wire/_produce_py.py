@@ -1,0 +1,191 @@
+"""The source of what ``produce.py`` offers, compiled or as it is."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from kafkaclient.errors import UnsupportedVersionError
+from kafkaclient.wire.api import ApiKey, BrokerInfo
+from kafkaclient.wire.reader import Reader
+from kafkaclient.wire.results import PartitionResult, ProduceResult, RecordError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kafkaclient.types import Buffer
+
+__all__ = ["MAX_VERSION", "MIN_VERSION", "decode_response", "encode_request"]
+
+MIN_VERSION = 3
+MAX_VERSION = 12
+
+_FIRST_WITH_LOG_START_OFFSET = 5
+_FIRST_WITH_RECORD_ERRORS = 8
+_FIRST_FLEXIBLE = 9
+_FIRST_WITH_LEADER_HINTS = 10
+
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_REQUEST_HEADER = struct.Struct(">hhi")
+_ACKS_TIMEOUT = struct.Struct(">hi")
+_NO_TAGS = b"\x00"
+
+# The least bytes an element takes, which bounds the counts a hostile peer can claim.
+_MIN_TOPIC = 2
+_MIN_PARTITION = 22
+_MIN_RECORD_ERROR = 5
+_MIN_ENDPOINT = 10
+
+
+def encode_request(
+    version: int,
+    correlation_id: int,
+    client_id: str,
+    acks: int,
+    timeout_ms: int,
+    topics: Sequence[tuple[str, Sequence[tuple[int, Buffer]]]],
+    transactional_id: str | None = None,
+) -> list[Buffer]:
+    """A Produce request as the pieces to write one after the other.
+
+    ``topics``: per topic its (partition, record batch) pairs. The batches are passed through
+    untouched, so that no byte of them is copied. Raises UnsupportedVersionError for a version
+    outside 3 to 12, ValueError for a string of more than 32767 bytes before version 9.
+    """
+    _check_version(version)
+    flexible = version >= _FIRST_FLEXIBLE
+    string, count = (_compact_string, _uvarint) if flexible else (_string, _int32)
+    tags = _NO_TAGS if flexible else b""
+    # count() of a compact array or byte string is one more than its length.
+    extra = 1 if flexible else 0
+
+    pieces: list[Buffer] = []
+    small = bytearray(4)  # room for the frame's size
+    small += _REQUEST_HEADER.pack(ApiKey.PRODUCE, version, correlation_id)
+    small += _string(client_id)  # never compact: see the schema of RequestHeader
+    small += tags
+    small += string(transactional_id)
+    small += _ACKS_TIMEOUT.pack(acks, timeout_ms)
+    small += count(len(topics) + extra)
+    size = 0
+    first = small
+    for topic, partitions in topics:
+        small += string(topic)
+        small += count(len(partitions) + extra)
+        for partition, batch in partitions:
+            small += _INT32.pack(partition)
+            small += count(len(batch) + extra)
+            pieces += (small, batch)
+            size += len(small) + len(batch)
+            small = bytearray(tags)
+        small += tags
+    small += tags
+    if small:
+        pieces.append(small)
+        size += len(small)
+    _INT32.pack_into(first, 0, size - _INT32.size)
+    return pieces
+
+
+def decode_response(version: int, payload: Buffer) -> ProduceResult:
+    """Read the answer, from the bytes that follow the frame's size and correlation id.
+
+    Raises :class:`~kafkaclient.errors.ProtocolError` when they are not such an answer, and
+    UnsupportedVersionError for a version outside 3 to 12.
+    """
+    _check_version(version)
+    reader = Reader(payload, flexible=version >= _FIRST_FLEXIBLE)
+    reader.skip_tagged_fields()  # of the response header
+    partitions: list[PartitionResult] = []
+    for _ in reader.array(_MIN_TOPIC):
+        topic = reader.string()
+        partitions += [_partition(reader, version, topic) for _ in reader.array(_MIN_PARTITION)]
+        reader.skip_tagged_fields()
+    throttle_ms = reader.int32()
+    tags = reader.tagged_fields()
+    endpoints = _endpoints(tags[0]) if version >= _FIRST_WITH_LEADER_HINTS and 0 in tags else ()
+    return ProduceResult(partitions, throttle_ms, endpoints)
+
+
+def _check_version(version: int) -> None:
+    if not MIN_VERSION <= version <= MAX_VERSION:
+        raise UnsupportedVersionError(
+            f"Produce version {version}: this client speaks {MIN_VERSION} to {MAX_VERSION}"
+        )
+
+
+def _partition(reader: Reader, version: int, topic: str) -> PartitionResult:
+    partition = reader.int32()
+    error_code = reader.int16()
+    base_offset = reader.int64()
+    log_append_time_ms = reader.int64()
+    log_start_offset = reader.int64() if version >= _FIRST_WITH_LOG_START_OFFSET else -1
+    record_errors: tuple[RecordError, ...] = ()
+    error_message = None
+    if version >= _FIRST_WITH_RECORD_ERRORS:
+        record_errors = tuple(_record_error(reader) for _ in reader.array(_MIN_RECORD_ERROR))
+        error_message = reader.nullable_string()
+    tags = reader.tagged_fields()
+    leader_id = leader_epoch = -1
+    if version >= _FIRST_WITH_LEADER_HINTS and 0 in tags:
+        hint = Reader(tags[0], flexible=True)
+        leader_id, leader_epoch = hint.int32(), hint.int32()
+    return PartitionResult(
+        topic,
+        partition,
+        error_code,
+        base_offset,
+        log_append_time_ms,
+        log_start_offset,
+        record_errors,
+        error_message,
+        leader_id,
+        leader_epoch,
+    )
+
+
+def _record_error(reader: Reader) -> RecordError:
+    error = RecordError(reader.int32(), reader.nullable_string())
+    reader.skip_tagged_fields()
+    return error
+
+
+def _endpoints(tag: memoryview) -> tuple[BrokerInfo, ...]:
+    reader = Reader(tag, flexible=True)
+    return tuple(_endpoint(reader) for _ in reader.array(_MIN_ENDPOINT))
+
+
+def _endpoint(reader: Reader) -> BrokerInfo:
+    broker = BrokerInfo(reader.int32(), reader.string(), reader.int32(), reader.nullable_string())
+    reader.skip_tagged_fields()
+    return broker
+
+
+def _string(text: str | None) -> bytes:
+    if text is None:
+        return _INT16.pack(-1)
+    encoded = text.encode()
+    if len(encoded) > 0x7FFF:
+        raise ValueError(f"string of {len(encoded)} bytes; at most 32767 fit")
+    return _INT16.pack(len(encoded)) + encoded
+
+
+def _compact_string(text: str | None) -> bytes:
+    if text is None:
+        return _uvarint(0)
+    encoded = text.encode()
+    return _uvarint(len(encoded) + 1) + encoded
+
+
+def _int32(value: int) -> bytes:
+    return _INT32.pack(value)
+
+
+def _uvarint(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append((value & 0x7F) | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)

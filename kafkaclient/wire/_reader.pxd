@@ -1,0 +1,20 @@
+cimport cython
+
+
+cdef class Reader:
+    cdef public object data
+    cdef public Py_ssize_t position
+    cdef public Py_ssize_t end
+    cdef public bint flexible
+
+    cpdef Py_ssize_t advance(self, Py_ssize_t size) except -1
+    cpdef int8(self)
+    cpdef int16(self)
+    cpdef int32(self)
+    cpdef int64(self)
+    @cython.locals(value=cython.longlong, byte=cython.longlong, index=cython.int)
+    cpdef long long uvarint(self) except -1
+    cpdef nullable_string(self)
+    cpdef tagged_fields(self)
+    @cython.locals(count=cython.longlong)
+    cpdef long long _tag_count(self) except -1

@@ -40,6 +40,9 @@ unit: $(STAMP) ## no network; on the compiled builder, then the wire tests on th
 integration: $(STAMP) ## real brokers; KAFKACLIENT_BOOTSTRAP=host:port for another cluster
 	$(BIN)/pytest integration
 
+bench: $(STAMP) ## this producer beside its peers on one broker, half an hour; BENCH="--seconds 1 ..."
+	$(BIN)/python -m benchmarks.produce --out build/bench $(BENCH)
+
 pictures: $(STAMP) ## docs/pictures from the slow-broker experiment's results in RESULTS
 	$(BIN)/python -m kafkaclient.experiments.pictures $(RESULTS) docs/pictures
 
@@ -49,4 +52,4 @@ constraints: ## pin the newest versions that pyproject.toml allows
 clean: ## remove what was built
 	rm -rf build dist *.egg-info kafkaclient/*/*.so kafkaclient/*/*.c
 
-.PHONY: help install build demo test check unit integration pictures constraints clean
+.PHONY: help install build demo test check unit integration bench pictures constraints clean

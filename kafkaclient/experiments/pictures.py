@@ -35,21 +35,21 @@ if TYPE_CHECKING:
     from kafkaclient.experiments.slow_broker.compare import Row
     from kafkaclient.experiments.slow_broker.decisions import Decisions
 
-__all__ = ["draw_pictures"]
+__all__ = ["BAR_INCHES", "STYLE", "TEXT", "draw_pictures"]
 
-_TEXT = "#7a8490"  # in the middle: four to one against white and against near-black
+TEXT = "#7a8490"  # in the middle: four to one against white and against near-black
 _GRID = "#7a849040"
 _DECISIONS_OF = ("default", "linger 0", "kip794 adaptive linger 5", "sticky linger 5")
-_BAR_INCHES = 0.24
+BAR_INCHES = 0.24
 _DECADES = (1, 10, 100, 1000, 10_000)
 
-_STYLE = {
+STYLE = {
     "svg.fonttype": "none",
     "svg.hashsalt": "kafkaclient",  # the same results make the same file
     "font.family": "sans-serif",
     "font.size": 9,
-    "text.color": _TEXT,
-    "axes.labelcolor": _TEXT,
+    "text.color": TEXT,
+    "axes.labelcolor": TEXT,
     "axes.edgecolor": _GRID,
     "axes.titlesize": 10,
     "axes.titlelocation": "left",
@@ -58,8 +58,8 @@ _STYLE = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "grid.color": _GRID,
-    "xtick.color": _TEXT,
-    "ytick.color": _TEXT,
+    "xtick.color": TEXT,
+    "ytick.color": TEXT,
     "legend.frameon": False,
     "figure.constrained_layout.use": True,
 }
@@ -76,7 +76,7 @@ def draw_pictures(results_folder: Path, pictures: Path) -> list[Path]:
     matplotlib.use("svg")
     pictures.mkdir(parents=True, exist_ok=True)
     written = []
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         for name, figure in _figures(results, decisions):
             path = pictures / f"{name}.svg"
             figure.savefig(path, transparent=True, metadata={"Date": None, "Creator": None})
@@ -100,7 +100,7 @@ def _subplots(lines: int, columns: int, width: float, height: float) -> tuple[An
 
 
 def _latency(rate: float, found: Sequence[Row]) -> Any:
-    figure, axes = _subplots(1, 2, 10, 0.9 + _BAR_INCHES * len(found))
+    figure, axes = _subplots(1, 2, 10, 0.9 + BAR_INCHES * len(found))
     for axis, title, values in (
         (axes[0][0], f"average latency at {rate:,g} records/s, ms", [row.avg_ms for row in found]),
         (axes[0][1], "p99, ms", [row.p99_ms for row in found]),
@@ -109,11 +109,11 @@ def _latency(rate: float, found: Sequence[Row]) -> Any:
             range(len(found)),
             [value or 0.5 for value in values],
             left=0,
-            color=[CLIENT_COLOURS.get(row.client, _TEXT) for row in found],
+            color=[CLIENT_COLOURS.get(row.client, TEXT) for row in found],
             height=0.72,
         )
         labels = ["" if value is None else f"{value:,.1f}" for value in values]
-        axis.bar_label(bars, labels, padding=3, fontsize=8, color=_TEXT)
+        axis.bar_label(bars, labels, padding=3, fontsize=8, color=TEXT)
         axis.set_title(title)
         axis.set_xscale("log")
         axis.set_xlim(0.5, 4 * max((value for value in values if value), default=1.0))
@@ -157,7 +157,7 @@ def _distribution(rate: float, drawn: Sequence[Curve]) -> Any:
 
 
 def _share(rate: float, found: Sequence[Row]) -> Any:
-    figure, ((axis,),) = _subplots(1, 1, 10, 1.1 + _BAR_INCHES * len(found))
+    figure, ((axis,),) = _subplots(1, 1, 10, 1.1 + BAR_INCHES * len(found))
     brokers = max(len(row.bytes_per_broker) for row in found)
     left = [0.0] * len(found)
     for broker in range(brokers):

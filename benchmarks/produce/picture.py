@@ -1,0 +1,64 @@
+"""The benchmark as SVG, in the manner of the documentation's other pictures."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.produce.entries import AIO, KAFKA_PYTHON, RAW
+from benchmarks.produce.table import number
+from benchmarks.produce.targets import medians
+from kafkaclient.experiments.pictures import BAR_INCHES, STYLE, TEXT
+from kafkaclient.experiments.slow_broker.figures import CLIENT_COLOURS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+__all__ = ["draw"]
+
+_COLOURS = CLIENT_COLOURS | {AIO: "#a46ede", KAFKA_PYTHON: "#14a38b", RAW: "#8d99ae"}
+_PANELS = (("records/s", "records_per_s"), ("client's CPU per record, µs", "cpu_us_per_record"))
+_LEFT_OUT = ("event loop", "overload", "round trip")
+
+
+def draw(path: Path, runs: Sequence[Mapping[str, Any]]) -> bool:
+    """Bars of throughput and CPU per entry; False when no run has any."""
+    found = {
+        entry: values
+        for entry, values in medians(runs).items()
+        if values.get("records_per_s") and not any(part in entry for part in _LEFT_OUT)
+    }
+    if not found:
+        return False
+    matplotlib = import_module("matplotlib")
+    matplotlib.use("svg")
+    with matplotlib.rc_context(STYLE):
+        figure = import_module("matplotlib.figure").Figure(
+            figsize=(11, 0.9 + BAR_INCHES * len(found))
+        )
+        axes = figure.subplots(1, len(_PANELS), squeeze=False)[0]
+        for axis, (title, name) in zip(axes, _PANELS, strict=True):
+            _bars(axis, title, {entry: values[name] for entry, values in found.items()})
+        axes[0].set_yticks(range(len(found)), list(found))
+        figure.savefig(path, transparent=True, metadata={"Date": None, "Creator": None})
+    return True
+
+
+def _bars(axis: Any, title: str, values: Mapping[str, float]) -> None:
+    lowest = min((value for value in values.values() if value > 0), default=1.0)
+    bars = axis.barh(
+        range(len(values)),
+        [max(value, lowest / 2) for value in values.values()],
+        color=[_COLOURS.get(entry.partition(":")[0], TEXT) for entry in values],
+        height=0.72,
+    )
+    labels = [number(value) for value in values.values()]
+    axis.bar_label(bars, labels, padding=3, fontsize=8, color=TEXT)
+    axis.set_title(title)
+    axis.set_xscale("log")
+    axis.set_xlim(lowest / 2, 4 * max(values.values()))
+    axis.margins(y=0.01)
+    axis.grid(visible=False, axis="y")
+    axis.set_yticks(range(len(values)), [])
+    axis.invert_yaxis()

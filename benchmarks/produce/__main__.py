@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 _SUMMARY = "summary.json"
 _PICTURE = "produce.svg"
 _PIPE_WIDTH = 200
+_INTERRUPTED = 130
 
 
 def _arguments() -> argparse.Namespace:
@@ -120,7 +121,7 @@ def _show(given: argparse.Namespace, runs: Sequence[dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    """The exit status is 1 when a run failed."""
+    """The exit status is 1 when a run failed, 130 after Ctrl-C."""
     given = _arguments()
     entries = choose(given.only)
     if given.list or not entries:
@@ -133,6 +134,7 @@ def main() -> None:
         asyncio.run(_run(given, entries, runs))
     except KeyboardInterrupt:
         sys.stderr.write("ended early\n")
+        sys.exit(_INTERRUPTED)
     finally:
         if runs:
             _show(given, runs)

@@ -43,6 +43,15 @@ integration: $(STAMP) ## real brokers; KAFKACLIENT_BOOTSTRAP=host:port for anoth
 bench: $(STAMP) ## this producer beside its peers on one broker, half an hour; BENCH="--seconds 1 ..."
 	$(BIN)/python -m benchmarks.produce --out build/bench $(BENCH)
 
+sanitize: $(STAMP) ## the compiled part under AddressSanitizer and with bounds checks
+	rm -rf build/sanitize && mkdir -p build/sanitize
+	git ls-files -z kafkaclient tests setup.py pyproject.toml | xargs -0 cp --parents -t build/sanitize
+	sed -i 's/boundscheck=False/boundscheck=True/' build/sanitize/kafkaclient/*/*.pyx
+	cd build/sanitize && CFLAGS="-fsanitize=address -fno-omit-frame-pointer -O1 -g" $(CURDIR)/$(BIN)/python setup.py --quiet build_ext --inplace
+	cd build/sanitize && PYTHONPATH=. PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD=$$(gcc -print-file-name=libasan.so) \
+	  $(CURDIR)/$(BIN)/pytest -q -p no:cacheprovider -W ignore::pytest.PytestUnraisableExceptionWarning -k "not memory_is_not_taken" \
+	  tests/wire tests/metrics tests/producer/test_delivery.py tests/producer/test_fastpath.py
+
 pictures: $(STAMP) ## docs/pictures from the slow-broker experiment's results in RESULTS
 	$(BIN)/python -m kafkaclient.experiments.pictures $(RESULTS) docs/pictures
 
@@ -52,4 +61,4 @@ constraints: ## pin the newest versions that pyproject.toml allows
 clean: ## remove what was built
 	rm -rf build dist *.egg-info kafkaclient/*/*.so kafkaclient/*/*.c
 
-.PHONY: help install build demo test check unit integration bench pictures constraints clean
+.PHONY: help install build demo test check unit integration sanitize bench pictures constraints clean

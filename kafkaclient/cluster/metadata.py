@@ -22,7 +22,7 @@ from kafkaclient.errors import (
     UnknownTopicError,
     broker_error,
 )
-from kafkaclient.wire.codec import MetadataCall
+from kafkaclient.wire.metadata import MetadataCall, ToldTopics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -98,6 +98,7 @@ class Metadata:
         self._rng = rng or Random()
         self._in_use = in_use
         self._topics: dict[str, _Topic] = {}
+        self._told = ToldTopics()
         self._listeners: list[Callable[[ClusterView, ClusterView], None]] = []
 
         self._task: asyncio.Task[None] | None = None
@@ -305,7 +306,7 @@ class Metadata:
         request_timeout_s = self._config.request_timeout_ms / 1000
         self._requests += 1
         result = await self._router.call(
-            MetadataCall(tuple(names), self._config.allow_auto_create_topics),
+            MetadataCall(tuple(names), self._config.allow_auto_create_topics, self._told),
             timeout_s=min(request_timeout_s, _PATIENCE_S * 2.0 ** min(self._failures, 8)),
             bootstrap=self._rebootstrap,
         )
@@ -375,16 +376,21 @@ class Metadata:
     def _forget_idle_topics(self, now: float) -> None:
         max_idle_s = self._config.metadata_max_idle_ms / 1000
         for name, topic in list(self._topics.items()):
-            if topic.waiters or self._in_use(name):
+            if topic.waiters:
                 topic.last_used = now
             elif now - topic.last_used > max_idle_s:
-                del self._topics[name]
+                # Whether it is in use may take a look at all its partitions: asked last.
+                if self._in_use(name):
+                    topic.last_used = now
+                else:
+                    del self._topics[name]
+                    self._told.forget(name)
 
     def _lacks_leaders(self, view: ClusterView, name: str) -> bool:
         # A leader that the answer's brokers do not contain (it just went, or comes back) cannot
         # be reached any more than none.
         topic = view.topics.get(name)
-        return topic is not None and any(p.leader not in view.brokers for p in topic.partitions)
+        return topic is not None and not topic.leaders <= view.brokers.keys()
 
     def _failed(self, error: KafkaError, full: bool, requested: str | None) -> None:
         self._failures += 1

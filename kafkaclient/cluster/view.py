@@ -6,12 +6,14 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkaclient.wire.results import PartitionView
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
     from uuid import UUID
 
     from kafkaclient.wire.api import BrokerInfo
-    from kafkaclient.wire.results import MetadataResult, PartitionInfo, TopicInfo
+    from kafkaclient.wire.results import MetadataResult, TopicInfo
 
 __all__ = [
     "NO_EPOCH",
@@ -38,17 +40,6 @@ class Broker(NamedTuple):
     rack: str | None = None
 
 
-class PartitionView(NamedTuple):
-    """Who leads a partition; ``leader`` is -1 when nobody does, ``leader_epoch`` -1 when the
-    broker that told it does not know epochs."""
-
-    partition: int
-    leader: int = NO_LEADER
-    leader_epoch: int = NO_EPOCH
-    replicas: tuple[int, ...] = ()
-    isr: tuple[int, ...] = ()
-
-
 @dataclass(frozen=True, slots=True)
 class TopicView:
     """A topic's partitions; a partition's number is its index in ``partitions``."""
@@ -58,10 +49,13 @@ class TopicView:
     partitions: tuple[PartitionView, ...]
     available: tuple[int, ...] = field(init=False, compare=False, repr=False)
     """The numbers of the partitions that have a leader."""
+    leaders: frozenset[int] = field(init=False, compare=False, repr=False)
+    """The brokers that lead any of them, ``NO_LEADER`` among them if one has none."""
 
     def __post_init__(self) -> None:
-        led = tuple(p.partition for p in self.partitions if p.leader != NO_LEADER)
+        led = tuple([p.partition for p in self.partitions if p.leader != NO_LEADER])
         object.__setattr__(self, "available", led)
+        object.__setattr__(self, "leaders", frozenset([p.leader for p in self.partitions]))
 
     @property
     def partition_count(self) -> int:
@@ -77,6 +71,11 @@ class ClusterView:
     controller_id: int = -1
     cluster_id: str | None = None
     fetched_at: float = float("-inf")
+    told: Mapping[str, TopicInfo] = field(
+        default_factory=lambda: MappingProxyType({}), compare=False, repr=False
+    )
+    """What brokers said of each topic last, while the topic is as they said: hearing it once more
+    changes nothing."""
 
     def leader(self, topic: str, partition: int) -> Broker | None:
         """The broker that leads the partition; None when the view does not know one."""
@@ -107,50 +106,62 @@ def merge(
     an error, stay as they are; ``keep`` names those allowed to (None: all).
     """
     topics = {name: topic for name, topic in old.topics.items() if keep is None or name in keep}
+    told = {name: info for name, info in old.told.items() if name in topics}
     for info in result.topics:
-        if info.error_code == 0 and info.partitions and (keep is None or info.name in keep):
-            topics[info.name] = _merge_topic(old.topics.get(info.name), info)
+        name = info.name
+        if info.error_code or not info.partitions or (keep is not None and name not in keep):
+            continue
+        if told.get(name) is not info:
+            topics[name] = _merge_topic(old.topics.get(name), info)
+            told[name] = info
     return ClusterView(
         brokers=MappingProxyType({b.node_id: Broker(*b) for b in result.brokers}),
         topics=MappingProxyType(topics),
         controller_id=result.controller_id,
         cluster_id=result.cluster_id,
         fetched_at=now,
+        told=MappingProxyType(told),
     )
 
 
 def _merge_topic(old: TopicView | None, info: TopicInfo) -> TopicView:
-    told = {p.partition: p for p in info.partitions}
-    count = max(told) + 1
     known: tuple[PartitionView, ...] = ()
     if old is not None and _is_same_topic(old, info):
         known = old.partitions
-        if info.topic_id is not None:
-            # A topic never loses partitions while it keeps its id: the answer is out of date.
-            count = max(count, len(known))
-    partitions = tuple(
-        _merge_partition(known[n] if n < len(known) else PartitionView(n), told.get(n))
-        for n in range(count)
-    )
+    told = _in_order(info.partitions, known)
+    if info.topic_id is not None:
+        # A topic never loses partitions while it keeps its id: the answer is out of date.
+        told += known[len(told) :]
+    # What has not changed stays the same object, so that others can tell at a glance.
+    common = [a if a == b else _newer(a, b) for a, b in zip(known, told, strict=False)]
+    partitions = (*common, *told[len(common) :])
     merged = TopicView(
         info.name, info.topic_id or (old.topic_id if known and old else None), partitions
     )
     return old if old == merged and old is not None else merged
 
 
+def _in_order(
+    told: tuple[PartitionView, ...], known: tuple[PartitionView, ...]
+) -> tuple[PartitionView, ...]:
+    """The partitions by their numbers; what is left out is as it was."""
+    numbers = [partition.partition for partition in told]
+    if numbers == list(range(len(numbers))):
+        return told
+    by_number = dict(zip(numbers, told, strict=True))
+    known += tuple(map(PartitionView, range(len(known), max(numbers) + 1)))
+    return tuple([by_number.get(n, known[n]) for n in range(max(numbers) + 1)])
+
+
 def _is_same_topic(old: TopicView, info: TopicInfo) -> bool:
     return old.topic_id is None or info.topic_id is None or old.topic_id == info.topic_id
 
 
-def _merge_partition(old: PartitionView, info: PartitionInfo | None) -> PartitionView:
-    if info is None:
-        return old
-    epoch = info.leader_epoch
-    if epoch == NO_EPOCH:
-        epoch = old.leader_epoch  # from a broker that knows no epochs; keep the floor
-    elif epoch < old.leader_epoch:
-        return old
-    return PartitionView(old.partition, info.leader, epoch, info.replicas, info.isr)
+def _newer(old: PartitionView, told: PartitionView) -> PartitionView:
+    if told.leader_epoch == NO_EPOCH:
+        # From a broker that knows no epochs; keep the floor.
+        return told._replace(leader_epoch=old.leader_epoch)
+    return old if told.leader_epoch < old.leader_epoch else told
 
 
 def with_leaders(
@@ -161,21 +172,29 @@ def with_leaders(
     A hint counts when its epoch is newer than the known one and its leader's address is known,
     from the view or from ``endpoints``. Returns ``view`` itself when nothing changes.
     """
-    told = {broker.node_id: Broker(*broker) for broker in endpoints}
+    addresses = {broker.node_id: Broker(*broker) for broker in endpoints}
     brokers = dict(view.brokers)
-    topics = dict(view.topics)
+    changed: dict[str, list[PartitionView]] = {}
     for topic, partition, leader, epoch in hints:
-        known = topics.get(topic)
+        known = view.topics.get(topic)
         if known is None or not 0 <= partition < len(known.partitions):
             continue
-        current = known.partitions[partition]
-        if epoch <= current.leader_epoch or (leader not in told and leader not in brokers):
+        current = (changed.get(topic) or known.partitions)[partition]
+        if epoch <= current.leader_epoch or (leader not in addresses and leader not in brokers):
             continue
-        if leader in told:
-            brokers[leader] = told[leader]
-        partitions = list(known.partitions)
-        partitions[partition] = current._replace(leader=leader, leader_epoch=epoch)
-        topics[topic] = TopicView(known.name, known.topic_id, tuple(partitions))
-    if topics == view.topics:
+        if leader in addresses:
+            brokers[leader] = addresses[leader]
+        if topic not in changed:
+            changed[topic] = list(known.partitions)
+        changed[topic][partition] = current._replace(leader=leader, leader_epoch=epoch)
+    if not changed:
         return view
-    return replace(view, brokers=MappingProxyType(brokers), topics=MappingProxyType(topics))
+    topics = dict(view.topics)
+    for topic, partitions in changed.items():
+        topics[topic] = TopicView(topic, topics[topic].topic_id, tuple(partitions))
+    return replace(
+        view,
+        brokers=MappingProxyType(brokers),
+        topics=MappingProxyType(topics),
+        told=MappingProxyType({k: v for k, v in view.told.items() if k not in changed}),
+    )

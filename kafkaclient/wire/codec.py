@@ -1,9 +1,9 @@
 """The control calls, and the one place that knows kafka-python.
 
 kafka-python's ``kafka.protocol`` is generated from Apache Kafka's own message schemas. Everything
-but Produce (``produce.py``) is encoded and decoded by it, behind the calls below, which the rest
-of the package sees as plain values. At the end of the file stands the broker's side of the same
-codec, for the fake cluster.
+but what must be fast, Produce (``produce.py``) and Metadata (``metadata.py``), is encoded and
+decoded by it, behind the calls below, which the rest of the package sees as plain values. At the
+end of the file stands the broker's side of the same codec, for the fake cluster.
 
 Importing it costs most of a second, because ``import kafka`` loads all of kafka-python's clients
 whatever is asked of it; that is paid at import time, never inside a running event loop.
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from kafkaclient.errors import ProtocolError
 from kafkaclient.wire.api import ApiKey, BrokerInfo, Call
+from kafkaclient.wire.metadata import MetadataCall
 from kafkaclient.wire.reader import Reader
 from kafkaclient.wire.results import (
     ApiVersions,
@@ -27,7 +28,6 @@ from kafkaclient.wire.results import (
     InitProducerIdResult,
     ListOffsetsResult,
     MetadataResult,
-    PartitionInfo,
     PartitionOffset,
     TopicInfo,
     TopicOutcome,
@@ -65,7 +65,6 @@ __all__ = [
     "MetadataCall",
     "MetadataResult",
     "NewTopic",
-    "PartitionInfo",
     "PartitionOffset",
     "RequestFrame",
     "TopicInfo",
@@ -181,56 +180,6 @@ class ApiVersionsCall(_CodecCall[ApiVersions]):
     def _result(self, message: Any) -> ApiVersions:
         ranges = {api.api_key: (api.min_version, api.max_version) for api in message.api_keys}
         return ApiVersions(message.error_code, ranges, message.throttle_time_ms or 0)
-
-
-# --- Metadata -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class MetadataCall(_CodecCall[MetadataResult]):
-    """Brokers, topics and leaders. ``topics`` None asks for all topics, ``()`` for none."""
-
-    # Version 4 is the first that can forbid the broker to create the topics it is asked about.
-    api_key: ClassVar[ApiKey] = ApiKey.METADATA
-    min_version: ClassVar[int] = 4
-    max_version: ClassVar[int] = 13
-    topics: tuple[str, ...] | None = ()
-    allow_auto_topic_creation: bool = True
-
-    def _fields(self, version: int) -> dict[str, Any]:
-        topics = None if self.topics is None else [{"name": name} for name in self.topics]
-        return {"topics": topics, "allow_auto_topic_creation": self.allow_auto_topic_creation}
-
-    def _result(self, message: Any) -> MetadataResult:
-        return MetadataResult(
-            brokers=tuple(BrokerInfo(b.node_id, b.host, b.port, b.rack) for b in message.brokers),
-            cluster_id=message.cluster_id,
-            controller_id=message.controller_id,
-            # A null name answers a question by topic id, which is never asked here.
-            topics=tuple(_topic_info(t) for t in message.topics if t.name is not None),
-            throttle_ms=message.throttle_time_ms,
-            error_code=message.error_code or 0,
-        )
-
-
-def _topic_info(topic: Any) -> TopicInfo:
-    return TopicInfo(
-        name=topic.name,
-        error_code=topic.error_code,
-        topic_id=topic.topic_id or None,
-        is_internal=topic.is_internal,
-        partitions=tuple(
-            PartitionInfo(
-                partition=p.partition_index,
-                error_code=p.error_code,
-                leader=p.leader_id,
-                leader_epoch=p.leader_epoch,
-                replicas=tuple(p.replica_nodes),
-                isr=tuple(p.isr_nodes),
-            )
-            for p in topic.partitions
-        ),
-    )
 
 
 # --- InitProducerId -------------------------------------------------------------------------

@@ -20,9 +20,9 @@ __all__ = [
     "InitProducerIdResult",
     "ListOffsetsResult",
     "MetadataResult",
-    "PartitionInfo",
     "PartitionOffset",
     "PartitionResult",
+    "PartitionView",
     "ProduceResult",
     "RecordError",
     "TopicInfo",
@@ -55,16 +55,15 @@ class ApiVersions:
         return version
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionInfo:
-    """One partition as a broker sees it. ``leader`` is -1 when there is none."""
+class PartitionView(NamedTuple):
+    """Who leads a partition; ``leader`` is -1 when nobody does, ``leader_epoch`` -1 when the
+    broker that told it does not know epochs."""
 
     partition: int
-    error_code: int
-    leader: int
-    leader_epoch: int
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
+    leader: int = -1
+    leader_epoch: int = -1
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ class TopicInfo:
     error_code: int
     topic_id: UUID | None
     is_internal: bool
-    partitions: tuple[PartitionInfo, ...]
+    partitions: tuple[PartitionView, ...]
 
 
 @dataclass(frozen=True, slots=True)

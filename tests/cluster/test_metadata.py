@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import kafkaclient.wire.metadata as wire_metadata
 from kafkaclient.cluster.view import LeaderHint
 from kafkaclient.errors import (
     AuthorizationError,
@@ -21,6 +22,7 @@ from kafkaclient.errors import (
 )
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.wire.api import BrokerInfo
+from kafkaclient.wire.results import TopicInfo
 
 BOTH = pytest.mark.parametrize("auto_create", [True, False])
 
@@ -305,6 +307,61 @@ async def test_fruitless_refreshes_slow_down_and_quiet_restores_the_pace(bench: 
         b.metadata.request_refresh("and again")
         await asyncio.sleep(0.35)
         assert len(b.net.asked()) == 2
+
+
+@virtual_time
+async def test_a_refresh_reads_only_the_topics_that_have_changed(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with bench() as b:
+        names = [f"t{n}" for n in range(50)]
+        for name in names:
+            b.net.topic(name, 0, 1, 2)
+        await b.metadata.start()
+        await asyncio.gather(*(b.metadata.wait_topic(name, 10) for name in names))
+        before, read, heard = dict(b.metadata.view.topics), [], []
+        monkeypatch.setattr(
+            wire_metadata,
+            "TopicInfo",
+            lambda name, *told: read.append(name) or TopicInfo(name, *told),
+        )
+        b.metadata.subscribe(lambda old, new: heard.append((old, new)))
+        for _ in range(3):
+            b.metadata.request_refresh("is anything new?")
+            await asyncio.sleep(2)
+        assert len(b.net.asked_topics()[-1]) == 50
+        assert (read, heard) == ([], [])
+        b.net.topic("t7", 0, 2, 2, epoch=1)
+        b.metadata.request_refresh("is anything new?")
+        await asyncio.sleep(2)
+        assert (read, len(heard)) == (["t7"], 1)
+        after = b.metadata.view.topics
+        assert [name for name in names if after[name] is not before[name]] == ["t7"]
+
+
+@virtual_time
+async def test_nobody_looks_at_the_partitions_of_a_topic_that_was_used_lately(bench: Any) -> None:
+    async with bench(metadata_max_age_ms=60_000, metadata_max_idle_ms=100_000) as b:
+        asked: list[tuple[str, float]] = []
+
+        def in_use(name: str) -> bool:
+            asked.append((name, _now()))
+            return name == "held"
+
+        b.metadata._in_use = in_use
+        for name in ("used", "held", "left"):
+            b.net.topic(name, 0)
+        await b.metadata.start()
+        for name in ("used", "held", "left"):
+            await b.metadata.wait_topic(name, 10)
+        for _ in range(300):
+            b.metadata.add_topic("used")
+            await asyncio.sleep(1)
+        assert set(b.metadata.view.topics) == {"used", "held"}
+        assert [name for name, _ in asked].count("left") == 1
+        assert [name for name, _ in asked].count("held") <= 3
+        assert all(at > 100 for _, at in asked)
+        assert "used" not in dict(asked)
 
 
 @virtual_time

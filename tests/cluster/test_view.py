@@ -18,7 +18,7 @@ from kafkaclient.cluster.view import (
     with_leaders,
 )
 from kafkaclient.wire.api import BrokerInfo
-from kafkaclient.wire.results import MetadataResult, PartitionInfo, TopicInfo
+from kafkaclient.wire.results import MetadataResult, TopicInfo
 
 BROKERS = (BrokerInfo(0, "b0", 9092, None), BrokerInfo(1, "b1", 9092, "r1"))
 
@@ -33,7 +33,7 @@ def _info(
         None if topic_id is None else UUID(int=topic_id),
         False,
         tuple(
-            PartitionInfo(n, 0, leader, epoch, (leader,), (leader,))
+            PartitionView(n, leader, epoch, (leader,), (leader,))
             for n, (leader, epoch) in enumerate(partitions)
         ),
     )
@@ -146,11 +146,45 @@ def test_epochs_and_partition_counts_never_go_back(answers: Any) -> None:
 def test_merging_the_same_answer_twice_changes_nothing(answers: Any) -> None:
     view = ClusterView()
     for partitions, topic_id in answers:
-        result = _result(_info("t", *partitions, topic_id=topic_id))
+        result, equal = (
+            _result(_info("t", *partitions, topic_id=topic_id)) for _ in ("once", "once more")
+        )
         view = merge(view, result, now=0)
-        again = merge(view, result, now=0)
-        assert again == view
-        assert again.topics["t"] is view.topics["t"]
+        for answer in (result, equal):
+            again = merge(view, answer, now=0)
+            assert again == view
+            assert again.topics["t"] is view.topics["t"]
+
+
+_hints = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 6)), max_size=3)
+
+
+@given(_answers, st.lists(_hints, max_size=12))
+def test_knowing_an_answer_again_is_as_good_as_reading_it_again(answers: Any, hints: Any) -> None:
+    """The codec gives a topic that is told once more as the same object, which is taken for no
+    news; whatever happened to the view meanwhile."""
+    known: dict[Any, MetadataResult] = {}
+    view = read = ClusterView()
+    for n, (partitions, topic_id) in enumerate(answers):
+        result = _result(_info("t", *partitions, topic_id=topic_id))
+        view = merge(view, known.setdefault((tuple(partitions), topic_id), result), now=0)
+        read = merge(read, result, now=0)
+        assert view == read
+        told = [LeaderHint("t", *hint) for hint in (hints[n] if n < len(hints) else ())]
+        view, read = with_leaders(view, told), with_leaders(read, told)
+        assert view == read
+
+
+def test_a_partition_that_has_not_changed_stays_the_same_object() -> None:
+    old = _view(_info("t", (0, 1), (1, 1), (0, 1)), _info("u", (0, 1)))
+    answer = _result(_info("t", (0, 1), (0, 2), (0, 1), (1, 1)), _info("u", (0, 1)))
+    new = merge(old, answer, now=2)
+    same = [
+        a is b for a, b in zip(old.topics["t"].partitions, new.topics["t"].partitions, strict=False)
+    ]
+    assert same == [True, False, True]
+    assert new.topics["t"].partition_count == 4
+    assert new.topics["u"] is old.topics["u"]
 
 
 # --- hints ----------------------------------------------------------------------------------
@@ -168,6 +202,16 @@ def test_a_hint_brings_its_brokers_address() -> None:
     view = _view(_info("t", (0, 5)))
     new = with_leaders(view, [LeaderHint("t", 0, 9, 6)], [BrokerInfo(9, "b9", 9092, None)])
     assert new.leader("t", 0) == Broker(9, "b9", 9092)
+
+
+def test_hints_for_one_topic_are_taken_up_together() -> None:
+    view = _view(_info("t", (0, 5), (0, 5), (0, 5)), _info("u", (0, 1)))
+    hints = [LeaderHint("t", 0, 1, 6), LeaderHint("t", 2, 1, 7), LeaderHint("t", 2, 0, 6)]
+    new = with_leaders(view, hints)
+    told = [(p.leader, p.leader_epoch) for p in new.topics["t"].partitions]
+    assert told == [(1, 6), (0, 5), (1, 7)]
+    assert new.topics["t"].leaders == {0, 1}
+    assert new.topics["u"] is view.topics["u"]
 
 
 def test_what_is_no_news_changes_nothing() -> None:

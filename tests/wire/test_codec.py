@@ -25,13 +25,13 @@ from kafkaclient.wire.codec import (
     MetadataCall,
     MetadataResult,
     NewTopic,
-    PartitionInfo,
     PartitionOffset,
     TopicInfo,
     TopicOutcome,
     decode_request,
     encode_response,
 )
+from kafkaclient.wire.results import PartitionView
 
 TOPIC_ID = uuid.UUID(int=77)
 
@@ -69,9 +69,7 @@ CALLS: list[tuple[Any, dict[str, Any], Any]] = [
             brokers=(BrokerInfo(1, "h", 9092, "r"),),
             cluster_id="c",
             controller_id=1,
-            topics=(
-                TopicInfo("t", 0, TOPIC_ID, False, (PartitionInfo(0, 0, 1, 4, (1, 2), (1,)),)),
-            ),
+            topics=(TopicInfo("t", 0, TOPIC_ID, False, (PartitionView(0, 1, 4, (1, 2), (1,)),)),),
             throttle_ms=5,
         ),
     ),

@@ -414,10 +414,11 @@ class RecordAccumulator:
             return None
         if topic.view is None or view.partition_count < topic.view.partition_count:
             topic.choice.reset()
+        touched = topic.touched(view)
         topic.view = topic.last_view = view
         topic.taps.reset(view.partition_count)
         topic.choice.follow(view)
-        for queue in topic.queues.values():
+        for queue in touched:
             leader, epoch = -1, queue.leader_epoch
             if queue.partition < view.partition_count:
                 _, leader, epoch, *_ = view.partitions[queue.partition]

@@ -221,8 +221,8 @@ class LateChoice(Choice):
             self.moved(queue)
 
     def follow(self, view: TopicView) -> None:
-        self._topic.spread.follow(view, self._circumstances.rack.brokers)
-        self._floor.follow(self._topic.spread.competing)
+        if self._topic.spread.follow(view, self._circumstances.rack.brokers):
+            self._floor.follow(self._topic.spread.competing)
 
     def reset(self) -> None:
         self._filled = None

@@ -55,10 +55,10 @@ class ShareFloor:
         fresh = self._total + _CREDIT * self._batch * self._price
         before, self._due, self._heaps = self._due, {}, {}
         for leader, led in partitions.items():
-            for partition in led:
-                self._due[partition] = min(before.get(partition, fresh), fresh)
-            heap = self._heaps[leader] = [(self._due[partition], partition) for partition in led]
+            heap = [(d if (d := before.get(n, fresh)) < fresh else fresh, n) for n in led]
+            self._due.update([(partition, due) for due, partition in heap])
             heapify(heap)
+            self._heaps[leader] = heap
 
     def add(self, partition: int, nbytes: int) -> None:
         """``nbytes`` went to the partition, or were set aside for it."""

@@ -24,6 +24,8 @@ _Entry = tuple[int, int, int]
 
 # How far a partition can fall behind, in batches, and how fast a large batch is forgotten.
 _PATIENCE, _FORGETTING = 4, 0.95
+_NOBODY = -2
+"""Who leads a partition that is new: not even nobody, as far as is known."""
 
 
 class Spread:
@@ -33,15 +35,29 @@ class Spread:
     given everything until it has caught up.
     """
 
-    __slots__ = ("_batch", "_floor", "_given", "_heaps", "_near", "_random", "_view")
+    __slots__ = (
+        "_batch",
+        "_floor",
+        "_forgiven",
+        "_given",
+        "_heaps",
+        "_leaders",
+        "_near",
+        "_random",
+        "_view",
+    )
 
     def __init__(self, random31: Random31) -> None:
         self._random = random31
         self._batch = 0.0
         """The size of the largest batch lately."""
         self._given: list[int] = []
+        """By partition; what is less than its leader's :meth:`_least` counts as that."""
         self._floor = 0
+        self._forgiven: dict[int, int] = {}
+        """By leader: what its partitions stand at, at the least, since it was back in order."""
         self._heaps: dict[int, list[_Entry]] = {}
+        self._leaders: list[int] = []
         self._view: TopicView | None = None
         self._near: frozenset[int] = frozenset()
 
@@ -51,7 +67,10 @@ class Spread:
     @property
     def given(self) -> list[int]:
         """Bytes per partition; one that fell further behind than is allowed stands at the floor."""
-        return [max(given, self._floor) for given in self._given]
+        return [
+            max(given, self._least(leader))
+            for given, leader in zip(self._given, self._leaders, strict=True)
+        ]
 
     @property
     def leaders(self) -> Iterable[int]:
@@ -63,36 +82,56 @@ class Spread:
         """By leader, the partitions that are chosen from."""
         return {leader: [entry[2] for entry in heap] for leader, heap in self._heaps.items()}
 
-    def follow(self, view: TopicView, near: frozenset[int] = frozenset()) -> None:
-        """Take up who leads what. A partition that is new starts at the floor.
+    def follow(self, view: TopicView, near: frozenset[int] = frozenset()) -> bool:
+        """Take up who leads what; whether other partitions compete now, or under other leaders.
 
-        Only the partitions of the leaders in ``near`` compete while there are any (KIP-1123).
+        Only the partitions of the leaders in ``near`` compete while there are any (KIP-1123). One
+        that is new starts at the floor. What has not moved is left alone.
         """
         if view is self._view and near == self._near:
-            return
-        self._view, self._near = view, near
-        missing = view.partition_count - len(self._given)
-        self._given = self._given[: view.partition_count] + [self._floor] * missing
-        self._heaps = {}
-        leaders = {partition.leader for partition in view.partitions if partition.leader >= 0}
-        competing = leaders & near or leaders
-        for partition in view.partitions:
-            if partition.leader in competing:
-                entry = (self._given[partition.partition], self._random(), partition.partition)
-                self._heaps.setdefault(partition.leader, []).append(entry)
-        for heap in self._heaps.values():
+            return False
+        before, leaders = self._leaders, [partition.leader for partition in view.partitions]
+        if leaders == before and near == self._near:
+            self._view = view
+            return False
+        if self._forgiven:  # it goes by who led what until now
+            self._given, self._forgiven = self.given, {}
+        self._view, self._near, self._leaders = view, near, leaders
+        missing = len(leaders) - len(before)
+        self._given = self._given[: len(leaders)] + [self._floor] * missing
+        led = {leader for leader in leaders if leader >= 0}
+        competing = led & near or led
+        heaps = {leader: self._stayed(leader) for leader in competing}
+        before = before + [_NOBODY] * missing
+        for partition, (was, leader) in enumerate(zip(before, leaders, strict=False)):
+            stayed = was == leader and leader in self._heaps
+            if leader in competing and not stayed:
+                heaps[leader].append((self._given[partition], self._random(), partition))
+        for heap in heaps.values():
             heapify(heap)
+        self._heaps = heaps
+        return True
+
+    def _stayed(self, leader: int) -> list[_Entry]:
+        leaders, heap = self._leaders, self._heaps.get(leader, ())
+        return [e for e in heap if e[2] < len(leaders) and leaders[e[2]] == leader]
+
+    def _least(self, leader: int) -> int:
+        """How little a partition of the leader can stand at."""
+        return max(self._floor, self._forgiven.get(leader, 0))
 
     def add(self, partition: int, nbytes: int) -> None:
         """``nbytes`` went to the partition."""
         if partition < len(self._given):
-            given = self._given[partition] = max(self._given[partition], self._floor) + nbytes
+            least = self._least(self._leaders[partition])
+            given = self._given[partition] = max(self._given[partition], least) + nbytes
             self._batch = max(nbytes, _FORGETTING * self._batch)
             self._floor = max(self._floor, given - int(_PATIENCE * self._batch))
 
     def forgive(self, leader: int) -> None:
         """The broker was out of order and is back: nothing of what it missed is made up for."""
-        heap = self._heaps.get(leader, ())
+        if leader not in self._heaps:
+            return
         others = [
             self._given[entry[2]]
             for node, rest in self._heaps.items()
@@ -101,16 +140,18 @@ class Spread:
         ]
         if others:
             usual = sum(others) // len(others)
-            for _, _, partition in heap:
-                self._given[partition] = max(self._given[partition], usual)
+            self._forgiven[leader] = max(usual, self._forgiven.get(leader, 0))
 
     def pick(self, leaders: Iterable[int], is_open: Callable[[int], bool]) -> int | None:
         """The partition furthest behind among those led by ``leaders`` that are open."""
         best: _Entry | None = None
         for leader in leaders:
             entry = self._first_open(self._heaps.get(leader), is_open)
-            if entry is not None and (best is None or entry < best):
-                best = entry
+            if entry is not None:
+                # All that are further behind than is allowed are so by the same.
+                entry = (max(entry[0], self._least(leader)), *entry[1:])
+                if best is None or entry < best:
+                    best = entry
         return None if best is None else best[2]
 
     def _first_open(
@@ -118,13 +159,14 @@ class Spread:
     ) -> _Entry | None:
         """The heap's first entry with an open partition, brought up to date on the way.
 
-        Entries only ever grow, so that an old one is at worst found too early and moved back.
+        Entries only ever grow, so that an old one is at worst found too early and moved back. One
+        below the least that counts stays where it is: as that rises, it would be all of them.
         """
         closed: list[_Entry] = []
         found: _Entry | None = None
         while heap and found is None:
             noted, _, partition = heap[0]
-            given = max(self._given[partition], self._floor)
+            given = self._given[partition]
             if noted < given:
                 heapreplace(heap, (given, self._random(), partition))
             elif is_open(partition):

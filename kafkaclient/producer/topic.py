@@ -93,6 +93,13 @@ class TopicBuffer:
             or any(queue.batches or queue.unacked for queue in self.queues.values())
         )
 
+    def touched(self, view: TopicView) -> list[PartitionQueue]:
+        """The queues of partitions that are not in ``view`` as they were in the last one."""
+        before = self.last_view.partitions if self.last_view is not None else ()
+        common = min(len(before), view.partition_count)
+        after = view.partitions
+        return [q for n, q in self.queues.items() if n >= common or before[n] is not after[n]]
+
     def queue(self, partition: int) -> PartitionQueue:
         queue = self.queues.get(partition)
         if queue is None:

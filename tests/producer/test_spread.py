@@ -144,3 +144,71 @@ def test_the_pick_is_always_the_one_furthest_behind(
         assert given_to[picked] == min(given_to[n] for n in candidates)
         spread.add(picked, nbytes)
         assert max(spread.given) - min(spread.given) <= 4 * 500
+
+
+# --- cost: in draws, one for each entry that is made ----------------------------------------------
+
+
+def _counted(*leaders: int) -> tuple[Spread, list[int]]:
+    draws: list[int] = []
+
+    def draw() -> int:
+        draws.append(0)
+        return len(draws)
+
+    spread = Spread(draw)
+    spread.follow(_topic(*leaders))
+    draws.clear()
+    return spread, draws
+
+
+def test_a_pick_costs_the_same_however_many_partitions_there_are() -> None:
+    """Also while one partition gets so much by its key that the floor rises all the time."""
+    for partitions in (6, 10_000):
+        spread, draws = _counted(*[n % 3 for n in range(partitions)])
+        looked: list[int] = []
+
+        def is_open(partition: int, looked: list[int] = looked) -> bool:
+            looked.append(partition)
+            return partition != 5
+
+        for _ in range(300):
+            spread.add(5, 16384)
+            picked = spread.pick({0, 1, 2}, is_open)
+            assert picked not in (None, 5)
+            spread.add(picked, 16384)
+        assert len(draws) <= 3 * 300
+        assert len(looked) <= 5 * 300
+
+
+def test_a_leader_that_moves_costs_in_proportion_to_what_it_led() -> None:
+    leaders = [n % 3 for n in range(3000)]
+    spread, draws = _counted(*leaders)
+    assert not spread.follow(_topic(*leaders))
+    assert draws == []
+    leaders[4] = 2
+    assert spread.follow(_topic(*leaders, 0))
+    assert len(draws) == 2, "one has moved, one is new"
+    assert {n: len(led) for n, led in spread.competing.items()} == {0: 1001, 1: 999, 2: 1001}
+    assert spread.follow(_topic(*leaders[:2000]))
+    assert len(draws) == 2
+    assert sum(map(len, spread.competing.values())) == 2000
+
+
+@given(st.lists(st.tuples(st.lists(st.integers(-1, 3), min_size=1, max_size=8), st.sets(
+    st.integers(0, 3)), st.integers(0, 7), st.integers(0, 3)), max_size=12))  # fmt: skip
+def test_following_step_by_step_ends_where_starting_anew_does(
+    steps: list[tuple[list[int], set[int], int, int]],
+) -> None:
+    spread = _spread(0)
+    for leaders, near, partition, forgiven in steps:
+        before = spread.given
+        spread.follow(_topic(*leaders), frozenset(near))
+        fresh = _spread()
+        fresh.follow(_topic(*leaders), frozenset(near))
+        assert {n: sorted(led) for n, led in spread.competing.items()} == {
+            n: sorted(led) for n, led in fresh.competing.items()
+        }
+        assert all(a == b for a, b in zip(before, spread.given, strict=False))
+        spread.add(partition, 10)
+        spread.forgive(forgiven)

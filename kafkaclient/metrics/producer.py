@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaclient.metrics.group import Group
 from kafkaclient.metrics.stats import Windowed, Windows
-from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -40,7 +39,7 @@ class ProducerMetrics:
         self._topics: dict[str, _Topic] = {}
         self._read_nodes: Callable[[], Mapping[int, Gauges]] = dict
         self._read_topics: Callable[[], Mapping[str, Gauges]] = dict
-        self._read_partitions: Callable[[], Mapping[TopicPartition, Gauges]] = dict
+        self._read_partitions: Callable[[], Mapping[str, Mapping[int, Gauges]]] = dict
         self._connections = 0
 
         group = self._group = Group(self._windows)
@@ -237,8 +236,8 @@ class ProducerMetrics:
         """Supply further gauges by topic, shown among ``producer-topic-metrics``."""
         self._read_topics = read
 
-    def bind_partition_gauges(self, read: Callable[[], Mapping[TopicPartition, Gauges]]) -> None:
-        """Supply further gauges by partition, shown among ``producer-partition-metrics``."""
+    def bind_partition_gauges(self, read: Callable[[], Mapping[str, Mapping[int, Gauges]]]) -> None:
+        """Supply further gauges by partition, for ``producer-partition-metrics``."""
         self._read_partitions = read
 
     def forget_topic(self, topic: str) -> None:
@@ -266,18 +265,21 @@ class ProducerMetrics:
         for topic_name, gauges in self._read_topics().items():
             topics.setdefault(topic_name, {}).update(gauges)
         partitions = {
-            TopicPartition(name, partition): totals.snapshot()
+            name: {n: totals.snapshot() for n, totals in topic.partitions.items()}
             for name, topic in self._topics.items()
-            for partition, totals in topic.partitions.items()
         }
-        for place, gauges in self._read_partitions().items():
-            partitions.setdefault(place, {}).update(gauges)
+        for topic_name, by_number in self._read_partitions().items():
+            told = partitions.setdefault(topic_name, {})
+            for number, gauges in by_number.items():
+                told.setdefault(number, {}).update(gauges)
         return {
             "producer-metrics": self._group.snapshot(now),
             "producer-node-metrics": {f"node-{id_}": nodes[id_] for id_ in sorted(nodes)},
             "producer-topic-metrics": {name: topics[name] for name in sorted(topics)},
             "producer-partition-metrics": {
-                str(place): partitions[place] for place in sorted(partitions)
+                f"{name}-{n}": partitions[name][n]
+                for name in sorted(partitions)
+                for n in sorted(partitions[name])
             },
             "kafkaclient-metrics": self._own.snapshot(now),
         }

@@ -30,25 +30,30 @@ class Binder:
 
     def bind(self, requests: Requests, survey: Survey, max_bytes: int, now: float) -> None:
         """Add batches to the requests of the free brokers, up to ``max_bytes`` in each; they
-        are sealed, stamped and count as on the wire."""
+        are sealed, stamped and count as on the wire.
+
+        A request that has no room for a batch takes no later one: what is older goes first, and
+        once all are filled the topics that are left need not be looked at.
+        """
+        if not self._accumulator.identity.valid:
+            return  # nothing can be stamped, in whichever partition
         room = {
             node: max_bytes - sum(batch.size for batch in requests.get(node, ()))
             for node in survey.free
             if node not in survey.pressed
         }
-        if not room:
-            return
         taken = {batch.queue for batches in requests.values() for batch in batches}
 
         def is_open(topic: TopicBuffer, partition: int) -> bool:
-            queue = topic.queue(partition)
-            return queue not in taken and self._lines.takes_fresh(queue)
+            queue = topic.queues.get(partition)  # one that is only looked at is not made
+            return queue is None or (queue not in taken and self._lines.takes_fresh(queue))
 
         def target_for(topic: TopicBuffer, batch: ProducerBatch) -> PartitionQueue | None:
-            allowed = _allowed(topic, survey)
-            leaders = [
-                n for n in room if n in allowed and (room[n] >= batch.size or n not in requests)
-            ]
+            allowed, size = _allowed(topic, survey), batch.size
+            leaders = [node for node in room if node in allowed]
+            for node in [n for n in leaders if room[n] < size and n in requests]:
+                leaders.remove(node)
+                del room[node]
             partition = topic.spread.pick(leaders, partial(is_open, topic))
             return None if partition is None else topic.queue(partition)
 
@@ -58,7 +63,7 @@ class Binder:
             room[target.leader] -= batch.size
             taken.add(target)
 
-        self._bind_each(target_for, take, "late", now)
+        self._bind_each(target_for, take, "late", now, lambda: bool(room))
 
     def rotate(self, now: float) -> None:
         """Queue each batch in its partition whether the leader is free or not: a strict rotation
@@ -82,10 +87,14 @@ class Binder:
         take: Callable[[ProducerBatch, PartitionQueue], None],
         by: str,
         now: float,
+        has_room: Callable[[], bool] = lambda: True,
     ) -> bool:
         """Bind one batch of each topic, so that none waits for another; whether any was bound."""
         line, bound = self._lines.unbound, False
-        for _ in range(len(line)):
+        for left in range(len(line), 0, -1):
+            if not has_room():
+                line.rotate(-left)  # behind those that were looked at, as if they had been, too
+                break
             source = line[0]
             head = source.batches[0] if source.batches else None
             if head is not None:

@@ -238,7 +238,7 @@ class RotatingChoice(LateChoice):
 class BuiltInChoice(Choice):
     """KIP-794 as Java ships it (``RecordAccumulator.append`` with ``BuiltInPartitioner``)."""
 
-    __slots__ = ("_circumstances", "_load_as_of", "_topic", "partitioner")
+    __slots__ = ("_circumstances", "_eligible", "_load_as_of", "_near", "_topic", "partitioner")
 
     def __init__(
         self,
@@ -247,8 +247,9 @@ class BuiltInChoice(Choice):
         random31: Random31,
         circumstances: Circumstances,
     ) -> None:
-        near = circumstances.rack.near
-        self.partitioner = BuiltInPartitioner(sticky_bytes, random31, self.show_load, near)
+        self.partitioner = BuiltInPartitioner(sticky_bytes, random31, self.show_load, self.near)
+        self._eligible: _Eligible | None = None
+        self._near: tuple[TopicView, frozenset[int], tuple[int, ...]] | None = None
         self._topic = topic
         self._circumstances = circumstances
         self._load_as_of = 0
@@ -281,12 +282,37 @@ class BuiltInChoice(Choice):
         if self._load_as_of == found.passes or view is None:
             return
         self._load_as_of = found.passes
-        sizes, partitions = [], []
-        for known in view.partitions:
-            if known.leader < 0 or known.leader in found.unavailable:
-                continue
-            queue = self._topic.queues.get(known.partition)
-            sizes.append(len(queue.batches) if queue is not None else 0)
-            partitions.append(known.partition)
-        near = frozenset(found.rack.near(view))
-        self.partitioner.load = load_table(sizes, partitions, view.partition_count, near)
+        eligible = self._eligible
+        if eligible is None or not eligible.holds(view, found.unavailable):
+            eligible = self._eligible = _Eligible(view, frozenset(found.unavailable))
+        sizes = [0] * len(eligible.partitions)
+        for partition, queue in self._topic.queues.items():
+            if queue.batches and partition in eligible.places:
+                sizes[eligible.places[partition]] = len(queue.batches)
+        near = frozenset(self.near(view))
+        self.partitioner.load = load_table(sizes, eligible.partitions, view.partition_count, near)
+
+    def near(self, view: TopicView) -> tuple[int, ...]:
+        """The partitions led in the client's rack: looked for once in each view."""
+        rack, known = self._circumstances.rack, self._near
+        if known is None or known[0] is not view or known[1] != rack.brokers:
+            known = self._near = (view, rack.brokers, rack.near(view))
+        return known[2]
+
+
+class _Eligible:
+    """The partitions that may be drawn, as long as the view and the outages are the same."""
+
+    __slots__ = ("_unavailable", "_view", "partitions", "places")
+
+    def __init__(self, view: TopicView, unavailable: frozenset[int]) -> None:
+        self._view = view
+        self._unavailable = unavailable
+        self.partitions = tuple(
+            p.partition for p in view.partitions if p.leader >= 0 and p.leader not in unavailable
+        )
+        self.places = {partition: place for place, partition in enumerate(self.partitions)}
+        """Where each stands in ``partitions``."""
+
+    def holds(self, view: TopicView, unavailable: Collection[int]) -> bool:
+        return view is self._view and self._unavailable == frozenset(unavailable)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from kafkaclient.metrics.producer import Gauges
     from kafkaclient.producer.accumulator import RecordAccumulator
     from kafkaclient.producer.lane import Lane
-    from kafkaclient.types import TopicPartition
 
 __all__ = ["bind_load_gauges"]
 
@@ -34,14 +33,16 @@ def bind_load_gauges(
         topics = accumulator.topics
         return {name: {"partition-skew": partition_skew(topics[name])} for name in topics}
 
-    def of_partitions() -> dict[TopicPartition, Gauges]:
+    def of_partitions() -> dict[str, dict[int, Gauges]]:
         return {
-            queue.tp: {
-                "batch-bound-total": queue.batches_bound,
-                "byte-bound-total": queue.bytes_bound,
+            name: {
+                partition: {
+                    "batch-bound-total": queue.batches_bound,
+                    "byte-bound-total": queue.bytes_bound,
+                }
+                for partition, queue in topic.queues.items()
             }
-            for topic in accumulator.topics.values()
-            for queue in topic.queues.values()
+            for name, topic in accumulator.topics.items()
         }
 
     metrics.bind_node_gauges(of_nodes)

@@ -116,6 +116,13 @@ class Lines:
             brokers.update(queue.topic.spread.leaders)
         return brokers
 
+    @property
+    def astray(self) -> bool:
+        """Whether batches without a partition are ready, and no broker leads one for any."""
+        return bool(self.unbound) and not (
+            any(queue.topic.spread.leaders for queue in self.unbound) or any(self.ready.values())
+        )
+
     def presses(self, leader: int) -> bool:
         """Whether a full batch is first in the leader's line."""
         line = self.ready.get(leader)

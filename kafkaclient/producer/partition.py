@@ -108,7 +108,7 @@ class PartitionQueue:
 
     @property
     def queued_bytes(self) -> int:
-        return sum(batch.size for batch in self.batches)
+        return sum([batch.size for batch in self.batches])
 
     def put_back(self, batch: ProducerBatch) -> None:
         """Queue a batch again for its retry, before all that were stamped or created later."""

@@ -49,11 +49,11 @@ def load_table(
     longest = max(queue_sizes)
     if len(partitions) == partition_count and min(queue_sizes) == longest:
         return None
-    if inside := [n for n, partition in enumerate(partitions) if partition in near]:
+    if near and (inside := [n for n, partition in enumerate(partitions) if partition in near]):
         queue_sizes = [queue_sizes[n] for n in inside]
         partitions = [partitions[n] for n in inside]
         longest = max(queue_sizes)
-    weights = (longest + 1 - size for size in queue_sizes)
+    weights = [longest + 1 - size for size in queue_sizes]
     return LoadTable(tuple(accumulate(weights)), tuple(partitions))
 
 

@@ -124,7 +124,7 @@ class Sender:
         due = min(due, self._fill(now))
         if self._accumulator.identity.wanted:
             self._on_identity_wanted()
-        if lines.unbound and not lines.brokers():
+        if lines.astray:
             self._leaders.request_refresh(
                 "no partition of a topic with waiting records has a leader"
             )

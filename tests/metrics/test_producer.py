@@ -7,7 +7,6 @@ import math
 import pytest
 
 from kafkaclient.metrics import ProducerMetrics
-from kafkaclient.types import TopicPartition
 
 # Java's names (SenderMetricsRegistry, BufferPool, RecordAccumulator, KafkaProducerMetrics,
 # Selector), in the short form "name-{a,b}/-c" that stands for name-a, name-b and name-c.
@@ -250,9 +249,7 @@ def test_gauges_by_node_and_partition(metrics: ProducerMetrics) -> None:
     metrics.bind_topic_gauges(
         lambda: {"unsent": {"partition-skew": 1.5}, "t": {"partition-skew": 1.0}}
     )
-    metrics.bind_partition_gauges(
-        lambda: {TopicPartition("t", 2): {"queued": 1}, TopicPartition("t", 10): {"queued": 3}}
-    )
+    metrics.bind_partition_gauges(lambda: {"t": {10: {"queued": 3}, 2: {"queued": 1}}})
     snapshot = metrics.snapshot()
     nodes = snapshot["producer-node-metrics"]
     assert nodes["node-0"] == {"queued-bytes": 9}

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kafkaclient.cluster.view import PartitionView, TopicView
 from kafkaclient.producer.alarm import NEVER
 from kafkaclient.producer.binder import Binder, Requests
 from kafkaclient.producer.lanes import Survey
+from kafkaclient.producer.spread import Spread
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -159,3 +161,72 @@ def test_every_bond_is_to_a_free_leader_that_is_allowed(
         assert bound + waiting == put
         if waiting:
             assert not (led & free & set(allowed)), "somebody could have taken it"
+
+
+# --- cost -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def many(late: Any) -> Any:
+    """That many topics with a ready batch each, in the order of their names."""
+
+    def made(topics: int, **settings: Any) -> Any:
+        b = late(0, **settings)
+        for n in range(topics):
+            b.topic = b.accumulator.topic(f"t{n:03}")
+            view = TopicView(b.topic.name, None, (PartitionView(0, 0), PartitionView(1, 1)))
+            b.accumulator.update_topic(view, 0.0)
+            b.put(value=bytes(1000))
+        return b
+
+    return made
+
+
+def names(queues: Any) -> list[str]:
+    return [queue.topic.name for queue in queues]
+
+
+def test_topics_that_find_no_room_are_not_looked_at(
+    many: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    b, picks = many(100), []
+    pick = Spread.pick
+
+    def counted(spread: Spread, *args: Any) -> int | None:
+        picks.append(spread)
+        return pick(spread, *args)
+
+    monkeypatch.setattr(Spread, "pick", counted)
+    requests = bind(b, survey([0]), max_bytes=5000)
+    assert names(batch.queue for batch in requests[0]) == ["t000", "t001", "t002", "t003"]
+    assert len(picks) == 5
+    assert names(b.lines.unbound) == [f"t{n:03}" for n in range(4, 100)], "the oldest stay first"
+
+
+def test_a_request_that_is_full_is_not_overtaken_by_later_ones(many: Any) -> None:
+    b = many(3)
+    b.topic = b.accumulator.topic("t001")
+    for _ in range(4):
+        b.put(value=bytes(1000))
+    requests = bind(b, survey([0]), max_bytes=4000)
+    assert names(batch.queue for batch in requests[0]) == ["t000"]
+    assert names(b.lines.unbound) == ["t001", "t002"]
+
+
+def test_nothing_is_looked_at_before_there_is_a_producer_id(late: Any) -> None:
+    b = late(*[n % 3 for n in range(1000)], idempotent=True)
+    b.identity.assign(-1, -1)
+    b.put()
+    assert bind(b, survey([0, 1, 2])) == {}
+    assert not b.topic.queues
+    b.identity.assign(1, 0)
+    assert len(bind(b, survey([0, 1, 2]))) == 1
+    assert len(b.topic.queues) == 1
+
+
+def test_queues_are_made_for_the_partitions_that_get_something(late: Any) -> None:
+    b = late(*[n % 3 for n in range(1000)])
+    for n in range(20):
+        b.put()
+        bind(b, survey([n % 3]))
+    assert len(b.topic.queues) == 20

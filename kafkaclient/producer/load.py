@@ -203,10 +203,14 @@ def partition_skew(topic: TopicBuffer) -> float:
     view = topic.view
     if view is None:
         return nan
-    queues = (topic.queues.get(partition) for partition in view.available)
-    given = [0 if queue is None else queue.bytes_bound for queue in queues]
+    led = view.partitions
+    given = [
+        queue.bytes_bound
+        for partition, queue in topic.queues.items()
+        if partition < len(led) and led[partition].leader >= 0
+    ]
     total = sum(given)
-    return max(given) * len(given) / total if total else nan
+    return max(given) * len(view.available) / total if total else nan
 
 
 def _broker_load(

@@ -310,6 +310,8 @@ class Metadata:
             timeout_s=min(request_timeout_s, _PATIENCE_S * 2.0 ** min(self._failures, 8)),
             bootstrap=self._rebootstrap,
         )
+        # Reading a large answer takes a while, and so may taking it up: others go first.
+        await asyncio.sleep(0)
         self._rebootstrap = result.error_code == _REBOOTSTRAP_REQUIRED
         if result.error_code:
             raise broker_error(result.error_code, "metadata request")

@@ -67,10 +67,9 @@ class Spread:
     @property
     def given(self) -> list[int]:
         """Bytes per partition; one that fell further behind than is allowed stands at the floor."""
-        return [
-            max(given, self._least(leader))
-            for given, leader in zip(self._given, self._leaders, strict=True)
-        ]
+        least = {leader: self._least(leader) for leader in set(self._leaders)}
+        known = zip(self._given, self._leaders, strict=True)
+        return [max(given, least[leader]) for given, leader in known]
 
     @property
     def leaders(self) -> Iterable[int]:
@@ -95,7 +94,9 @@ class Spread:
             self._view = view
             return False
         if self._forgiven:  # it goes by who led what until now
-            self._given, self._forgiven = self.given, {}
+            known, forgiven = zip(self._given, before, strict=True), self._forgiven
+            self._given = [f if (f := forgiven.get(n, 0)) > given else given for given, n in known]
+            self._forgiven = {}
         self._view, self._near, self._leaders = view, near, leaders
         missing = len(leaders) - len(before)
         self._given = self._given[: len(leaders)] + [self._floor] * missing

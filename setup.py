@@ -8,6 +8,8 @@ from setuptools import Extension, setup
 
 SOURCES = {
     "kafkaclient.metrics._stats": "kafkaclient/metrics/_stats_py.py",
+    "kafkaclient.producer._bulk": "kafkaclient/producer/_bulk.pyx",
+    "kafkaclient.producer._columns": "kafkaclient/producer/_columns.pyx",
     "kafkaclient.producer._delivery": "kafkaclient/producer/_delivery.pyx",
     "kafkaclient.producer._fastpath": "kafkaclient/producer/_fastpath.pyx",
     "kafkaclient.wire._murmur2": "kafkaclient/wire/_murmur2.pyx",

@@ -13,20 +13,24 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.view import ClusterView
     from kafkaclient.config import ProducerConfig
     from kafkaclient.errors import KafkaError
+    from kafkaclient.producer.bulk_delivery import BulkDelivery
     from kafkaclient.producer.delivery import Delivery
     from kafkaclient.producer.failures import UnseenFailure
     from kafkaclient.producer.load import BrokerLoad, LoadSnapshot, LoadView, PartitionLoad
     from kafkaclient.producer.policies import Partitioner
     from kafkaclient.producer.producer import Producer
-    from kafkaclient.types import RecordMetadata, TopicPartition
+    from kafkaclient.types import BulkMetadata, OffsetRange, RecordMetadata, TopicPartition
 
 __all__ = [
     "BrokerLoad",
+    "BulkDelivery",
+    "BulkMetadata",
     "ClusterView",
     "Delivery",
     "KafkaError",
     "LoadSnapshot",
     "LoadView",
+    "OffsetRange",
     "PartitionLoad",
     "Partitioner",
     "Producer",
@@ -41,11 +45,14 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "BrokerLoad": "producer.load",
+    "BulkDelivery": "producer.bulk_delivery",
+    "BulkMetadata": "types",
     "ClusterView": "cluster.view",
     "Delivery": "producer.delivery",
     "KafkaError": "errors",
     "LoadSnapshot": "producer.load",
     "LoadView": "producer.load",
+    "OffsetRange": "types",
     "PartitionLoad": "producer.load",
     "Partitioner": "producer.policies",
     "Producer": "producer.producer",

@@ -9,7 +9,10 @@ Names, codes and the retriable flag follow Java's ``org.apache.kafka.common.prot
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+if TYPE_CHECKING:
+    from kafkaclient.types import BulkMetadata
 
 __all__ = [
     "BROKER_ERRORS",
@@ -18,6 +21,8 @@ __all__ = [
     "BrokerConnectionError",
     "BrokerError",
     "BufferFullError",
+    "BulkDeliveryError",
+    "BulkFailure",
     "ConfigError",
     "CorruptBatchError",
     "DeliveryTimeoutError",
@@ -53,6 +58,10 @@ class KafkaError(Exception):
     code: int | None = None
     """The broker's error code, or None when the error arose in this process."""
 
+    delivery: Any = None
+    """The ``BulkDelivery`` of what ``send_many`` or ``send_arrow`` had handed over when this error
+    ended them; None on errors of anything else."""
+
 
 # --- what happened on this side -------------------------------------------------------------
 
@@ -63,6 +72,9 @@ class ConfigError(KafkaError, ValueError):
 
 class InvalidRecordError(KafkaError, ValueError):
     """A record's topic, key, value, headers, timestamp or partition is not acceptable."""
+
+    index: int | None = None
+    """Which record of ``send_many``, or row of ``send_arrow``, it is, counted from 0."""
 
 
 class SerializationError(InvalidRecordError):
@@ -135,6 +147,37 @@ class DeliveryTimeoutError(KafkaTimeoutError):
 
     maybe_written: bool = False
     """Whether the record may be in the log nevertheless (its request had left)."""
+
+
+class BulkFailure(NamedTuple):
+    """``records`` records of ``send_many`` or ``send_arrow`` to a partition failed in this way.
+
+    ``error`` is the first of its kind there; ``partition`` is -1 when none had been chosen yet.
+    """
+
+    partition: int
+    records: int
+    error: KafkaError
+
+
+class BulkDeliveryError(KafkaError):
+    """Records of ``send_many`` or ``send_arrow`` were not delivered; ``__cause__`` is the first
+    failure met. ``retriable`` only if all failures are; what was delivered before would be
+    written again."""
+
+    records: int = 0
+    """How many records had been handed over."""
+
+    failures: tuple[BulkFailure, ...] = ()
+    """By partition and kind of error."""
+
+    delivered: BulkMetadata
+    """The others, and where they were written."""
+
+    @property
+    def failed(self) -> int:
+        """How many records failed."""
+        return sum(failure.records for failure in self.failures)
 
 
 class FlushTimeoutError(KafkaTimeoutError):

@@ -9,8 +9,10 @@ __all__ = [
     "NO_OFFSET",
     "NO_TIMESTAMP",
     "Buffer",
+    "BulkMetadata",
     "Headers",
     "HeadersLike",
+    "OffsetRange",
     "RecordMetadata",
     "TopicPartition",
 ]
@@ -57,3 +59,29 @@ class RecordMetadata(NamedTuple):
     @property
     def has_offset(self) -> bool:
         return self.offset != NO_OFFSET
+
+
+class OffsetRange(NamedTuple):
+    """``records`` records at the offsets from ``first`` on, without a gap.
+
+    ``first`` is -1 when the broker does not tell offsets (see :class:`RecordMetadata`).
+    """
+
+    first: int
+    records: int
+
+    @property
+    def last(self) -> int:
+        """The offset of the last record, -1 when it is not known."""
+        return self.first if self.first == NO_OFFSET else self.first + self.records - 1
+
+
+class BulkMetadata(NamedTuple):
+    """Where the records of ``send_many`` or ``send_arrow`` were written.
+
+    ``records`` is how many; ``partitions`` has, by partition, their offsets in order.
+    """
+
+    topic: str
+    records: int
+    partitions: Mapping[int, tuple[OffsetRange, ...]]

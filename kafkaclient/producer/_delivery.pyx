@@ -15,7 +15,7 @@ from inspect import iscoroutinefunction
 
 from kafkaclient.types import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
 
-__all__ = ["Delivery", "Receipt"]
+__all__ = ["Callback", "Delivery", "Receipt"]
 
 _log = logging.getLogger("kafkaclient.producer.delivery")
 cdef object running_loop = asyncio.get_running_loop

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.errors import KafkaError
 
-__all__ = ["Delivery", "Receipt"]
+__all__ = ["Callback", "Delivery", "Receipt"]
 
 _log = logging.getLogger("kafkaclient.producer.delivery")
 
@@ -190,16 +190,17 @@ class _Waiter:
         raise NotImplementedError
 
 
-class _Callback(_Waiter):
-    """A callback of a delivery; equal ones are the same callback of the same delivery."""
+class Callback(_Waiter):
+    """A callback of a delivery, or of whatever it is called with; equal ones are the same callback
+    of the same delivery."""
 
     __slots__ = ("_key",)
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        callback: Callable[[Delivery], object],
-        delivery: Delivery,
+        callback: Callable[[Any], object],
+        delivery: object,
         nth: int,
     ) -> None:
         super().__init__(loop, copy_context())
@@ -212,7 +213,7 @@ class _Callback(_Waiter):
         return hash(self._key)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Callback) and self._key == other._key
+        return isinstance(other, Callback) and self._key == other._key
 
     def wake(self) -> None:
         callback, delivery, _ = self._key
@@ -360,7 +361,7 @@ class Delivery:
             loop.call_soon(callback, self)
         else:
             nth = 0
-            while receipt.knows(waiting := _Callback(loop, callback, self, nth)):
+            while receipt.knows(waiting := Callback(loop, callback, self, nth)):
                 nth += 1
             receipt.when_done(index, waiting)
 
@@ -368,7 +369,7 @@ class Delivery:
         """Take back :meth:`add_done_callback`; how many times it had been called with it."""
         receipt, _ = self._receipt.locate(self._index)
         loop, removed = asyncio.get_running_loop(), 0
-        while receipt.forget(_Callback(loop, callback, self, removed)):
+        while receipt.forget(Callback(loop, callback, self, removed)):
             removed += 1
         return removed
 

@@ -8,12 +8,13 @@ usual about it?) -> ``TopicTaps.tap_for`` (which batch?) -> ``Tap.put`` (into it
 import asyncio
 import time
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.pythread cimport PyThread_get_thread_ident
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 from kafkaclient.producer._delivery cimport Delivery, Receipt
-from kafkaclient.wire._murmur2 cimport hash_bytes
+from kafkaclient.wire._murmur2 cimport hash_raw
 from kafkaclient.wire._records cimport RecordBuffer
 
 __all__ = ["FastPath", "Tap", "TopicTaps"]
@@ -27,16 +28,12 @@ cdef class Tap:
     """An open batch that takes records without anybody being asked, until it has not the room or
     the tap is cut. ``signal()`` is called once, when it has grown to ``signal_at`` bytes."""
 
-    cdef RecordBuffer _buffer
-    cdef Receipt _receipt
-    cdef object _signal
-    cdef Py_ssize_t _signal_at
-
     def __init__(self, RecordBuffer buffer not None, Receipt receipt not None, signal_at, signal):
         self._buffer = buffer
         self._receipt = receipt
         self._signal = signal
         self._signal_at = signal_at
+        self._run_first = -1
 
     def cut(self):
         """Take nothing any more, and hold on to nothing."""
@@ -49,18 +46,33 @@ cdef class Tap:
         self._receipt.count += 1
         cdef Delivery delivery = self._receipt.delivery_of_last(timestamp)
         if self._signal is not None and self._buffer._size >= self._signal_at:
-            signal, self._signal = self._signal, None
-            signal()
+            self.give_signal()
         return delivery
+
+    cdef uint8_t* begin(self, int64_t timestamp, Py_ssize_t fields) except? NULL:
+        """Add a record without a handle, and return where its ``fields`` bytes are to be written,
+        before :meth:`end` is called; NULL: it has to go the long way."""
+        if self._buffer is None:
+            return NULL
+        return self._buffer.begin(timestamp, fields)
+
+    cdef int end(self, int64_t timestamp) except -1:
+        self._receipt.count += 1
+        if self._receipt.hook is not None:
+            self._receipt.delivery_of_last(timestamp)  # the hook is owed it
+        if self._signal is not None and self._buffer._size >= self._signal_at:
+            self.give_signal()
+        return 0
+
+    cdef int give_signal(self) except -1:
+        signal, self._signal = self._signal, None
+        signal()
+        return 0
 
 
 cdef class TopicTaps:
     """The taps of one topic: for records without partition, and by partition. With
     ``ignore_keys`` a key says nothing about the partition."""
-
-    cdef bint _ignore_keys
-    cdef Tap _unkeyed
-    cdef list _by_partition
 
     def __init__(self, *, ignore_keys=False):
         self._ignore_keys = ignore_keys
@@ -81,19 +93,27 @@ cdef class TopicTaps:
             self._by_partition[partition] = tap
 
     cdef Tap tap_for(self, partition, bytes key):
-        cdef Py_ssize_t count = len(self._by_partition)
-        cdef Py_ssize_t at
+        cdef Py_ssize_t at = -1
         if partition is not None:
-            if type(partition) is not int or not 0 <= partition < count:
+            if type(partition) is not int or not 0 <= partition < len(self._by_partition):
                 return None
             at = partition
-        elif key is None or self._ignore_keys:
-            return self._unkeyed
-        elif count == 0:
+        if key is None:
+            return self.find(at, NULL, -1)
+        return self.find(at, <const uint8_t*>PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key))
+
+    cdef Tap find(self, Py_ssize_t partition, const uint8_t* key, Py_ssize_t key_size):
+        """``partition`` -1: to be chosen, ``key_size`` -1: there is no key."""
+        cdef Py_ssize_t count = len(self._by_partition)
+        if partition < 0:
+            if key_size < 0 or self._ignore_keys:
+                return self._unkeyed
+            if count == 0:
+                return None
+            partition = (hash_raw(key, key_size) & 0x7FFFFFFF) % <uint32_t>count
+        elif partition >= count:
             return None
-        else:
-            at = (hash_bytes(key) & 0x7FFFFFFF) % <uint32_t>count
-        return self._by_partition[at]
+        return self._by_partition[partition]
 
 
 cdef class FastPath:

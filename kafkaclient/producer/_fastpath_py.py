@@ -11,8 +11,9 @@ from kafkaclient.wire.murmur2 import partition_for_key
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafkaclient.producer._bulk_py import Run
     from kafkaclient.producer.delivery import Delivery, Receipt
-    from kafkaclient.types import HeadersLike
+    from kafkaclient.types import Headers, HeadersLike
     from kafkaclient.wire.records import BatchBuilder
 
 __all__ = ["FastPath", "Tap", "TopicTaps"]
@@ -53,6 +54,30 @@ class Tap:
             signal, self._signal = self._signal, None
             signal()
         return delivery
+
+    @property
+    def count(self) -> int:
+        """How many records its batch has."""
+        return self._receipt.count
+
+    def pour(self, timestamp: int, key: Any, value: Any, headers: Headers) -> bool:
+        """Add a record without a handle; False: it has to go the long way."""
+        receipt, buffer = self._receipt, self._buffer
+        if buffer is None or not buffer.append(timestamp, key, value, headers):
+            return False
+        receipt.count += 1
+        if receipt.hook is not None:
+            receipt.handle(timestamp)  # the hook is owed it
+        if buffer.size >= self._signal_at and self._signal is not None:
+            signal, self._signal = self._signal, None
+            signal()
+        return True
+
+    def run_from(self, first: int) -> Run:
+        """The records from the index ``first`` on, which somebody else than a handle stands for."""
+        count = self._receipt.count - first
+        self._receipt.handles += count
+        return self._receipt, first, count
 
 
 class TopicTaps:

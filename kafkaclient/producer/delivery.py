@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from kafkaclient.twins import load_twin
 
 if TYPE_CHECKING:
-    from kafkaclient.producer._delivery_py import Delivery, Receipt
+    from kafkaclient.producer._delivery_py import Callback, Delivery, Receipt
 else:
     _twin, _ = load_twin("kafkaclient.producer._delivery")
-    Delivery, Receipt = _twin.Delivery, _twin.Receipt
+    Callback, Delivery, Receipt = _twin.Callback, _twin.Delivery, _twin.Receipt
 
-__all__ = ["Delivery", "Receipt"]
+__all__ = ["Callback", "Delivery", "Receipt"]

@@ -52,7 +52,7 @@ class Intake:
         self._ignore_keys = ignore_keys
         self._ask_once = ask_once
         self._clock = clock
-        self._check_open = check_open
+        self.check_open = check_open
         self.parking = ParkingLot(
             accumulator,
             metadata,
@@ -84,6 +84,18 @@ class Intake:
             return None
         return self._try_place(buffer, record)
 
+    async def wait_known(self, topic: str, partition: int | None) -> int:
+        """Wait until the topic is known, and has the partition; how many it has."""
+        buffer = self._accumulator.topic(topic)
+        if buffer.view is None or (partition or 0) >= buffer.view.partition_count:
+            buffer.waiting += 1
+            try:
+                await self._wait_metadata(topic, partition, self._clock() + self._max_block)
+            finally:
+                buffer.waiting -= 1
+            self.check_open()
+        return buffer.known_view.partition_count
+
     async def wait_and_put(self, topic: str, record: Record) -> Delivery:
         """Append once the topic is known and there is room, both within ``max_block``."""
         deadline = self._clock() + self._max_block
@@ -91,7 +103,7 @@ class Intake:
         buffer.waiting += 1
         try:
             await self._wait_metadata(topic, record.partition, deadline)
-            self._check_open()
+            self.check_open()
             delivery = self._try_place(buffer, record)
             if delivery is None:
                 delivery = await self._place_when_free(buffer, record, deadline)
@@ -140,7 +152,7 @@ class Intake:
         finally:
             self._metrics.buffer_waited(self._clock() - asked_at)
         with accumulator.budget.spend(record.upper_bound):
-            self._check_open()
+            self.check_open()
             delivery = self._place(buffer, record)
             assert delivery is not None
             return delivery

@@ -17,6 +17,7 @@ from kafkaclient.errors import (
     ProducerClosedError,
     ProducerStateError,
 )
+from kafkaclient.producer.bulk_entry import BulkEntry
 from kafkaclient.producer.core import Core
 from kafkaclient.producer.fastpath import FastPath
 from kafkaclient.producer.record import Record, checked_record
@@ -46,7 +47,7 @@ class _State(Enum):
     STOPPED = "is stopped"
 
 
-class Producer(FastPath):
+class Producer(FastPath, BulkEntry):
     """Publishes records to Kafka from one asyncio event loop.
 
     ::

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kafkaclient.config import ProducerConfig
     from kafkaclient.types import Headers, HeadersLike
 
-__all__ = ["Record", "checked_record"]
+__all__ = ["Record", "check_place", "checked_record", "record_of_bytes"]
 
 
 class Record(NamedTuple):
@@ -44,14 +44,33 @@ def checked_record(
 
     Buffers that may change are copied: the record may be encoded much later.
     """
-    if not isinstance(topic, str) or not topic:
-        raise InvalidRecordError(f"topic must be a non-empty str, not {topic!r}")
-    if partition is not None:
-        _check_number("partition", partition)
+    check_place(topic, partition)
     if config.key_serializer is not None and key is not None:
         key = _serialize(config.key_serializer, key, f"the key of a record for {topic!r}")
     if config.value_serializer is not None and value is not None:
         value = _serialize(config.value_serializer, value, f"a value for topic {topic!r}")
+    return record_of_bytes(config, wall_clock, topic, value, key, partition, timestamp_ms, headers)
+
+
+def check_place(topic: object, partition: object) -> None:
+    """Raises :class:`InvalidRecordError` for what cannot be a topic's name or a partition."""
+    if not isinstance(topic, str) or not topic:
+        raise InvalidRecordError(f"topic must be a non-empty str, not {topic!r}")
+    if partition is not None:
+        _check_number("partition", partition)
+
+
+def record_of_bytes(
+    config: ProducerConfig,
+    wall_clock: Callable[[], float],
+    topic: str,
+    value: Any,
+    key: Any,
+    partition: int | None,
+    timestamp_ms: int | None,
+    headers: HeadersLike,
+) -> Record:
+    """:func:`checked_record` without the serializers, for a place that was checked."""
     try:
         headers = _pairs(headers) if headers else ()
         if value.__class__ is not bytes:

@@ -35,8 +35,10 @@ cdef inline bytes as_bytes(data):
 
 
 cdef uint32_t hash_bytes(bytes data) noexcept:
-    cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
-    cdef const uint8_t* p = <const uint8_t*>PyBytes_AS_STRING(data)
+    return hash_raw(<const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+
+
+cdef uint32_t hash_raw(const uint8_t* p, Py_ssize_t size) noexcept nogil:
     cdef uint32_t h = SEED ^ <uint32_t>size
     cdef uint32_t k
 

@@ -9,7 +9,8 @@ that does not fit must leave no trace.
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.string cimport memcpy
+
+from kafkaclient.wire._varint cimport blob_size, put_blob, put_varint, varint_size, zigzag
 
 from kafkaclient.errors import InvalidRecordError
 
@@ -90,20 +91,27 @@ cdef class RecordBuffer:
         self, int64_t timestamp, bytes key_bytes, bytes value_bytes, list pairs
     ) except -1:
         """:meth:`append` with arguments that are known to be good."""
+        cdef Py_ssize_t before = self._size
+        cdef uint8_t* end = self.begin(
+            timestamp, field_size(key_bytes) + field_size(value_bytes) + headers_size(pairs)
+        )
+        if end is NULL:
+            return 0
+        end = put_field(end, key_bytes)
+        end = put_field(end, value_bytes)
+        put_headers(end, pairs)
+        return self._size - before
+
+    cdef uint8_t* begin(self, int64_t timestamp, Py_ssize_t fields) except? NULL:
+        """Add a record whose key, value and headers take ``fields`` bytes, and return where they
+        are to be written; NULL when it does not fit."""
         cdef int64_t base = self._base_timestamp if self._count else timestamp
         cdef uint64_t timestamp_delta = zigzag(timestamp - base)
         cdef uint64_t offset_delta = zigzag(self._count)
-        cdef Py_ssize_t body = (
-            1
-            + varint_size(timestamp_delta)
-            + varint_size(offset_delta)
-            + field_size(key_bytes)
-            + field_size(value_bytes)
-            + headers_size(pairs)
-        )
+        cdef Py_ssize_t body = 1 + varint_size(timestamp_delta) + varint_size(offset_delta) + fields
         cdef Py_ssize_t size = varint_size(zigzag(body)) + body
         if size > self._capacity - self._size:
-            return 0
+            return NULL
         if size > self._allocated - self._size:
             self._resize(self._capacity)
 
@@ -112,16 +120,13 @@ cdef class RecordBuffer:
         end[0] = 0  # attributes: none are defined
         end = put_varint(end + 1, timestamp_delta)
         end = put_varint(end, offset_delta)
-        end = put_field(end, key_bytes)
-        end = put_field(end, value_bytes)
-        put_headers(end, pairs)
 
         self._base_timestamp = base
         if timestamp > self._max_timestamp:
             self._max_timestamp = timestamp
         self._count += 1
         self._size += size
-        return size
+        return end
 
     def freeze(self):
         """Hand over the bytes, of which the first 61 are left for the header; to be called once."""
@@ -193,7 +198,7 @@ cdef inline bytes as_bytes(data, str what):
     )
 
 
-cdef inline list header_pairs(headers):
+cdef list header_pairs(headers):
     """The headers as (bytes, bytes or None); None instead of an empty list."""
     return None if headers is NO_HEADERS else checked_header_pairs(headers)
 
@@ -210,26 +215,11 @@ cdef list checked_header_pairs(headers):
 # --- sizes --------------------------------------------------------------------------------------
 
 
-cdef inline uint64_t zigzag(int64_t value) noexcept nogil:
-    return (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
-
-
-cdef inline Py_ssize_t varint_size(uint64_t value) noexcept nogil:
-    cdef Py_ssize_t size = 1
-    while value >= 0x80:
-        value >>= 7
-        size += 1
-    return size
-
-
 cdef inline Py_ssize_t field_size(bytes data) noexcept:
-    if data is None:
-        return 1
-    cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
-    return varint_size(zigzag(size)) + size
+    return blob_size(-1 if data is None else PyBytes_GET_SIZE(data))
 
 
-cdef inline Py_ssize_t headers_size(list pairs) noexcept:
+cdef Py_ssize_t headers_size(list pairs) noexcept:
     if pairs is None:
         return 1
     cdef Py_ssize_t size = varint_size(zigzag(len(pairs)))
@@ -241,26 +231,13 @@ cdef inline Py_ssize_t headers_size(list pairs) noexcept:
 # --- writing: room for everything has been made ---------------------------------------------------
 
 
-cdef inline uint8_t* put_varint(uint8_t* end, uint64_t value) noexcept nogil:
-    while value >= 0x80:
-        end[0] = <uint8_t>(value | 0x80)
-        end += 1
-        value >>= 7
-    end[0] = <uint8_t>value
-    return end + 1
-
-
 cdef inline uint8_t* put_field(uint8_t* end, bytes data) noexcept:
     if data is None:
-        end[0] = 1  # -1 as a zigzag varint
-        return end + 1
-    cdef Py_ssize_t size = PyBytes_GET_SIZE(data)
-    end = put_varint(end, zigzag(size))
-    memcpy(end, PyBytes_AS_STRING(data), size)
-    return end + size
+        return put_blob(end, NULL, -1)
+    return put_blob(end, <const uint8_t*>PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
 
 
-cdef inline uint8_t* put_headers(uint8_t* end, list pairs) noexcept:
+cdef uint8_t* put_headers(uint8_t* end, list pairs) noexcept:
     if pairs is None:
         end[0] = 0
         return end + 1

@@ -49,6 +49,7 @@ __all__ = [
     "BatchHeader",
     "Record",
     "batch_header",
+    "fields_size",
     "iter_records",
     "record_size",
     "record_size_upper_bound",

@@ -1,0 +1,208 @@
+"""The way in for many records at once: check them all, then hand them over in slices.
+
+Slices end when a millisecond has passed, so that the event loop has its turn, and when buffer space
+has to be waited for. What the open batches have room for goes there by :meth:`Rows.pour`; a record
+that has to wait, or for which a batch must be opened or grown, goes the way of ``send``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from copy import copy
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kafkaclient.errors import InvalidRecordError, KafkaError
+from kafkaclient.producer.bulk_delivery import BulkDelivery
+from kafkaclient.producer.record import check_place, checked_record, record_of_bytes
+from kafkaclient.producer.rows import Values
+from kafkaclient.wire.records import BATCH_OVERHEAD, MAX_RECORD_OVERHEAD
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kafkaclient.config import ProducerConfig
+    from kafkaclient.producer.core import Core
+    from kafkaclient.producer.rows import Rows, Run
+    from kafkaclient.types import HeadersLike
+
+__all__ = ["Bulk", "send_values"]
+
+E = TypeVar("E", bound=KafkaError)
+
+# So long, in seconds, other tasks wait for their turn.
+_TURN = 0.001
+# Records between two looks at the clock, when they are handed over and when they are copied.
+_ROWS_AT_ONCE = 512
+_ITEMS_AT_ONCE = 8192
+_MOST_PARTITIONS = 2**31
+
+
+class Bulk:
+    """One call of ``send_many`` or ``send_arrow``.
+
+    ``serialize``: the records are not bytes yet. Raises InvalidRecordError when ``topic``,
+    ``partition``, ``timestamp_ms`` or ``headers``, which all records share, are not acceptable.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        config: ProducerConfig,
+        wall_clock: Callable[[], float],
+        topic: str,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: HeadersLike = (),
+        serialize: bool = False,
+    ) -> None:
+        check_place(topic, partition)
+        shared = record_of_bytes(
+            config, wall_clock, topic, None, None, partition, timestamp_ms, headers
+        )
+        self.headers = shared.headers
+        self.delivery = BulkDelivery(topic)
+        self.partitions = _MOST_PARTITIONS
+        """How many the topic has, where each row may name its own."""
+        self._topic = topic
+        self._core = core
+        self._config = config
+        self._wall_clock = wall_clock
+        serialized = config.key_serializer is not None or config.value_serializer is not None
+        self._checked = checked_record if serialize else record_of_bytes
+        largest = min(config.max_request_size, config.buffer_memory)
+        largest -= BATCH_OVERHEAD + MAX_RECORD_OVERHEAD
+        self._largest = -1 if serialize and serialized else largest
+        self._turn_ends = core.now() + _TURN
+
+    async def know_partitions(self) -> None:
+        """Wait until the topic is known: rows name partitions, which are checked beforehand."""
+        self.partitions = await self._core.intake.wait_known(self._topic, None)
+
+    async def check(self, rows: Rows, base: int = 0) -> None:
+        """Refuse rows that cannot be sent; ``base`` is the number of the first.
+
+        What becomes bytes only now, by a serializer or a copy, takes its place in the rows.
+        """
+        at, total = 0, len(rows)
+        while at < total:
+            stop = min(at + _ROWS_AT_ONCE, total)
+            at = rows.check(at, stop, self._largest, self.partitions)
+            if at < stop:
+                await self._look_at(rows, at, base + at)
+                at += 1
+            await self.breathe()
+
+    async def _look_at(self, rows: Rows, at: int, number: int) -> None:
+        try:
+            value, key, partition, timestamp_ms, headers = rows.record(at)
+            check_place(self._topic, partition)
+            if partition is not None and partition >= self.partitions:
+                self.partitions = await self._core.intake.wait_known(self._topic, partition)
+            record = self._checked(
+                self._config,
+                self._wall_clock,
+                self._topic,
+                value,
+                key,
+                partition,
+                timestamp_ms,
+                headers,
+            )
+        except InvalidRecordError as error:
+            placed = _told(error, f"record {number}: {error}")
+            placed.index = number
+            raise placed from error
+        rows.replace(at, _plain(record.value), _plain(record.key))
+
+    async def hand_over(self, rows: Rows) -> None:
+        """Put rows that were checked into batches, in their order.
+
+        Raises what ``send`` raises while it waits; :attr:`delivery` stands for those handed over.
+        """
+        taps = self._core.accumulator.topic(self._topic).taps
+        at, total = 0, len(rows)
+        while at < total:
+            stop = min(at + _ROWS_AT_ONCE, total)
+            runs: list[Run] = []
+            try:
+                at = rows.pour(taps, at, stop, int(self._wall_clock() * 1000), runs)
+            finally:
+                self.delivery.add(runs)
+            if at < stop:
+                await self._put(rows, at)
+                at += 1
+            await self.breathe()
+
+    async def _put(self, rows: Rows, at: int) -> None:
+        """The way of ``send``, which leaves a tap behind."""
+        intake, topic = self._core.intake, self._topic
+        value, key, partition, timestamp_ms, headers = rows.record(at)
+        record = record_of_bytes(
+            self._config, self._wall_clock, topic, value, key, partition, timestamp_ms, headers
+        )
+        handle = intake.try_put(topic, record) or await intake.wait_and_put(topic, record)
+        receipt = handle._receipt
+        receipt.handles += 1  # the bulk delivery stands in for the handle
+        self.delivery.add([(receipt, receipt.count - 1, 1)])
+
+    async def breathe(self) -> None:
+        """Let others have their turn, if it is time."""
+        if self._core.now() >= self._turn_ends:
+            await asyncio.sleep(0)
+            self._core.intake.check_open()
+            self._turn_ends = self._core.now() + _TURN
+
+    def cut_short(self, error: E) -> E:
+        """The error that ended everything, saying how far it had come."""
+        done = self.delivery.records
+        told = _told(error, f"{done} records were handed over, the others were not sent: {error}")
+        told.delivery = self.delivery
+        return told
+
+
+async def send_values(
+    bulk: Bulk, values: Any, keys: Any, partition: Any, timestamp_ms: Any
+) -> None:
+    """All of ``send_many`` but the result, which is ``bulk.delivery``."""
+    copied = await _copied(bulk, values, "values")
+    if keys is not None:
+        keys = await _copied(bulk, keys, "keys")
+        if len(keys) != len(copied):
+            raise InvalidRecordError(
+                f"{len(keys)} keys for {len(copied)} values: there must be one for each, which may "
+                "be None; nothing was sent"
+            )
+    rows = Values(copied, keys, partition, timestamp_ms, bulk.headers)
+    await bulk.check(rows)
+    try:
+        await bulk.hand_over(rows)
+    except KafkaError as error:
+        raise bulk.cut_short(error) from error
+
+
+async def _copied(bulk: Bulk, items: Iterable[Any], what: str) -> list[Any]:
+    """A list of our own: the caller's may change while we wait."""
+    if isinstance(items, (str, bytes, bytearray, memoryview)):
+        raise InvalidRecordError(
+            f"{what} must be a sequence with an item for each record, not a {type(items).__name__}"
+        )
+    if not isinstance(items, (list, tuple)):
+        return list(items)
+    copied: list[Any] = []
+    for start in range(0, len(items), _ITEMS_AT_ONCE):
+        copied += items[start : start + _ITEMS_AT_ONCE]
+        await bulk.breathe()
+    return copied
+
+
+def _plain(item: Any) -> Any:
+    """Bytes, and no subclass: the compiled way looks no further."""
+    return item if item is None or item.__class__ is bytes else bytes(item)
+
+
+def _told(error: E, message: str) -> E:
+    """The same error with another message; the given one may be shared."""
+    told = copy(error)
+    told.args = (message,)
+    return told

@@ -6,6 +6,7 @@ and value?) -> ``TopicTaps.find`` (which batch?) -> ``Tap.begin`` (is there room
 are copied there. No Python object is made for a record.
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.list cimport PyList_GET_ITEM
 from libc.stdint cimport int64_t, uint8_t
@@ -85,6 +86,7 @@ cdef class Rows:
         return True
 
 
+@cython.final
 cdef class Values(Rows):
     """Records of two lists, and of what they have in common. ``keys`` None: none has a key."""
 

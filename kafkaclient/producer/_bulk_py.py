@@ -19,6 +19,10 @@ Row: TypeAlias = tuple[Any, Any, int | None, int | None, Any]
 """(value, key, partition, timestamp, headers), as ``send`` takes them."""
 
 
+# The lengths of key and value, and the count of headers, take no more bytes.
+_LENGTHS = 11
+
+
 class Rows:
     """Records to be sent, numbered from 0; where they are is the subclasses' business."""
 
@@ -45,6 +49,8 @@ class Rows:
                 return at
             if partition is not None and not 0 <= partition < partitions:
                 return at
+            if not headers and len(key or b"") + len(value or b"") + _LENGTHS <= largest:
+                continue
             if any(name is None for name, _ in headers):
                 return at
             if fields_size(key, value, headers) > largest:

@@ -5,6 +5,7 @@ Rows are read where they are, in Arrow's buffers (arrow.apache.org/docs/format/C
 Whoever made them is not trusted with memory: every offset is checked before it is followed.
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport int32_t, int64_t, uint8_t, uintptr_t
@@ -35,6 +36,7 @@ cdef struct Part:
     int64_t size
 
 
+@cython.final
 cdef class Blobs:
     """A column of byte strings. ``layout``: "offsets32", "offsets64", "fixed" or "views"."""
 
@@ -105,6 +107,7 @@ cdef class Blobs:
         return None if size < 0 else PyBytes_FromStringAndSize(<const char*>data, size)
 
 
+@cython.final
 cdef class Numbers:
     """A column of 64-bit integers."""
 
@@ -135,6 +138,7 @@ cdef class Numbers:
         return None if number == -1 and good else number
 
 
+@cython.final
 cdef class HeaderLists:
     """A column of lists of headers. ``array`` has the lists, whose offsets less ``base`` count in
     ``names`` and ``contents``; ``entries`` tells which of these are null as a whole."""
@@ -225,6 +229,7 @@ cdef class HeaderLists:
         return headers
 
 
+@cython.final
 cdef class Columns(Rows):
     """The rows of a piece of an Arrow stream; a column that is None is null everywhere."""
 

@@ -185,7 +185,7 @@ class RecordAccumulator:
             return False
         least, best = growth
         # With little left, all of it: growing record by record is the slow way.
-        granted = max(least, min(best, self.budget.available))
+        granted = max(least, min(best, self.budget.room))
         if not self.budget.try_take(granted):
             if not force:
                 return None
@@ -210,12 +210,11 @@ class RecordAccumulator:
         limit = max(self.settings.batch_size, record.upper_bound)
         usual = min(queue.usual_size, max(limit, self._elastic_limit(queue.topic)))
         capacity = ProducerBatch.first_capacity(limit, record.upper_bound, usual)
+        capacity = max(record.upper_bound, min(capacity, self.budget.room))
         if not self.budget.try_take(capacity):
-            capacity = record.upper_bound
-            if not self.budget.try_take(capacity):
-                if not force:
-                    return None
-                self.budget.force(capacity)
+            if not force:
+                return None
+            self.budget.force(capacity)
         receipt = self._new_receipt(queue.topic.name)
         batch = self._make(queue, receipt, now, limit, capacity, next(self._serials), movable)
         if not batch.append(record):

@@ -19,11 +19,12 @@ __all__ = ["BufferBudget", "Spending"]
 class BufferBudget:
     """Counts bytes; never lets the sum of all charges pass ``total``, except by :meth:`force`."""
 
-    __slots__ = ("_waiters", "available", "total")
+    __slots__ = ("_spendable", "_waiters", "available", "total")
 
     def __init__(self, total: int) -> None:
         self.total = total
         self.available = total
+        self._spendable = 0
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     def __repr__(self) -> str:
@@ -35,11 +36,18 @@ class BufferBudget:
         """How many callers wait for bytes (Java metric ``waiting-threads``)."""
         return len(self._waiters)
 
+    @property
+    def room(self) -> int:
+        """How many bytes :meth:`try_take` would charge now, at the most."""
+        return min(self._spendable, self.available) if self._waiters else self.available
+
     def try_take(self, nbytes: int) -> bool:
-        """Charge ``nbytes`` if they are free and nobody waits for bytes already."""
-        if self._waiters or nbytes > self.available:
+        """Charge ``nbytes`` if they are free, and nobody waits for bytes already or the caller has
+        waited for them (:meth:`spend`)."""
+        if nbytes > self.available or (self._waiters and nbytes > self._spendable):
             return False
         self.available -= nbytes
+        self._spendable = max(0, self._spendable - nbytes)
         return True
 
     def force(self, nbytes: int) -> None:
@@ -123,6 +131,8 @@ class Spending:
 
     def __enter__(self) -> None:
         self._budget.available += self._nbytes
+        self._budget._spendable = self._nbytes
 
     def __exit__(self, *exc: object) -> None:
+        self._budget._spendable = 0
         self._budget.admit()

@@ -34,6 +34,7 @@ _TURN = 0.001
 # Records between two looks at the clock, when they are handed over and when they are copied.
 _ROWS_AT_ONCE = 512
 _ITEMS_AT_ONCE = 8192
+_PART_OF_BUFFER = 8
 _MOST_PARTITIONS = 2**31
 
 
@@ -73,6 +74,8 @@ class Bulk:
         largest = min(config.max_request_size, config.buffer_memory)
         largest -= BATCH_OVERHEAD + MAX_RECORD_OVERHEAD
         self._largest = -1 if serialize and serialized else largest
+        # As much buffer space is waited for at once as makes a batch, but never most of it.
+        self._room = min(config.batch_size, config.buffer_memory // _PART_OF_BUFFER)
         self._turn_ends = core.now() + _TURN
 
     async def know_partitions(self) -> None:
@@ -141,7 +144,9 @@ class Bulk:
         record = record_of_bytes(
             self._config, self._wall_clock, topic, value, key, partition, timestamp_ms, headers
         )
-        handle = intake.try_put(topic, record) or await intake.wait_and_put(topic, record)
+        handle = intake.try_put(topic, record)
+        if handle is None:
+            handle = await intake.wait_and_put(topic, record, self._room)
         receipt = handle._receipt
         receipt.handles += 1  # the bulk delivery stands in for the handle
         self.delivery.add([(receipt, receipt.count - 1, 1)])

@@ -96,8 +96,12 @@ class Intake:
             self.check_open()
         return buffer.known_view.partition_count
 
-    async def wait_and_put(self, topic: str, record: Record) -> Delivery:
-        """Append once the topic is known and there is room, both within ``max_block``."""
+    async def wait_and_put(self, topic: str, record: Record, room: int = 0) -> Delivery:
+        """Append once the topic is known and there is room, both within ``max_block``.
+
+        Whoever has more records to come waits for so many bytes of ``room`` at once.
+        """
+        room = max(room, record.upper_bound)
         deadline = self._clock() + self._max_block
         buffer = self._accumulator.topic(topic)
         buffer.waiting += 1
@@ -106,7 +110,7 @@ class Intake:
             self.check_open()
             delivery = self._try_place(buffer, record)
             if delivery is None:
-                delivery = await self._place_when_free(buffer, record, deadline)
+                delivery = await self._place_when_free(buffer, record, room, deadline)
             return delivery
         finally:
             buffer.waiting -= 1
@@ -137,13 +141,13 @@ class Intake:
         return self._accumulator.append(buffer, partition, record, self._clock(), force=force)
 
     async def _place_when_free(
-        self, buffer: TopicBuffer, record: Record, deadline: float
+        self, buffer: TopicBuffer, record: Record, room: int, deadline: float
     ) -> Delivery:
         accumulator, asked_at = self._accumulator, self._clock()
         try:
             async with asyncio.timeout(deadline - asked_at):
                 await accumulator.budget.take(
-                    record.upper_bound,
+                    room,
                     on_first=lambda: accumulator.incomplete.reschedule(self._clock()),
                 )
         except TimeoutError:
@@ -151,7 +155,7 @@ class Intake:
             raise self._buffer_full(buffer.name, record, self._max_block) from None
         finally:
             self._metrics.buffer_waited(self._clock() - asked_at)
-        with accumulator.budget.spend(record.upper_bound):
+        with accumulator.budget.spend(room):
             self.check_open()
             delivery = self._place(buffer, record)
             assert delivery is not None

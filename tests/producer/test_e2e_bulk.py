@@ -1,0 +1,475 @@
+"""Records in bulk through whole producers: waiting, failing, being cancelled, beside others."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+import tracemalloc
+from itertools import chain
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kafkaclient.errors import (
+    BufferFullError,
+    BulkDeliveryError,
+    DeliveryTimeoutError,
+    InvalidRecordError,
+    MetadataTimeoutError,
+    PartitionerError,
+    PartitionOutOfRangeError,
+    ProducerClosedError,
+    RecordTooLargeError,
+    SerializationError,
+)
+from kafkaclient.producer.producer import Producer
+from kafkaclient.testing.clock import run_virtual, virtual_time
+from kafkaclient.testing.fake import FakeCluster
+from kafkaclient.types import OffsetRange
+
+ASYNCIO_DEBUG = False  # many records
+BUFFER = 65_536
+
+
+def one_topic(partitions: int = 1, brokers: int = 1, **topic: Any) -> FakeCluster:
+    fake = FakeCluster(brokers)
+    fake.create_topic("t", partitions, **topic)
+    return fake
+
+
+def logged(fake: FakeCluster, partitions: int) -> list[bytes | None]:
+    return [record.value for p in range(partitions) for record in fake.log("t", p)]
+
+
+def numbered(count: int, size: int = 100) -> list[bytes]:
+    return [b"%0*d" % (size, n) for n in range(count)]
+
+
+# --- what arrives -------------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_all_records_arrive_in_order(producing: Any, values: Any) -> None:
+    fake, sent = one_topic(), numbered(5000)
+    async with producing(fake) as producer:
+        delivery = await producer.send_many("t", iter(sent))
+        assert (delivery.records, delivery.done()) == (5000, False)
+        metadata = await delivery
+        assert metadata == ("t", 5000, {0: (OffsetRange(0, 5000),)})
+        assert (await (await producer.send_many("t", ()))).records == 0
+    assert values(fake, "t") == sent
+
+
+@virtual_time
+async def test_a_record_has_all_that_was_given(producing: Any) -> None:
+    fake = one_topic(3)
+    async with producing(fake, wall_clock=lambda: 12.5) as producer:
+        headers = {"a": b"1", "b": None}
+        for timestamp in (None, 77):
+            delivery = await producer.send_many(
+                "t",
+                (b"v", None, bytearray(b"w")),
+                keys=[b"k", memoryview(b"l"), None],
+                partition=2,
+                timestamp_ms=timestamp,
+                headers=headers,
+            )
+            assert (await delivery).partitions.keys() == {2}
+    expected = [(b"v", b"k"), (None, b"l"), (b"w", None)] * 2
+    read = fake.log("t", 2)
+    assert [(r.value, r.key) for r in read] == expected
+    assert {r.headers for r in read} == {(("a", b"1"), ("b", None))}
+    assert [r.timestamp for r in read] == [12_500] * 3 + [77] * 3
+
+
+items = st.none() | st.binary(max_size=8) | st.sampled_from([bytes(900), bytes(5000)])
+batch_sizes = st.sampled_from([0, 100, 1000, 16384])
+keyed = st.lists(st.tuples(items, st.none() | st.binary(max_size=2)), max_size=40)
+
+
+@settings(max_examples=25)
+@given(keyed, batch_sizes, st.sampled_from(["late", "kip794", "sticky", "round-robin"]))
+def test_it_is_as_if_sent_one_by_one(records: Any, batch_size: int, partitioner: str) -> None:
+    """Keyed records are in the same places, the others are all there."""
+
+    async def log_of(bulk: bool) -> list[list[Any]]:
+        fake = one_topic(4, brokers=2)
+        options: Any = {"batch_size": batch_size, "partitioner": partitioner}
+        async with Producer(fake.bootstrap, dialer=fake, **options) as producer:
+            if bulk:
+                values, keys = [v for v, _ in records], [k for _, k in records]
+                delivery = await producer.send_many("t", values, keys=keys)
+                metadata = await delivery
+                assert metadata.records == len(records)
+            else:
+                for value, key in records:
+                    await producer.send("t", value, key=key)
+        logs = [fake.log("t", p) for p in range(4)]
+        if bulk:
+            counts = {p: sum(r.records for r in rs) for p, rs in metadata.partitions.items()}
+            assert counts == {p: len(log) for p, log in enumerate(logs) if log}
+        return [[(r.key, r.value) for r in log] for log in logs]
+
+    many, single = run_virtual(log_of(True)), run_virtual(log_of(False))
+    for a, b in zip(many, single, strict=True):
+        assert [r for r in a if r[0] is not None] == [r for r in b if r[0] is not None]
+    assert sorted(map(repr, chain(*many))) == sorted(map(repr, chain(*single)))
+
+
+@pytest.mark.parametrize("acks", [0, 1, "all"])
+@virtual_time
+async def test_acks(acks: Any, producing: Any) -> None:
+    fake = one_topic()
+    async with producing(fake, acks=acks, enable_idempotence=False) as producer:
+        metadata = await (await producer.send_many("t", numbered(1000)))
+        assert metadata.partitions == {0: (OffsetRange(-1 if acks == 0 else 0, 1000),)}
+        await asyncio.sleep(1)
+    assert len(fake.log("t", 0)) == 1000
+
+
+@pytest.mark.parametrize("ignore_keys", [False, True])
+@pytest.mark.parametrize("partitioner", ["late", "kip794", "round-robin"])
+@virtual_time
+async def test_partitioners(partitioner: str, ignore_keys: bool, producing: Any) -> None:
+    fake, sent = one_topic(6, brokers=3), numbered(2000)
+    async with producing(
+        fake, partitioner=partitioner, partitioner_ignore_keys=ignore_keys, batch_size=2000
+    ) as producer:
+        delivery = await producer.send_many("t", sent, keys=[b"one key"] * 2000)
+        by_key = not ignore_keys and partitioner != "round-robin"
+        partitions = len((await delivery).partitions)
+        # With late binding all of it may be one batch, which grows until a broker takes it.
+        assert partitions == 1 if by_key or partitioner == "late" else partitions > 1
+        await (await producer.send_many("t", sent))
+    assert sorted(logged(fake, 6)) == sorted(sent * 2)  # type: ignore[type-var]
+
+
+@virtual_time
+async def test_serializers_and_hooks(producing: Any) -> None:
+    fake, told = one_topic(), []
+    async with producing(
+        fake, key_serializer=str.encode, value_serializer=str.encode, on_delivery=told.append
+    ) as producer:
+        delivery = await producer.send_many("t", ["a", None, "c"], keys=["k", "l", None])
+        await delivery
+        with pytest.raises(SerializationError, match="record 1: ") as caught:
+            await producer.send_many("t", ["a", 7])
+        assert caught.value.index == 1
+        await asyncio.sleep(0)
+    assert [(r.value, r.key) for r in fake.log("t", 0)] == [
+        (b"a", b"k"),
+        (None, b"l"),
+        (b"c", None),
+    ]
+    assert [d.result().offset for d in told] == [0, 1, 2]
+
+
+@virtual_time
+async def test_the_hook_is_called_for_each_record_on_the_fast_way(producing: Any) -> None:
+    told: list[Any] = []
+    async with producing(one_topic(), on_delivery=told.append) as producer:
+        await (await producer.send_many("t", numbered(1000)))
+        await asyncio.sleep(0)
+    assert [d.result().offset for d in told] == list(range(1000))
+
+
+# --- bad input --------------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_nothing_is_sent_if_anything_is_bad(producing: Any) -> None:
+    fake, good = one_topic(2), numbered(1000)
+    async with producing(fake, max_request_size=2000) as producer:
+        await (await producer.send_many("t", good[:1], partition=0))
+        for error, arguments, message in (
+            (InvalidRecordError, {"values": [*good, "text"]}, "record 1000: .* str"),
+            (
+                InvalidRecordError,
+                {"values": good, "keys": [b"k"] * 999 + [7]},
+                "record 999: .* int",
+            ),
+            (RecordTooLargeError, {"values": [*good, bytes(2000), *good]}, "record 1000: "),
+            (InvalidRecordError, {"values": good, "keys": [b"k"]}, "1 keys for 1000 values"),
+            (InvalidRecordError, {"values": b"one"}, "a sequence with an item for each"),
+            (InvalidRecordError, {"values": good, "headers": [("a", 1)]}, "header"),
+            (InvalidRecordError, {"values": good, "timestamp_ms": -1}, "timestamp_ms"),
+            (InvalidRecordError, {"values": good, "partition": -1}, "partition"),
+            (PartitionOutOfRangeError, {"values": good, "partition": 2}, "2 partitions"),
+        ):
+            with pytest.raises(error, match=message) as caught:
+                await producer.send_many("t", **arguments)
+            if "record " in message:
+                assert caught.value.index == int(message.split()[1].strip(":"))
+        for topic in ("", None, 7):
+            with pytest.raises(InvalidRecordError, match="topic"):
+                await producer.send_many(topic, good)
+    assert len(logged(fake, 2)) == 1
+
+
+async def test_states() -> None:
+    producer = Producer("127.0.0.1:1")
+    with pytest.raises(RuntimeError, match="has not been started"):
+        await producer.send_many("t", [b"v"])
+
+
+# --- waiting ------------------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_a_topic_not_known_yet(producing: Any, values: Any) -> None:
+    """It waits for metadata as send does, behind what was parked before."""
+    fake, sent = one_topic(), numbered(300)
+    async with producing(fake) as producer:
+        parked = producer.send_nowait("t", b"first")
+        delivery = await producer.send_many("t", sent)
+        assert (await delivery).partitions == {0: (OffsetRange(1, 300),)}
+        await parked
+    assert values(fake, "t") == [b"first", *sent]
+
+
+@virtual_time
+async def test_a_topic_that_never_comes(producing: Any) -> None:
+    fake = FakeCluster(1, auto_create_topics=False)
+    async with producing(fake, max_block_ms=1000) as producer:
+        with pytest.raises(MetadataTimeoutError, match="0 records were handed over") as caught:
+            await producer.send_many("unknown", [b"v"])
+        assert (await caught.value.delivery).records == 0
+
+
+@virtual_time
+async def test_much_more_than_the_buffer_holds(producing: Any, values: Any) -> None:
+    """It waits for room, in slices; others get their turn; memory is bounded all the time."""
+    fake, sent = one_topic(), numbered(10_000)
+    fake.round_trip_s = 0.01
+    async with producing(fake, buffer_memory=BUFFER, batch_size=4096) as producer:
+        budget = producer._core.accumulator.budget
+        most, beside = 0, 0
+
+        async def look() -> None:
+            nonlocal most, beside
+            while True:
+                most = max(most, budget.total - budget.available)
+                await producer.send("t", b"beside")
+                beside += 1
+                await asyncio.sleep(0.01)
+
+        looking = asyncio.create_task(look())
+        delivery = await producer.send_many("t", sent)
+        looking.cancel()
+        await asyncio.wait([looking])
+        await delivery
+        assert 0.5 * BUFFER < most <= BUFFER
+        assert beside > 10
+    assert [v for v in values(fake, "t") if v != b"beside"] == sent
+
+
+@virtual_time
+async def test_two_at_a_full_buffer_share_it_batch_by_batch(producing: Any, values: Any) -> None:
+    """Not record by record, each of which would be waited for."""
+    fake = one_topic()
+    fake.round_trip_s = 0.01
+    async with producing(fake, buffer_memory=BUFFER, batch_size=4096) as producer:
+        both = [producer.send_many("t", [b"%d" % n + bytes(99)] * 3000) for n in range(3)]
+        await asyncio.gather(*[await d for d in [asyncio.ensure_future(b) for b in both]])
+        metrics = producer.metrics()["producer-metrics"]
+        assert metrics["records-per-request-avg"] > 10
+    assert len(values(fake, "t")) == 9000
+
+
+@virtual_time
+async def test_no_room_within_max_block(producing: Any, values: Any) -> None:
+    fake, sent = one_topic(), numbered(10_000)
+    async with producing(fake, buffer_memory=BUFFER, max_block_ms=3000) as producer:
+        await producer.send_and_wait("t", b"first")
+        fake.stall_broker(0)
+        started = asyncio.get_running_loop().time()
+        with pytest.raises(BufferFullError, match=r"\d+ records were handed over") as caught:
+            await producer.send_many("t", sent)
+        assert asyncio.get_running_loop().time() - started == pytest.approx(3.0, abs=0.1)
+        partial = caught.value.delivery
+        assert 100 < partial.records < 10_000
+        assert str(caught.value).startswith(f"{partial.records} records were handed over")
+        assert producer.metrics()["producer-metrics"]["buffer-exhausted-total"] == 1
+        fake.resume_broker(0)
+        assert (await partial).partitions == {0: (OffsetRange(1, partial.records),)}
+    assert values(fake, "t") == [b"first", *sent[: partial.records]]
+
+
+@virtual_time
+async def test_cancelled_while_it_waits(producing: Any, values: Any) -> None:
+    """What was handed over is delivered, the rest is not sent, nobody else is harmed."""
+    fake, sent = one_topic(), numbered(10_000)
+    async with producing(fake, buffer_memory=BUFFER) as producer:
+        await producer.send_and_wait("t", b"first")
+        fake.stall_broker(0)
+        bulk = asyncio.create_task(producer.send_many("t", sent))
+        await asyncio.sleep(1)
+        other = asyncio.create_task(producer.send("t", b"other"))
+        await asyncio.sleep(1)
+        bulk.cancel()
+        fake.resume_broker(0)
+        assert (await (await other)).offset > 100
+        with pytest.raises(asyncio.CancelledError):
+            await bulk
+        await producer.flush()
+    read = values(fake, "t")
+    assert read[-1] == b"other"
+    assert read[1:-1] == sent[: len(read) - 2]
+
+
+async def test_the_event_loop_has_its_turn(producing: Any) -> None:
+    """In real time: a task that is always ready runs about every millisecond."""
+    fake, turns = one_topic(), 0
+    async with producing(fake) as producer:
+        await producer.send_and_wait("t", b"first")
+
+        async def take_turns() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        beside = asyncio.create_task(take_turns())
+        values, keys = numbered(60_000), [b"%d" % (n % 50) for n in range(60_000)]
+        turns, started = 0, time.perf_counter()
+        delivery = await producer.send_many("t", values, keys=keys)
+        took = time.perf_counter() - started
+        assert turns > took / 0.02
+        assert turns >= 3
+        beside.cancel()
+        await delivery
+
+
+# --- failing ------------------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_some_batches_fail(producing: Any) -> None:
+    fake = one_topic(2)
+    async with producing(fake, batch_size=1000, partitioner="kip794") as producer:
+        await producer.send_and_wait("t", b"first", partition=0)
+        fake.fail_produce("t", 0, 29)
+        delivery = await producer.send_many("t", numbered(100), partition=0)
+        with pytest.raises(BulkDeliveryError, match=r"of 100 records") as caught:
+            await delivery
+        error = caught.value
+        (failure,) = error.failures
+        assert (failure.partition, failure.error.code, error.retriable) == (0, 29, False)
+        assert error.__cause__ is failure.error
+        assert error.failed + error.delivered.records == 100
+        assert 0 < error.failed < 100
+
+
+@virtual_time
+async def test_expired_records_and_those_nobody_looked_at(producing: Any) -> None:
+    fake, unseen = one_topic(), []
+    async with producing(
+        fake, delivery_timeout_ms=5000, request_timeout_ms=2000, on_error=unseen.append
+    ) as producer:
+        await producer.send_and_wait("t", b"first")
+        fake.stall_broker(0)
+        delivery = await producer.send_many("t", numbered(500))
+        dropped = await producer.send_many("t", numbered(300))
+        with pytest.raises(BulkDeliveryError) as caught:
+            await delivery
+        assert isinstance(caught.value.__cause__, DeliveryTimeoutError)
+        assert caught.value.failed == 500
+        del dropped
+        await asyncio.sleep(1)
+        assert sum(failure.records for failure in unseen) == 300
+        assert producer.metrics()["producer-metrics"]["record-error-total"] == 800
+        fake.resume_broker(0)
+
+
+@virtual_time
+async def test_batches_too_large_for_the_topic_are_split(producing: Any, values: Any) -> None:
+    fake = one_topic(max_message_bytes=1024)
+    async with producing(
+        fake, batch_size=200_000, linger_ms=1000, max_request_size=300_000
+    ) as producer:
+        sent = numbered(1500)
+        sent[700] = bytes(2000)
+        delivery = await producer.send_many("t", sent)
+        with pytest.raises(BulkDeliveryError, match="1 of 1500") as caught:
+            await delivery
+        assert isinstance(caught.value.__cause__, RecordTooLargeError)
+        assert caught.value.delivered.partitions == {0: (OffsetRange(0, 1499),)}
+        assert producer.metrics()["producer-metrics"]["batch-split-total"] > 1
+    del sent[700]
+    assert values(fake, "t") == sent
+
+
+@virtual_time
+async def test_a_partitioner_that_fails_on_the_way(producing: Any) -> None:
+    class Fails:
+        def partition(self, topic: Any, key: Any, value: Any, *_: Any) -> int:
+            return 0 if value != b"%0100d" % 700 else 1 // 0
+
+    fake = one_topic(2)
+    async with producing(fake, partitioner=Fails()) as producer:
+        with pytest.raises(PartitionerError, match="700 records were handed over") as caught:
+            await producer.send_many("t", numbered(1000))
+        assert (await caught.value.delivery).records == 700
+
+
+@virtual_time
+async def test_stopped_on_the_way(producing: Any, values: Any) -> None:
+    fake, sent = one_topic(), numbered(10_000)
+    fake.round_trip_s = 0.1
+    async with producing(fake, buffer_memory=BUFFER) as producer:
+        bulk = asyncio.create_task(producer.send_many("t", sent))
+        await asyncio.sleep(0.5)
+    with pytest.raises(ProducerClosedError, match="records were handed over") as caught:
+        await bulk
+    metadata = await caught.value.delivery
+    assert 0 < metadata.records < 10_000
+    assert values(fake, "t") == sent[: metadata.records]
+
+
+@virtual_time
+async def test_a_leader_change_on_the_way(producing: Any, values: Any) -> None:
+    fake, sent = one_topic(1, brokers=2), numbered(20_000)
+    fake.round_trip_s = 0.01
+    async with producing(fake, buffer_memory=BUFFER) as producer:
+        bulk = asyncio.create_task(producer.send_many("t", sent))
+        for _ in range(5):
+            await asyncio.sleep(0.05)
+            fake.drop_connections()
+        await (await bulk)
+    assert values(fake, "t") == sent
+
+
+# --- leaving nothing behind ---------------------------------------------------------------------
+
+
+async def test_nothing_is_leaked(producing: Any) -> None:
+    fake = one_topic(6)
+    async with producing(fake, linger_ms=0) as producer:
+        values, keys = numbered(3000), [b"%d" % (n % 50) for n in range(3000)]
+
+        async def rounds(count: int) -> None:
+            for n in range(count):
+                delivery = await producer.send_many("t", values, keys=keys if n % 2 else None)
+                await delivery
+            fake.requests.clear()
+            for partition in fake._state.topics["t"].partitions:
+                partition.log.batches.clear()
+
+        await rounds(4)
+        gc.collect()
+        objects = len(gc.get_objects())
+        tracemalloc.start(1)
+        try:
+            await rounds(2)
+            gc.collect()
+            before = tracemalloc.get_traced_memory()[0]
+            await rounds(20)
+            gc.collect()
+            grown = tracemalloc.get_traced_memory()[0] - before
+        finally:
+            tracemalloc.stop()
+        assert grown < 100_000
+        assert len(gc.get_objects()) - objects < 1000

@@ -21,6 +21,7 @@ class Blobs:
     __slots__ = ("items",)
 
     def __init__(self, array: Any, layout: str) -> None:
+        array.validate(full=True)
         items = array.to_pylist()
         text = any(isinstance(item, str) for item in items)
         self.items: list[bytes | None] = (
@@ -52,10 +53,11 @@ class HeaderLists:
             for name, content, known in zip(names.items, contents.items, there, strict=True)
         ]
         offsets, valid = array.offsets.to_pylist(), array.is_valid().to_pylist()
-        self.items = [
-            tuple(pairs[offsets[n] - base : offsets[n + 1] - base]) if valid[n] else ()
-            for n in range(len(array))
-        ]
+        self.items: list[tuple[tuple[str | None, bytes | None], ...]] = []
+        for known, first, end in zip(valid, offsets[:-1], offsets[1:], strict=True):
+            if known and not base <= first <= end <= base + len(pairs):
+                raise ValueError("the offsets of a list column are malformed")
+            self.items.append(tuple(pairs[first - base : end - base]) if known else ())
 
 
 class Columns(Rows):

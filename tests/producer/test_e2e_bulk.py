@@ -448,7 +448,7 @@ async def test_a_leader_change_on_the_way(producing: Any, values: Any) -> None:
 async def test_nothing_is_leaked(producing: Any) -> None:
     fake = one_topic(6)
     async with producing(fake, linger_ms=0) as producer:
-        values, keys = numbered(3000), [b"%d" % (n % 50) for n in range(3000)]
+        values, keys = numbered(1000), [b"%d" % (n % 50) for n in range(1000)]
 
         async def rounds(count: int) -> None:
             for n in range(count):
@@ -466,7 +466,7 @@ async def test_nothing_is_leaked(producing: Any) -> None:
             await rounds(2)
             gc.collect()
             before = tracemalloc.get_traced_memory()[0]
-            await rounds(20)
+            await rounds(10)
             gc.collect()
             grown = tracemalloc.get_traced_memory()[0] - before
         finally:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaclient.wire.twins import load_twin
+from kafkaclient.twins import load_twin
 
 if TYPE_CHECKING:
     from kafkaclient.producer._bulk_py import Rows, Run, Values

@@ -24,6 +24,7 @@ from kafkaclient.producer.incomplete import IncompleteBatches
 from kafkaclient.producer.lines import Lines
 from kafkaclient.producer.partition import UNBOUND
 from kafkaclient.producer.rack import Rack
+from kafkaclient.producer.sealing import AtOnce, Sealer
 from kafkaclient.producer.spread import Spread
 from kafkaclient.producer.topic import TopicBuffer
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.partition import PartitionQueue
     from kafkaclient.producer.partitioner import Random31
     from kafkaclient.producer.record import Record
+    from kafkaclient.producer.sealing import Background
     from kafkaclient.producer.sequence import ProducerIdentity
     from kafkaclient.producer.settings import AccumulatorSettings
 
@@ -49,6 +51,7 @@ class RecordAccumulator:
 
     ``wake(when)`` is called whenever there is work at the time ``when`` (0: now),
     ``on_switch(topic)`` when a batch of unkeyed records goes elsewhere than the one before it.
+    ``background`` compresses what is large.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class RecordAccumulator:
         wake: Callable[[float], None],
         new_receipt: Callable[[str], Receipt] = Receipt,
         on_switch: Callable[[str], None] = lambda _topic: None,
+        background: Background | None = None,
     ) -> None:
         self.settings = settings
         self.identity = identity
@@ -69,9 +73,17 @@ class RecordAccumulator:
         """By topic; see fastpath.py."""
         self.circumstances = Circumstances(Rack(settings.rack))
         self._sticky_bytes = max(1, settings.batch_size)
+        self.sealer = Sealer(
+            settings.codec,
+            settings.level,
+            self.budget,
+            background=background or AtOnce(),
+            wake=wake,
+        )
         self.lines = Lines(
             one_in_flight=settings.one_in_flight,
             identity=identity,
+            sealer=self.sealer,
             wake=wake,
             hurried=self._hurried,
         )
@@ -208,7 +220,9 @@ class RecordAccumulator:
         the queue is a partitioner's choice."""
         movable = chosen and queue.topic.choice.movable(queue)
         limit = max(self.settings.batch_size, record.upper_bound)
-        usual = min(queue.usual_size, max(limit, self._elastic_limit(queue.topic)))
+        # What gets large is looked at when it does, in case it is compressed ahead.
+        most = min(max(limit, self._elastic_limit(queue.topic)), self.sealer.small)
+        usual = min(queue.usual_size, most)
         capacity = ProducerBatch.first_capacity(limit, record.upper_bound, usual)
         capacity = max(record.upper_bound, min(capacity, self.budget.room))
         if not self.budget.try_take(capacity):
@@ -296,24 +310,29 @@ class RecordAccumulator:
         return batches
 
     def sealed(self, batch: ProducerBatch, now: float) -> bool:
-        """Compress the batch; a codec that fails costs that batch and no other."""
-        if batch.sealed:
-            return True
-        try:
-            batch.seal()
-        except Exception as defect:  # noqa: BLE001 - the others must not suffer for it
-            _log.exception("%r could not be compressed", batch)
-            error = KafkaError(
-                f"{batch.count} records to {batch.queue.tp} were not sent: compressing them with "
-                f"{self.settings.codec.name.lower()} failed: {defect!r}"
-            )
-            error.__cause__ = defect
-            self.incomplete.discard(batch, error, now)
-            return False
-        batch.queue.usual_size = batch.raw_size
-        self.budget.give_back(batch.charged - batch.size)
-        batch.charged = batch.size
-        return True
+        """Whether the batch is compressed and may leave; a small one is by now."""
+        defect = self.sealer.seal(batch)
+        if defect is not None:
+            self._not_sealed(batch, defect, now)
+        return batch.sealed
+
+    def take_sealed(self, now: float) -> None:
+        """Queues go on whose batches were compressed aside; to be called in each pass."""
+        for batch, defect in self.sealer.finished():
+            if defect is not None:
+                self._not_sealed(batch, defect, now)
+            else:
+                self.lines.schedule(batch.queue, now)
+
+    def _not_sealed(self, batch: ProducerBatch, defect: Exception, now: float) -> None:
+        """A codec that fails costs that batch and no other."""
+        _log.error("%r could not be compressed", batch, exc_info=defect)
+        error = KafkaError(
+            f"{batch.count} records to {batch.queue.tp} were not sent: compressing them with "
+            f"{self.settings.codec.name.lower()} failed: {defect!r}"
+        )
+        error.__cause__ = defect
+        self.incomplete.discard(batch, error, now)
 
     def bind(self, batch: ProducerBatch, queue: PartitionQueue, by: str, now: float) -> None:
         """The batch, taken out of its topic's unbound queue, gets the partition of ``queue``."""

@@ -226,6 +226,7 @@ _WAITING = {
     Place.LINGER: "waited for its turn",
     Place.BACKOFF: "waited for its retry",
     Place.BLOCKED: "waited for earlier batches of its partition, or for a producer id",
+    Place.SEALING: "waited to be compressed",
     Place.LEADERLESS: "waited for the partition to have a leader",
     Place.READY: "waited for {whom} to take requests",
 }

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from kafkaclient.producer.delivery import Receipt
 from kafkaclient.producer.record import Record
 from kafkaclient.wire.compression import Codec
-from kafkaclient.wire.records import BATCH_OVERHEAD, BatchBuilder, iter_records, record_size
+from kafkaclient.wire.records import (
+    BATCH_OVERHEAD,
+    BatchBuilder,
+    iter_records,
+    pack,
+    record_size,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -81,6 +88,7 @@ class ProducerBatch:
         "retries",
         "retry_at",
         "sealed",
+        "sealing",
         "serial",
         "tap",
     )
@@ -117,6 +125,8 @@ class ProducerBatch:
         self.tap: Tap | None = None
         """How the records that follow come in without being looked at one by one."""
         self.closed = False
+        self.sealing = False
+        """It is being compressed aside, or waits for its turn; see sealing.py."""
         self.sealed = False
         self.attempts = 0
         self.retries = 0
@@ -137,7 +147,7 @@ class ProducerBatch:
         self._ratio = ratio or CompressionRatio()
         self._ratio_factor = 1.0 if codec is Codec.NONE else self._ratio.value * _ESTIMATE_MARGIN
         self._raw_full = self._raw_size_of(limit)
-        # However well it compresses: that is done in one go, while the event loop waits.
+        # However well it compresses: that is done in one go, and takes its time.
         raw_limit = min(self._raw_size_of(elastic_limit), _MOST_RAW * elastic_limit)
         self._raw_limit = max(self._raw_full, raw_limit)
 
@@ -182,7 +192,8 @@ class ProducerBatch:
         )
         if needed > self._raw_limit:
             return None
-        best = max(needed, min(2 * builder.capacity, self._raw_limit))
+        best = max(2 * builder.capacity, self.queue.usual_size)
+        best = max(needed, min(best, self._raw_limit))
         return needed - builder.capacity, best - builder.capacity
 
     @property
@@ -245,12 +256,21 @@ class ProducerBatch:
 
     def seal(self) -> None:
         """Compress, and fix everything but producer id, epoch and sequence. Idempotent."""
-        if self.sealed:
-            return
+        if not self.sealed:
+            self.end_sealing(self.begin_sealing()())
+
+    def begin_sealing(self) -> Callable[[], bytearray | None]:
+        """Close the batch; :meth:`end_sealing` is to be given what the result returns, which does
+        the work and may be called in another thread."""
         self.close()
+        self.sealing = True
+        self.builder.seal()
+        return partial(pack, self._codec, self.builder.records, self._level)
+
+    def end_sealing(self, packed: bytearray | None) -> None:
+        self.builder.replace(self._codec, packed)
+        self.sealing, self.sealed = False, True
         raw = self.builder.size - BATCH_OVERHEAD
-        self.builder.seal(self._codec, self._level)
-        self.sealed = True
         if self._codec is not Codec.NONE and raw > 0:
             self._ratio.observe((self.builder.sealed_size - BATCH_OVERHEAD) / raw)
 

@@ -21,6 +21,7 @@ from kafkaclient.producer.intake import Intake
 from kafkaclient.producer.load import LoadView
 from kafkaclient.producer.policies import named_partitioner
 from kafkaclient.producer.policy_choice import PolicyChoice
+from kafkaclient.producer.sealing import DefaultExecutor
 from kafkaclient.producer.sender import Sender
 from kafkaclient.producer.sequence import ProducerIdentity
 from kafkaclient.producer.settings import accumulator_settings, sender_settings
@@ -75,6 +76,7 @@ class Core:
             wake=self._wake,
             new_receipt=self._new_receipt,
             on_switch=metrics.partition_switched,
+            background=DefaultExecutor(self.loop),
         )
         partitioner = named_partitioner(
             config.partitioner,
@@ -173,6 +175,7 @@ class Core:
                     "acknowledged; it may have been written if it had been sent"
                 )
             )
+            self.accumulator.sealer.close()
             self.sender.close()
             await self.disconnect()
             if self._task is not None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.producer.batch import ProducerBatch
     from kafkaclient.producer.partition import PartitionQueue
+    from kafkaclient.producer.sealing import Sealer
     from kafkaclient.producer.sequence import ProducerIdentity
 
 __all__ = ["SOON", "Lines"]
@@ -41,6 +42,7 @@ class Lines:
         "_identity",
         "_one_in_flight",
         "_order",
+        "_sealer",
         "_timers",
         "_wake",
         "blocked",
@@ -54,6 +56,7 @@ class Lines:
         *,
         one_in_flight: bool,
         identity: ProducerIdentity,
+        sealer: Sealer,
         wake: Callable[[float], None],
         hurried: Callable[[], bool],
     ) -> None:
@@ -66,6 +69,7 @@ class Lines:
         self.leaderless: dict[PartitionQueue, None] = {}
         self._one_in_flight = one_in_flight
         self._identity = identity
+        self._sealer = sealer
         self._wake = wake
         self._hurried = hurried
         self._timers: list[tuple[float, int, PartitionQueue]] = []
@@ -76,17 +80,13 @@ class Lines:
         sequence = queue.sequence
         if sequence.start_over and not sequence.restart(queue, self._identity):
             self._wake(_NOW)  # a producer id may be wanted
-        if queue.place is Place.READY:
-            if queue.batches:
-                return  # drain looks again before it takes anything
-            # Expired: nobody may go on asking for a connection to the broker for its sake.
-            self._line_of(queue).remove(queue)
-            queue.place = Place.IDLE
-            return
-        if queue.place is Place.LEADERLESS:
-            del self.leaderless[queue]
-        elif queue.place is Place.BLOCKED:
-            self.blocked[queue.leader] -= 1
+        if self._sealer.compressing:
+            self._sealer.prepare(queue)
+        if queue.place is Place.READY and queue.batches and not queue.batches[0].sealing:
+            return  # drain looks again before it takes anything
+        # From the line too, if its batch has expired or is to be compressed aside: nobody may go
+        # on asking for a connection to the broker for its sake.
+        self._take_away(queue)
         queue.place = place = self._place_of(queue, now)
         if place is Place.READY:
             self._line_of(queue).append(queue)
@@ -98,6 +98,15 @@ class Lines:
             self.blocked[queue.leader] += 1
         elif place in (Place.LINGER, Place.BACKOFF):
             self._wake(queue.timer)
+
+    def _take_away(self, queue: PartitionQueue) -> None:
+        if queue.place is Place.READY:
+            self._line_of(queue).remove(queue)
+        elif queue.place is Place.LEADERLESS:
+            del self.leaderless[queue]
+        elif queue.place is Place.BLOCKED:
+            self.blocked[queue.leader] -= 1
+        queue.place = Place.IDLE
 
     def leave(self, queue: PartitionQueue, now: float) -> None:
         """Take the queue out of the front of its line, and see where it belongs now."""
@@ -133,12 +142,7 @@ class Lines:
         newer = epoch > queue.leader_epoch
         if leader == queue.leader and not newer:
             return
-        if queue.place is Place.READY:
-            self.ready[queue.leader].remove(queue)
-            queue.place = Place.IDLE
-        elif queue.place is Place.BLOCKED:
-            self.blocked[queue.leader] -= 1
-            queue.place = Place.IDLE
+        self._take_away(queue)
         queue.leader, queue.leader_epoch = leader, epoch
         if newer:
             for batch in queue.batches:
@@ -150,9 +154,9 @@ class Lines:
     def sendable(self, queue: PartitionQueue, now: float) -> ProducerBatch | None:
         """The batch of a ready queue that may leave now, if that is still so."""
         head = queue.batches[0] if queue.batches else None
-        if head is None or head.retry_at > now + SOON or not self._may_leave(queue, head):
+        if head is None or head.sealing or head.retry_at > now + SOON:
             return None
-        return head
+        return head if self._may_leave(queue, head) else None
 
     def takes_fresh(self, queue: PartitionQueue) -> bool:
         """Whether a batch that was never sent may be bound to the partition and leave at once."""
@@ -190,7 +194,7 @@ class Lines:
         elif not (head.attempts or head.full or len(queue.batches) > 1 or self._hurried()):
             place, due = Place.LINGER, head.ready_at
         if due <= now + SOON:
-            return Place.READY
+            return Place.SEALING if self._sealer.holds(head) else Place.READY
         queue.timer = due
         heappush(self._timers, (due, next(self._order), queue))
         return place

@@ -26,6 +26,7 @@ class Place(Enum):
     LINGER = "the open batch waits for company, until its linger time"
     BACKOFF = "the first batch waits before its retry"
     BLOCKED = "the first batch waits for batches on the wire, or for the producer id"
+    SEALING = "the first batch is being compressed, or waits for its turn to be"
     LEADERLESS = "no broker leads the partition, as far as is known"
     READY = "in its leader's line, for a free slot"
 

@@ -119,6 +119,7 @@ class Sender:
         Returns when the next pass is due if nothing wakes the sender before.
         """
         lines = self._accumulator.lines
+        self._accumulator.take_sealed(now)
         due = self._expire(now)
         lines.run_timers(now)
         due = min(due, self._fill(now))

@@ -18,24 +18,26 @@ from kafkaclient.errors import ProtocolError
 if TYPE_CHECKING:
     from kafkaclient.types import Buffer
 
-__all__ = ["MAX_DECOMPRESSED", "Codec", "compress", "decompress"]
+__all__ = ["MAX_DECOMPRESSED", "Codec", "compress", "decompress", "quickly_compressed"]
 
 MAX_DECOMPRESSED = 256 * 1024 * 1024
 """The most bytes that :func:`decompress` yields by default."""
 
 _GZIP_WBITS = 31
 _GZIP_DEFAULT_LEVEL = -1
+_GZIP_USUAL_LEVEL = 6  # what zlib makes of -1
 _ZSTD_DEFAULT_LEVEL = 3
 _ZSTD_FIRST_ROOM = 64 * 1024
 # KIP-390: Java's default "level" 9 means its fast compressor, every other one the slow compressor.
 _LZ4_FAST_LEVEL = 9
 _LZ4_MIN_HIGH_LEVEL, _LZ4_MAX_HIGH_LEVEL = 3, 16
 
-# snappy-java's stream: magic, version 1, oldest compatible version 1, then blocks of 32 KB, each
-# behind its compressed size.
+# snappy-java's stream: magic, version 1, oldest compatible version 1, then blocks, each behind its
+# compressed size. Java's blocks are of 32 KB; its reader takes any. Ours are large because between
+# two of them the interpreter's lock must be got back, which takes milliseconds beside a busy loop.
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
-_XERIAL_BLOCK = 32 * 1024
+_XERIAL_BLOCK = 1024 * 1024
 _INT32 = struct.Struct(">i")
 
 
@@ -47,6 +49,35 @@ class Codec(IntEnum):
     SNAPPY = 2
     LZ4 = 3
     ZSTD = 4
+
+
+# How many bytes of JSON are compressed in 0.2 to 0.5 ms on a core of 2023, as steps: up to that
+# level, so many.
+_QUICK: dict[Codec, tuple[tuple[int, int], ...]] = {
+    Codec.GZIP: ((5, 32_768), (7, 16_384), (9, 4_096)),
+    Codec.SNAPPY: ((0, 131_072),),
+    Codec.LZ4: ((0, 131_072), (5, 32_768), (17, 4_096)),
+    Codec.ZSTD: ((3, 131_072), (5, 32_768), (12, 4_096), (22, 1_024)),
+}
+
+
+def quickly_compressed(codec: int, level: int | None = None) -> int:
+    """How many bytes :func:`compress` gets done in less than about half a millisecond."""
+    steps = _QUICK.get(Codec(codec), ())
+    rank = _rank(Codec(codec), level)
+    return next((nbytes for up_to, nbytes in steps if rank <= up_to), MAX_DECOMPRESSED)
+
+
+def _rank(codec: Codec, level: int | None) -> int:
+    """The level as a measure of the work: the more, the slower."""
+    match codec:
+        case Codec.GZIP if level is None or level == _GZIP_DEFAULT_LEVEL:
+            return _GZIP_USUAL_LEVEL
+        case Codec.LZ4:
+            return _lz4_level(level)
+        case Codec.ZSTD if level is None:
+            return _ZSTD_DEFAULT_LEVEL
+    return level or 0
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
@@ -96,14 +127,22 @@ def _too_large(limit: int) -> ProtocolError:
     return ProtocolError(f"records decompress to more than {limit} bytes")
 
 
-def _compress_lz4(data: Buffer, level: int | None) -> bytes:
+def _lz4_level(level: int | None) -> int:
+    """The library's level for Java's."""
     if level is None or level == _LZ4_FAST_LEVEL:
-        lz4_level = 0
-    else:
-        lz4_level = min(max(level, _LZ4_MIN_HIGH_LEVEL), _LZ4_MAX_HIGH_LEVEL)
-    # Java's reader refuses linked blocks.
+        return 0
+    return min(max(level, _LZ4_MIN_HIGH_LEVEL), _LZ4_MAX_HIGH_LEVEL)
+
+
+def _compress_lz4(data: Buffer, level: int | None) -> bytes:
+    # Java's reader refuses linked blocks. Its writer's blocks are of 64 KB; with 256 KB large
+    # batches get a sixth smaller in the same time.
     compressed: bytes = lz4.frame.compress(
-        data, compression_level=lz4_level, block_linked=False, store_size=False
+        data,
+        compression_level=_lz4_level(level),
+        block_size=lz4.frame.BLOCKSIZE_MAX256KB,
+        block_linked=False,
+        store_size=False,
     )
     return compressed
 

@@ -51,6 +51,7 @@ __all__ = [
     "batch_header",
     "fields_size",
     "iter_records",
+    "pack",
     "record_size",
     "record_size_upper_bound",
     "verify_crc",
@@ -108,6 +109,9 @@ class BatchBuilder(RecordBuffer):
 
         Records that would not get smaller stay uncompressed, so that a sealed batch is never
         larger than :attr:`size`. Raises RuntimeError for an empty batch or one sealed before.
+
+        The same in steps, the second of which another thread may do: ``seal()``, :func:`pack` of
+        :attr:`records`, :meth:`replace`.
         """
         if self._batch is not None:
             raise RuntimeError("the batch is sealed already")
@@ -116,8 +120,19 @@ class BatchBuilder(RecordBuffer):
         chosen = Codec(codec)
         self._batch = self.freeze()
         self._write_header()
-        if chosen is not Codec.NONE:
-            self._compress(chosen, level)
+        self.replace(chosen, pack(chosen, self.records, level))
+
+    @property
+    def records(self) -> memoryview:
+        """The encoded records of the sealed batch."""
+        return memoryview(self._sealed_batch())[BATCH_OVERHEAD:]
+
+    def replace(self, codec: int, packed: bytearray | None) -> None:
+        """Put what :func:`pack` has made in the place of the batch's records."""
+        if packed is not None:
+            self._batch = packed
+            self._attributes = Codec(codec).value
+            self._write_header()
 
     def stamp(
         self,
@@ -153,14 +168,6 @@ class BatchBuilder(RecordBuffer):
             raise RuntimeError("the batch is not sealed yet")
         return self._batch
 
-    def _compress(self, codec: Codec, level: int | None) -> None:
-        plain = self._sealed_batch()
-        compressed = compress(codec, memoryview(plain)[BATCH_OVERHEAD:], level)
-        if len(compressed) < len(plain) - BATCH_OVERHEAD:
-            self._batch = bytearray(BATCH_OVERHEAD) + compressed
-            self._attributes = codec.value
-            self._write_header()
-
     def _write_header(self) -> None:
         batch = self._sealed_batch()
         HEADER.pack_into(
@@ -180,6 +187,14 @@ class BatchBuilder(RecordBuffer):
             _NO_PRODUCER,
             self.count,
         )
+
+
+def pack(codec: int, records: Buffer, level: int | None = None) -> bytearray | None:
+    """The records compressed, behind room for their batch's header; None if that gains nothing."""
+    if codec == Codec.NONE:
+        return None
+    compressed = compress(codec, records, level)
+    return bytearray(BATCH_OVERHEAD) + compressed if len(compressed) < len(records) else None
 
 
 def record_size_upper_bound(key: Buffer | None, value: Buffer | None, headers: Headers = ()) -> int:

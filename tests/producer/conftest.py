@@ -97,6 +97,7 @@ class Bench:
         *,
         idempotent: bool = False,
         on_switch: Callable[[str], None] = lambda _topic: None,
+        background: Any = None,
         **settings: Any,
     ) -> None:
         settings.setdefault("linger", 0.0)
@@ -111,6 +112,7 @@ class Bench:
             random31=self._draw,
             wake=self.woken.append,
             on_switch=on_switch,
+            background=background,
         )
         self.incomplete = self.accumulator.incomplete
         self.lines = self.accumulator.lines
@@ -166,6 +168,7 @@ class Bench:
         return made
 
     def drain(self, node: int = 0, now: float = 0.0, max_bytes: int = 1 << 20) -> list[Any]:
+        self.accumulator.take_sealed(now)
         self.lines.run_timers(now)
         return self.accumulator.drain(node, max_bytes, now)
 

@@ -82,12 +82,31 @@ REPAIRED: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
+class Aside:
+    """What is compressed aside takes its time."""
+
+    at_a_time = 2
+
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
+        self._timers: list[asyncio.TimerHandle] = []
+
+    def run(self, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        loop, seconds = asyncio.get_running_loop(), self._rng.random() * 0.05
+        self._timers.append(loop.call_later(seconds, lambda: done(work())))
+
+    def close(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+
+
 class Story:
     """One run: what was sent to each partition, and what became of it."""
 
     def __init__(self, plan: list[Fault], options: dict[str, Any], seed: int) -> None:
         self.plan = sorted(plan, key=lambda fault: fault.at)
-        self.options = options
+        self.aside = options.get("aside", False)
+        self.options = {name: options[name] for name in options if name != "aside"}
         self.rng = Random(seed)
         self.fake = FakeCluster(brokers=BROKERS)
         self.fake.create_topic("t", PARTITIONS, replication_factor=BROKERS)
@@ -100,6 +119,9 @@ class Story:
         async with Producer(
             self.fake.bootstrap, dialer=self.fake, rng=Random(1), **self.options
         ) as producer:
+            if self.aside:
+                sealer = producer._core.accumulator.sealer
+                sealer.small, sealer._background = 150, Aside(self.rng)
             damage = asyncio.create_task(self._do_damage())
             deliveries = []
             for n in range(RECORDS):
@@ -212,6 +234,7 @@ OPTIONS = st.fixed_dictionaries(
         "batch_size": st.sampled_from([0, 300, 16384]),
         "linger_ms": st.sampled_from([0, 5, 40]),
         "compression_type": st.sampled_from(["none", "lz4"]),
+        "aside": st.booleans(),
         "max_in_flight_requests_per_connection": st.sampled_from([1, 2, 5]),
         "buffer_memory": st.sampled_from([40_000, 10**6]),
         "request_timeout_ms": st.sampled_from([500, 5000]),

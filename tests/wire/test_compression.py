@@ -1,18 +1,25 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
+import json
 import struct
+import sys
+import threading
+import time
 import tracemalloc
+from random import Random
 
 import cramjam
 import lz4.frame
 import pytest
+from aiokafka.codec import snappy_decode
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka.codec import gzip_decode, gzip_encode
+from kafka.codec import gzip_decode, gzip_encode, lz4_decode
 
 from kafkaclient.errors import ProtocolError
-from kafkaclient.wire.compression import Codec, compress, decompress
+from kafkaclient.wire.compression import Codec, compress, decompress, quickly_compressed
 
 MB = 1024 * 1024
 compressing = pytest.mark.parametrize("codec", [c for c in Codec if c is not Codec.NONE])
@@ -47,6 +54,96 @@ def test_default_levels_are_javas():
     assert compress(Codec.LZ4, plain) == compress(Codec.LZ4, plain, 9)
 
 
+@pytest.fixture(scope="module")
+def rows():
+    rng = Random(0)
+    return b"".join(
+        json.dumps(
+            {"id": n, "price": rng.randrange(10_000), "name": rng.choice("abc") * 5}
+        ).encode()
+        for n in range(5000)
+    )
+
+
+@pytest.mark.parametrize(
+    ("codec", "levels"),
+    [
+        (Codec.GZIP, (1, 6, 9)),
+        (Codec.LZ4, (9, 3, 12)),  # 9 is the fast compressor, as in Java
+        (Codec.ZSTD, (-50, -5, 3, 9, 19)),
+    ],
+)
+def test_levels_reach_the_codecs(codec, levels, rows):
+    sizes = [len(compress(codec, rows, level)) for level in levels]
+    assert sizes == sorted(set(sizes), reverse=True), "more work, fewer bytes"
+
+
+def test_lz4_levels_out_of_the_librarys_range_are_its_nearest(rows):
+    """Java's go from 1 to 17; so does lz4-java, which leaves the rest to its library, too."""
+    assert compress(Codec.LZ4, rows, 1) == compress(Codec.LZ4, rows, 3)
+    assert compress(Codec.LZ4, rows, 17) == compress(Codec.LZ4, rows, 12)
+
+
+@compressing
+def test_other_libraries_read_every_level(codec, rows):
+    readers = {
+        Codec.GZIP: (gzip.decompress, (1, 9)),
+        Codec.SNAPPY: (snappy_decode, (None,)),
+        Codec.LZ4: (lz4_decode, (1, 9, 17)),
+        Codec.ZSTD: (lambda data: bytes(cramjam.zstd.decompress(data)), (-7, 22)),
+    }
+    read, levels = readers[codec]
+    for level in (None, *levels):
+        assert read(compress(codec, rows, level)) == rows
+
+
+def test_how_much_is_compressed_quickly():
+    """More at lower levels; what is slow at any size is not called quick."""
+    assert quickly_compressed(Codec.NONE) > 100 * MB
+    assert quickly_compressed(Codec.SNAPPY) == 131_072
+    for codec, levels in (
+        (Codec.GZIP, (1, 6, 9)),
+        (Codec.LZ4, (9, 3, 12)),
+        (Codec.ZSTD, (1, 5, 12, 22)),
+    ):
+        sizes = [quickly_compressed(codec, level) for level in levels]
+        assert sizes == sorted(set(sizes), reverse=True)
+        assert sizes[-1] > 0
+    for codec, default in ((Codec.GZIP, -1), (Codec.GZIP, 6), (Codec.LZ4, 9), (Codec.ZSTD, 3)):
+        assert quickly_compressed(codec) == quickly_compressed(codec, default)
+
+
+@compressing
+def test_other_threads_run_meanwhile(codec, rows):
+    """Compressing aside helps only if the codec gives the interpreter's lock away."""
+    plain = rows * (100 if codec is Codec.GZIP else 400)
+
+    def overlaps():
+        begun, ended = threading.Event(), threading.Event()
+
+        def work():
+            begun.set()
+            compress(codec, plain)
+            ended.set()
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        begun.wait()
+        before_the_end = not ended.is_set()
+        time.sleep(0)
+        before_the_end &= not ended.is_set()
+        thread.join()
+        return before_the_end
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1000)  # nobody is made to give it away
+    try:
+        # On a busy machine this thread may be woken too late to see it.
+        assert any(overlaps() for _ in range(10))
+    finally:
+        sys.setswitchinterval(interval)
+
+
 def test_gzip_agrees_with_the_reference():
     plain = b"flights" * 1000
     assert gzip_decode(compress(Codec.GZIP, plain)) == plain
@@ -63,8 +160,14 @@ def test_lz4_blocks_are_independent_as_javas_reader_demands():
     assert decompress(Codec.LZ4, lz4.frame.compress(b"x" * 1000)) == b"x" * 1000
 
 
+def test_lz4_blocks_are_as_large_as_they_need_to_be():
+    """Java's reader gets itself a buffer of the size that the frame announces (bits 4 to 6)."""
+    for size, announced in ((1000, 4), (65_536, 4), (65_537, 5), (MB, 5)):
+        assert compress(Codec.LZ4, bytes(size))[5] >> 4 == announced
+
+
 def test_snappy_has_the_framing_of_snappy_java():
-    plain = bytes(range(256)) * 300  # more than two blocks of 32 KB
+    plain = bytes(range(256)) * 4 * 2500  # more than two blocks of 1 MB
     stream = compress(Codec.SNAPPY, plain)
     assert stream[:16] == b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1)
     position, blocks = 16, []
@@ -73,7 +176,7 @@ def test_snappy_has_the_framing_of_snappy_java():
         block = bytes(cramjam.snappy.decompress_raw(stream[position + 4 : position + 4 + size]))
         blocks.append(block)
         position += 4 + size
-    assert [len(block) for block in blocks] == [32768, 32768, 11264]
+    assert [len(block) for block in blocks] == [MB, MB, len(plain) - 2 * MB]
     assert b"".join(blocks) == plain
 
 

@@ -12,6 +12,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecords, MemoryRecordsBuilder
 
 from kafkaclient.errors import InvalidRecordError
+from kafkaclient.wire.compression import Codec
 
 MAX_TIMESTAMP = 2**63 - 1
 LEADER_EPOCH = slice(12, 16)
@@ -118,6 +119,26 @@ def test_records_read_back_as_written(records, rows):
     read = list(records.iter_records(builder.buffer()))
     assert [(r.timestamp, r.key, r.value, list(r.headers)) for r in read] == rows
     assert [r.offset_delta for r in read] == list(range(len(rows)))
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_sealing_in_steps_gives_the_same_bytes(records, codec):
+    rows = [(n, b"key", b"value " * 20, ()) for n in range(50)]
+    at_once, in_steps = build(records, rows), build(records, rows)
+    at_once.seal(codec)
+    in_steps.seal()
+    in_steps.replace(codec, records.pack(codec, in_steps.records))
+    assert bytes(in_steps.buffer()) == bytes(at_once.buffer())
+    assert in_steps.codec == at_once.codec == codec
+
+
+def test_packing_what_gets_no_smaller_gains_nothing(records):
+    builder = build(records, [(0, None, b"x", ())])
+    builder.seal()
+    packed = records.pack(Codec.LZ4, builder.records)
+    assert packed is None
+    builder.replace(Codec.LZ4, packed)
+    assert builder.codec is Codec.NONE
 
 
 def test_header_fields(records):

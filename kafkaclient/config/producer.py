@@ -112,9 +112,11 @@ class ProducerConfig:
         section=_CONNECTIONS,
     )
     send_buffer_bytes: int = option(
-        131_072,
+        -1,
         integer(at_least(-1)),
-        "Size of the socket's send buffer (SO_SNDBUF); -1 leaves it to the system.",
+        "Size of the socket's send buffer (SO_SNDBUF); -1 leaves it to the system, which makes it "
+        "larger as it is needed. Java's 131072 holds less than an event loop can fill and a "
+        "broker take in a millisecond.",
         section=_CONNECTIONS,
     )
     receive_buffer_bytes: int = option(

@@ -52,7 +52,7 @@ class TcpDialer:
 
     def __init__(
         self,
-        send_buffer_bytes: int = 131_072,
+        send_buffer_bytes: int = -1,
         receive_buffer_bytes: int = 32_768,
         *,
         user_timeout_ms: int = 30_000,

@@ -174,6 +174,7 @@ class RecordAccumulator:
         """Somebody awaits a batch's only record. If nothing else is under way, company is not to
         be expected: whoever would send it waits for this one (as with Nagle's algorithm)."""
         if len(self.incomplete) == 1 and not batch.closed:
+            batch.hurried = True
             batch.ready_at = batch.created
             self.lines.schedule(batch.queue, batch.created)
 

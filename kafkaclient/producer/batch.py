@@ -66,6 +66,7 @@ class ProducerBatch:
         "_ratio_factor",
         "_raw_full",
         "_raw_limit",
+        "_sealed_size",
         "attempts",
         "base_sequence",
         "builder",
@@ -74,6 +75,7 @@ class ProducerBatch:
         "counted",
         "created",
         "decision",
+        "hurried",
         "last_error",
         "leader_epoch",
         "maybe_written",
@@ -124,10 +126,13 @@ class ProducerBatch:
         """How it came to its partition, while telemetry is recorded."""
         self.tap: Tap | None = None
         """How the records that follow come in without being looked at one by one."""
+        self.hurried = False
+        """It is not to wait for company, wherever that would be."""
         self.closed = False
         self.sealing = False
         """It is being compressed aside, or waits for its turn; see sealing.py."""
         self.sealed = False
+        self._sealed_size = 0
         self.attempts = 0
         self.retries = 0
         self.retry_at = 0.0
@@ -204,7 +209,7 @@ class ProducerBatch:
     def size(self) -> int:
         """Bytes on the wire: exact once sealed, before that as estimated from the last batches."""
         if self.sealed:
-            return self.builder.sealed_size
+            return self._sealed_size
         size = self.builder.size
         if self._ratio_factor == 1.0:
             return size
@@ -270,9 +275,10 @@ class ProducerBatch:
     def end_sealing(self, packed: bytearray | None) -> None:
         self.builder.replace(self._codec, packed)
         self.sealing, self.sealed = False, True
+        self._sealed_size = self.builder.sealed_size
         raw = self.builder.size - BATCH_OVERHEAD
         if self._codec is not Codec.NONE and raw > 0:
-            self._ratio.observe((self.builder.sealed_size - BATCH_OVERHEAD) / raw)
+            self._ratio.observe((self._sealed_size - BATCH_OVERHEAD) / raw)
 
     def stamp(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
         """Give the sealed batch its identity; a retry keeps it, an epoch bump gives a new one."""

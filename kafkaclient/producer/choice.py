@@ -188,7 +188,7 @@ class LateChoice(Choice):
         return self._filled if self._filled is not None and self._filled.batches else None
 
     def fills(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
-        if self._filled is not None or batch.closed or queue.batches:
+        if self._filled is not None or batch.closed or batch.hurried or queue.batches:
             return False
         return self._floor.below(queue.partition, batch.size)
 

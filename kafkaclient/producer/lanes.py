@@ -244,14 +244,11 @@ class Lanes:
     def probe(self, lane: Lane, connection: Connection, now: float) -> None:
         """Now and then, measure the network's round trip by a call that costs the broker nothing,
         ahead of a Produce on a quiet connection."""
-        version = connection.api_versions_version
         interval = _PROBE_DOUBTFUL if lane.window.doubtful else _PROBE_EVERY
-        if (
-            not self._settings.adaptive_window
-            or connection.in_flight
-            or now - lane.probed_at < interval
-            or version is None
-        ):
+        if now - lane.probed_at < interval or not self._settings.adaptive_window:
+            return
+        version = connection.api_versions_version
+        if connection.in_flight or version is None:
             return
         lane.probed_at = now
         correlation_id = connection.next_correlation_id()

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 # How many batches are looked at to tell what the buffer is full of.
-_OLDEST = 100
+_OLDEST = 8
 
 
 class PartitionLoad(NamedTuple):

@@ -25,39 +25,34 @@ class Window:
     Until something is known it is 1. ``fixed`` leaves it at ``limit``, whatever is measured.
     """
 
-    __slots__ = ("_fixed", "_round_trips", "limit", "service")
+    __slots__ = ("_fixed", "_round_trips", "doubtful", "limit", "round_trip", "service", "value")
 
     def __init__(self, limit: int, *, fixed: bool = False) -> None:
         self.limit = limit
         self._fixed = fixed
         self._round_trips: deque[float] = deque(maxlen=_ROUND_TRIPS)
+        self.round_trip: float | None = None
+        """Of a light request that waits for nothing: the least of the latest few, because
+        whatever disturbs one makes it longer."""
         self.service: float | None = None
         """What one Produce request takes on the broker, smoothed."""
+        self.value = 1
+        """How many requests the broker should have in flight."""
+        self.doubtful = True
+        """Whether the latest round trip would change the window if the others agreed with it:
+        then it should be measured again soon."""
+        self._weigh()
 
     def __repr__(self) -> str:
         return f"<Window {self.value} of {self.limit}>"
 
-    @property
-    def round_trip(self) -> float | None:
-        """Of a light request that waits for nothing: the least of the latest few, because
-        whatever disturbs one makes it longer."""
-        return min(self._round_trips, default=None)
-
-    @property
-    def doubtful(self) -> bool:
-        """Whether the latest round trip would change the window if the others agreed with it:
-        then it should be measured again soon."""
-        if len(self._round_trips) < _ROUND_TRIPS:
-            return True
-        return self._worth(self._round_trips[-1]) != self.value
-
     def measured(self, round_trip: float) -> None:
         """A light request took this long on an otherwise quiet connection."""
         before = self.round_trip
-        self._round_trips.append(round_trip)
-        after = self.round_trip
-        if before is not None and after is not None and after > _STEP * before:
+        after = self._add(round_trip)
+        if before is not None and after > _STEP * before:
             self.service = None
+        self._weigh()
 
     def answered(self, latency: float, ahead: int) -> None:
         """A Produce request was answered; ``ahead`` others had been in flight when it left."""
@@ -65,17 +60,26 @@ class Window:
         if round_trip is None:
             return
         if latency < round_trip:  # the network has become faster since
-            self._round_trips.append(latency)
-            round_trip = latency
-        service = max(_LEAST_SERVICE, (latency - round_trip) / (1 + ahead))
+            round_trip = self._add(latency)
+        service = (latency - round_trip) / (1 + ahead)
+        service = max(service, _LEAST_SERVICE)
         if self.service is None:
             self.service = service
         else:
             self.service += _SMOOTHING * (service - self.service)
+        self._weigh()
 
-    @property
-    def value(self) -> int:
-        return self.limit if self._fixed else self._worth(self.round_trip)
+    def _add(self, round_trip: float) -> float:
+        self._round_trips.append(round_trip)
+        self.round_trip = least = min(self._round_trips)
+        return least
+
+    def _weigh(self) -> None:
+        self.value = self.limit if self._fixed else self._worth(self.round_trip)
+        self.doubtful = (
+            len(self._round_trips) < _ROUND_TRIPS
+            or self._worth(self._round_trips[-1]) != self.value
+        )
 
     def _worth(self, round_trip: float | None) -> int:
         if round_trip is None or self.service is None:

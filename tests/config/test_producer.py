@@ -58,7 +58,7 @@ JAVA_DEFAULTS: dict[str, Any] = {
     "retry.backoff.ms": 100,
     "security.protocol": "PLAINTEXT",
     "security.providers": None,
-    "send.buffer.bytes": 131072,
+    "send.buffer.bytes": -1,
     "socket.connection.setup.timeout.max.ms": 30000,
     "socket.connection.setup.timeout.ms": 10000,
     "transaction.timeout.ms": 60000,

@@ -28,7 +28,9 @@ async def _serve() -> tuple[asyncio.Server, int]:
 async def test_the_socket_is_set_up_for_requests() -> None:
     server, port = await _serve()
     threads = threading.active_count()
-    transport, protocol = await TcpDialer(user_timeout_ms=12_000).dial("127.0.0.1", port, Quiet)
+    transport, protocol = await TcpDialer(131_072, user_timeout_ms=12_000).dial(
+        "127.0.0.1", port, Quiet
+    )
     try:
         assert isinstance(protocol, Quiet)
         sock = transport.get_extra_info("socket")

@@ -239,7 +239,7 @@ def test_the_largest_backlog_looks_at_the_oldest_only(bench: Any) -> None:
     b = bench()
     b.put_batches(2, 100)
     b.put_batches(0, 1000)
-    assert "broker 1 (7300 bytes)" in largest_backlog(b.incomplete)
+    assert "broker 1 (584 bytes)" in largest_backlog(b.incomplete)
 
 
 def test_deliveries_know_their_place(bench: Any) -> None:

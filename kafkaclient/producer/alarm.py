@@ -15,6 +15,8 @@ __all__ = ["NEVER", "Alarm"]
 NEVER = float("inf")
 # The coarsest step of an event loop's timers (seconds).
 _LOOP_GRAIN = 0.001
+# Deadlines further away than this are moved on without a new timer (seconds).
+_FAR = 0.1
 
 
 class Alarm:
@@ -69,11 +71,17 @@ class Alarm:
         self._attended = delay <= 0.0 and not ended.done()
         if self._attended:
             ended.get_loop().call_soon(self._do, ended)
-        elif self._at < self._timer_at and not ended.done():
+        elif self._wants_timer(delay) and not ended.done():
             if self._timer is not None:
                 self._timer.cancel()
             self._start_timer(delay, ended)
-        # Else there is a timer already; it looks again when it comes, and costs nothing until then.
+
+    def _wants_timer(self, delay: float) -> bool:
+        if delay > _FAR:
+            # One that comes too early looks again, and costs nothing until then.
+            return self._at < self._timer_at
+        # Near the time that would be one more rounding to whole milliseconds.
+        return self._at != self._timer_at
 
     def _start_timer(self, delay: float, ended: asyncio.Future[None]) -> None:
         self._timer_at = self._at
@@ -89,7 +97,11 @@ class Alarm:
             # nothing to do yet.
             self._start_timer(max(early, _LOOP_GRAIN), ended)
         else:
-            self._do(ended)
+            # After the tasks that the same tick of the loop's clock has woken: what they send
+            # leaves with this pass, where it would make a request of its own.
+            self._attended = True
+            loop = ended.get_loop()
+            loop.call_soon(loop.call_soon, self._do, ended)
 
     def _do(self, ended: asyncio.Future[None]) -> None:
         if ended.done():

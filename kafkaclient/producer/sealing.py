@@ -40,8 +40,8 @@ __all__ = ["AtOnce", "Background", "DefaultExecutor", "Packed", "Sealer"]
 # How many batches of a queue are compressed before a broker takes them: the one that leaves next,
 # and one to follow it. Any more would be cut off before they are as large as they could get.
 _AHEAD = 2
-# How many are compressed at the same time, if there are twice as many cores: the event loop needs
-# one, and the executor is the application's as well.
+# How many are compressed at the same time: on half of the cores, as the executor is the
+# application's as well, and one that waits for the interpreter's lock meanwhile, at its end.
 _MOST_AT_A_TIME = 4
 # How many times the size that is compressed quickly may be compressed at once in one pass.
 _QUICK_PER_PASS = 4
@@ -78,7 +78,7 @@ class DefaultExecutor:
     """The threads that the event loop has for such work; whatever becomes of them, it is done."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.at_a_time = max(1, min(_MOST_AT_A_TIME, (os.cpu_count() or 1) // 2))
+        self.at_a_time = max(1, min(_MOST_AT_A_TIME, (os.cpu_count() or 1) // 2 + 1))
         self._loop = loop
         self._jobs: set[asyncio.Future[Packed]] = set()
         self._closed = False

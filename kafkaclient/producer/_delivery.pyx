@@ -67,6 +67,7 @@ cdef class Receipt:
     def divide(self, firsts, parts):
         """The batch was split (KIP-126): part ``i`` begins with record ``firsts[i]``."""
         self._firsts, self._parts = firsts, parts
+        self.awaited = None  # it knows the batch, which is no more
         for waiter, index in self.take_waiters():
             part, at = self.locate(index)
             part.when_done(at, waiter)

@@ -99,6 +99,7 @@ class Receipt:
         The handles keep pointing here and are led on, so waiters move with their records.
         """
         self._parts = (firsts, parts)
+        self.awaited = None  # it knows the batch, which is no more
         for waiter, index in self.take_waiters():
             part, at = self.locate(index)
             part.when_done(at, waiter)

@@ -275,6 +275,15 @@ async def test_a_program_that_is_told_to_end_may_go_on() -> None:
     assert called == [delivery]
 
 
+async def test_what_has_an_outcome_or_was_split_holds_nothing() -> None:
+    """A delivery that is kept for long must not keep the batch's bytes."""
+    for end in (lambda r: r.resolve(1), lambda r: r.fail(LOST), lambda r: divide(r, 0, 1)):
+        receipt, _ = receipt_of(2)
+        receipt.awaited = lambda: None
+        end(receipt)
+        assert receipt.awaited is None
+
+
 async def test_the_parts_of_a_split_lead_their_records_on() -> None:
     receipt, deliveries = receipt_of(10)
     awaited = [asyncio.ensure_future(_offset(d)) for d in deliveries]

@@ -9,6 +9,7 @@ from kafkaclient.errors import UnsupportedVersionError
 from kafkaclient.wire.api import ApiKey, BrokerInfo
 from kafkaclient.wire.reader import Reader
 from kafkaclient.wire.results import PartitionResult, ProduceResult, RecordError
+from kafkaclient.wire.writer import INT32, NO_TAGS, compact_string, string, uvarint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,11 +26,8 @@ _FIRST_WITH_RECORD_ERRORS = 8
 _FIRST_FLEXIBLE = 9
 _FIRST_WITH_LEADER_HINTS = 10
 
-_INT16 = struct.Struct(">h")
-_INT32 = struct.Struct(">i")
 _REQUEST_HEADER = struct.Struct(">hhi")
 _ACKS_TIMEOUT = struct.Struct(">hi")
-_NO_TAGS = b"\x00"
 
 # The least bytes an element takes, which bounds the counts a hostile peer can claim.
 _MIN_TOPIC = 2
@@ -55,26 +53,26 @@ def encode_request(
     """
     _check_version(version)
     flexible = version >= _FIRST_FLEXIBLE
-    string, count = (_compact_string, _uvarint) if flexible else (_string, _int32)
-    tags = _NO_TAGS if flexible else b""
+    text, count = (compact_string, uvarint) if flexible else (string, INT32.pack)
+    tags = NO_TAGS if flexible else b""
     # count() of a compact array or byte string is one more than its length.
     extra = 1 if flexible else 0
 
     pieces: list[Buffer] = []
     small = bytearray(4)  # room for the frame's size
     small += _REQUEST_HEADER.pack(ApiKey.PRODUCE, version, correlation_id)
-    small += _string(client_id)  # never compact: see the schema of RequestHeader
+    small += string(client_id)  # never compact: see the schema of RequestHeader
     small += tags
-    small += string(transactional_id)
+    small += text(transactional_id)
     small += _ACKS_TIMEOUT.pack(acks, timeout_ms)
     small += count(len(topics) + extra)
     size = 0
     first = small
     for topic, partitions in topics:
-        small += string(topic)
+        small += text(topic)
         small += count(len(partitions) + extra)
         for partition, batch in partitions:
-            small += _INT32.pack(partition)
+            small += INT32.pack(partition)
             small += count(len(batch) + extra)
             pieces += (small, batch)
             size += len(small) + len(batch)
@@ -84,7 +82,7 @@ def encode_request(
     if small:
         pieces.append(small)
         size += len(small)
-    _INT32.pack_into(first, 0, size - _INT32.size)
+    INT32.pack_into(first, 0, size - INT32.size)
     return pieces
 
 
@@ -153,39 +151,4 @@ def _record_error(reader: Reader) -> RecordError:
 
 def _endpoints(tag: memoryview) -> tuple[BrokerInfo, ...]:
     reader = Reader(tag, flexible=True)
-    return tuple(_endpoint(reader) for _ in reader.array(_MIN_ENDPOINT))
-
-
-def _endpoint(reader: Reader) -> BrokerInfo:
-    broker = BrokerInfo(reader.int32(), reader.string(), reader.int32(), reader.nullable_string())
-    reader.skip_tagged_fields()
-    return broker
-
-
-def _string(text: str | None) -> bytes:
-    if text is None:
-        return _INT16.pack(-1)
-    encoded = text.encode()
-    if len(encoded) > 0x7FFF:
-        raise ValueError(f"string of {len(encoded)} bytes; at most 32767 fit")
-    return _INT16.pack(len(encoded)) + encoded
-
-
-def _compact_string(text: str | None) -> bytes:
-    if text is None:
-        return _uvarint(0)
-    encoded = text.encode()
-    return _uvarint(len(encoded) + 1) + encoded
-
-
-def _int32(value: int) -> bytes:
-    return _INT32.pack(value)
-
-
-def _uvarint(value: int) -> bytes:
-    out = bytearray()
-    while value >= 0x80:
-        out.append((value & 0x7F) | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return tuple(BrokerInfo.read(reader) for _ in reader.array(_MIN_ENDPOINT))

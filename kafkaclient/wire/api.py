@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import ClassVar, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from kafkaclient.wire.reader import Reader
 
 __all__ = ["ApiKey", "BrokerInfo", "Call"]
 
@@ -78,6 +81,13 @@ class BrokerInfo(NamedTuple):
     host: str
     port: int
     rack: str | None
+
+    @classmethod
+    def read(cls, reader: Reader) -> BrokerInfo:
+        """As it stands in answers; raises ProtocolError for bytes that are not one."""
+        broker = cls(reader.int32(), reader.string(), reader.int32(), reader.nullable_string())
+        reader.skip_tagged_fields()
+        return broker
 
 
 class Call(Protocol[T_co]):

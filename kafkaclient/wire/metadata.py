@@ -126,7 +126,7 @@ class MetadataCall(Call[MetadataResult]):
         reader = Reader(data, flexible=version >= _FIRST_FLEXIBLE)
         reader.skip_tagged_fields()  # of the response header
         throttle_ms = reader.int32()
-        brokers = tuple(_broker(reader) for _ in reader.array(_MIN_BROKER))
+        brokers = tuple(BrokerInfo.read(reader) for _ in reader.array(_MIN_BROKER))
         cluster_id = reader.nullable_string()
         controller_id = reader.int32()
         told = self.told or ToldTopics()
@@ -138,12 +138,6 @@ class MetadataCall(Call[MetadataResult]):
         # A null name answers a question by topic id, which is never asked here.
         known = tuple(topic for topic in topics if topic is not None)
         return MetadataResult(brokers, cluster_id, controller_id, known, throttle_ms, error_code)
-
-
-def _broker(reader: Reader) -> BrokerInfo:
-    broker = BrokerInfo(reader.int32(), reader.string(), reader.int32(), reader.nullable_string())
-    reader.skip_tagged_fields()
-    return broker
 
 
 def _topic(reader: Reader, data: bytes, version: int, told: ToldTopics) -> TopicInfo | None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import resource
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from array import array
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 __all__ = ["Meter", "cpu_share", "latencies", "percentile", "rss_sampled", "ticking"]
 
@@ -26,20 +26,20 @@ class Meter:
     """Wall clock and CPU time of this process, all of its threads included."""
 
     def __init__(self) -> None:
-        self._began = self._cpu = 0.0
         self.seconds = 0.0
         self.cpu_seconds = 0.0
 
-    def start(self) -> None:
+    @contextmanager
+    def running(self, started: Callable[[], None]) -> Iterator[None]:
+        """From the start, which ``started()`` tells of, to the end of the block."""
+        started()
         # What was prepared is not looked at by the collector during the run, for nobody's client.
         gc.collect()
         gc.freeze()
-        self._cpu = cpu_seconds()
-        self._began = perf_counter()
-
-    def stop(self) -> None:
-        self.seconds = perf_counter() - self._began
-        self.cpu_seconds = cpu_seconds() - self._cpu
+        cpu, began = cpu_seconds(), perf_counter()
+        yield
+        self.seconds = perf_counter() - began
+        self.cpu_seconds = cpu_seconds() - cpu
 
 
 def cpu_seconds() -> float:

@@ -5,34 +5,31 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from array import array
 from asyncio.subprocess import PIPE
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from importlib import import_module
 from itertools import chain
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.produce.meter import Meter, cpu_share, latencies, rss_sampled, ticking
 from benchmarks.produce.result import WARM_UP, Measured, UnavailableError
 from benchmarks.produce.supply import Supply
 from benchmarks.produce.turns import Turns
+from benchmarks.produce.ways import CHUNK, awaited_behind, in_tasks
 from kafkaclient.errors import BufferFullError
 from kafkaclient.producer.producer import Producer
 from kafkaclient.wire.records import COMPILED
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable
 
     from benchmarks.produce.entry import Job
 
 __all__ = ["WAYS"]
 
-_CHUNK = 32
 _MANY = 10_000
 _ROWS = 65_536
-_BEHIND = 20_000
 _NO_ROOM_S = 0.001
 _LEVELS = {"lz4": {"compression_lz4_level": 9}, "zstd": {"compression_zstd_level": 3}}
 _SETTLED_S = 1.0
@@ -63,15 +60,8 @@ class Run:
                 "batches_per_request": per_request * batches / records,
                 "batches": batches,
             }
-        return Measured(
-            records=self.supply.records,
-            seconds=self.meter.seconds,
-            cpu_seconds=self.meter.cpu_seconds,
-            value_bytes=self.supply.value_bytes,
-            written=self.supply.records + WARM_UP,
-            errors=int(metrics["producer-metrics"]["record-error-total"]),
-            extras=self.extras,
-        )
+        errors = int(metrics["producer-metrics"]["record-error-total"])
+        return Measured.of(self.supply, self.meter, self.extras, errors=errors)
 
 
 @asynccontextmanager
@@ -133,54 +123,26 @@ async def _offer(run: Run) -> None:
 
 
 async def send_nowait(job: Job, started: Callable[[], None]) -> Measured:
-    async with _running(job, _CHUNK) as run:
-        started()
-        run.meter.start()
-        await _offer(run)
-        run.meter.stop()
+    async with _running(job, CHUNK) as run:
+        with run.meter.running(started):
+            await _offer(run)
         return run.measured()
 
 
 async def send(job: Job, started: Callable[[], None]) -> Measured:
     """Every handle is awaited, some way behind the sending."""
-    async with _running(job, _CHUNK) as run:
-        send, topic, turns = run.producer.send, run.topic, Turns()
-        before: list[Awaitable[Any]] = []
-        handles: list[Awaitable[Any]] = []
-        started()
-        run.meter.start()
-        for values, _keys in run.supply.offered():
-            for value in values:
-                handles.append(await send(topic, value))  # noqa: PERF401 - it is what is measured
-            if len(handles) >= _BEHIND:
-                for handle in before:
-                    await handle
-                before, handles = handles, []
-            await turns.end_when_long()
-        await run.producer.flush()
-        for handle in chain(before, handles):
-            await handle
-        run.meter.stop()
+    async with _running(job, CHUNK) as run:
+        with run.meter.running(started):
+            await awaited_behind(run.supply, run.topic, run.producer.send, run.producer.flush)
         return run.measured()
 
 
 async def send_and_wait(job: Job, started: Callable[[], None]) -> Measured:
     """So many tasks, each with one record at a time."""
     async with _running(job, 1) as run:
-        send, topic = run.producer.send_and_wait, run.topic
-        offered = run.supply.offered()
-        took = array("d")
-
-        async def task() -> None:
-            for values, _keys in offered:
-                began = perf_counter()
-                await send(topic, values[0])
-                took.append(perf_counter() - began)
-
-        started()
-        run.meter.start()
-        await asyncio.gather(*(task() for _ in range(job.entry.tasks)))
-        run.meter.stop()
+        with run.meter.running(started):
+            send = run.producer.send_and_wait
+            took = await in_tasks(run.supply, run.topic, job.entry.tasks, send)
         run.extras |= latencies(took)
         return run.measured()
 
@@ -197,10 +159,8 @@ async def _offer_many(run: Run) -> None:
 
 async def send_many(job: Job, started: Callable[[], None]) -> Measured:
     async with _running(job, _MANY) as run:
-        started()
-        run.meter.start()
-        await _offer_many(run)
-        run.meter.stop()
+        with run.meter.running(started):
+            await _offer_many(run)
         return run.measured()
 
 
@@ -217,14 +177,12 @@ async def send_arrow(job: Job, started: Callable[[], None]) -> Measured:
             for chunk in run.supply.chunks
         }
         turns, deliveries = Turns(), []
-        started()
-        run.meter.start()
-        for chunk in run.supply.offered():
-            deliveries.append(await send_arrow(run.topic, columns[id(chunk)]))
-            await turns.end_when_long()
-        for delivery in deliveries:
-            await delivery
-        run.meter.stop()
+        with run.meter.running(started):
+            for chunk in run.supply.offered():
+                deliveries.append(await send_arrow(run.topic, columns[id(chunk)]))
+                await turns.end_when_long()
+            for delivery in deliveries:
+                await delivery
         return run.measured()
 
 
@@ -232,22 +190,18 @@ async def send_arrow(job: Job, started: Callable[[], None]) -> Measured:
 
 
 async def ticking_send_nowait(job: Job, started: Callable[[], None]) -> Measured:
-    async with _running(job, _CHUNK) as run:
-        started()
-        run.meter.start()
-        async with ticking(run.extras):
-            await _offer(run)
-        run.meter.stop()
+    async with _running(job, CHUNK) as run:
+        with run.meter.running(started):
+            async with ticking(run.extras):
+                await _offer(run)
         return run.measured()
 
 
 async def ticking_send_many(job: Job, started: Callable[[], None]) -> Measured:
     async with _running(job, _MANY) as run:
-        started()
-        run.meter.start()
-        async with ticking(run.extras):
-            await _offer_many(run)
-        run.meter.stop()
+        with run.meter.running(started):
+            async with ticking(run.extras):
+                await _offer_many(run)
         return run.measured()
 
 
@@ -264,12 +218,10 @@ async def ticking_idle(job: Job, started: Callable[[], None]) -> Measured:
     process.stdin.write(busy.to_json().encode())
     process.stdin.close()
     await process.stdout.readline()  # it says that it has started
-    started()
     meter, extras = Meter(), dict[str, Any]()
-    meter.start()
-    async with ticking(extras):
-        await asyncio.sleep(job.seconds)
-    meter.stop()
+    with meter.running(started):
+        async with ticking(extras):
+            await asyncio.sleep(job.seconds)
     told, _ = await process.communicate()
     beside = json.loads(told.splitlines()[-1])
     return Measured(
@@ -285,12 +237,10 @@ async def ticking_idle(job: Job, started: Callable[[], None]) -> Measured:
 
 async def overload(job: Job, started: Callable[[], None]) -> Measured:
     """More is offered than the broker takes, for a long time."""
-    async with _running(job, _CHUNK) as run:
-        started()
-        run.meter.start()
-        async with rss_sampled(run.extras, _RSS_EVERY_S):
-            await _offer(run)
-        run.meter.stop()
+    async with _running(job, CHUNK) as run:
+        with run.meter.running(started):
+            async with rss_sampled(run.extras, _RSS_EVERY_S):
+                await _offer(run)
         run.extras["buffer_memory_mb"] = run.producer.config.buffer_memory / (1024 * 1024)
         exhausted = run.producer.metrics()["producer-metrics"]["buffer-exhausted-total"]
         run.extras["refused_for_lack_of_room"] = int(exhausted)
@@ -299,11 +249,9 @@ async def overload(job: Job, started: Callable[[], None]) -> Measured:
 
 async def send_nowait_then_idle(job: Job, started: Callable[[], None]) -> Measured:
     """What a producer costs with so many partitions, and what it costs to have one around."""
-    async with _running(job, _CHUNK) as run:
-        started()
-        run.meter.start()
-        await _offer(run)
-        run.meter.stop()
+    async with _running(job, CHUNK) as run:
+        with run.meter.running(started):
+            await _offer(run)
         await asyncio.sleep(_SETTLED_S)
         run.extras["idle_cpu_share"] = await cpu_share(2 * job.seconds)
         return run.measured()

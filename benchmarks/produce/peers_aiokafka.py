@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from array import array
 from contextlib import asynccontextmanager
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaProducer
@@ -14,6 +11,7 @@ from benchmarks.produce.meter import Meter, latencies
 from benchmarks.produce.result import WARM_UP, Measured
 from benchmarks.produce.supply import Supply
 from benchmarks.produce.turns import Turns
+from benchmarks.produce.ways import CHUNK, awaited_behind, in_tasks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -21,9 +19,6 @@ if TYPE_CHECKING:
     from benchmarks.produce.entry import Job
 
 __all__ = ["WAYS"]
-
-_CHUNK = 32
-_BEHIND = 20_000
 
 
 @asynccontextmanager
@@ -47,72 +42,35 @@ async def _running(job: Job, supply: Supply) -> AsyncIterator[Any]:
         await producer.stop()
 
 
-def _measured(supply: Supply, meter: Meter, extras: dict[str, Any] | None = None) -> Measured:
-    return Measured(
-        records=supply.records,
-        seconds=meter.seconds,
-        cpu_seconds=meter.cpu_seconds,
-        value_bytes=supply.value_bytes,
-        written=supply.records + WARM_UP,
-        extras=extras or {},
-    )
-
-
 async def send(job: Job, started: Callable[[], None]) -> Measured:
     """Futures are dropped, as our handles are in the same loop."""
-    supply, meter, turns = Supply(job, _CHUNK), Meter(), Turns()
+    supply, meter, turns = Supply(job, CHUNK), Meter(), Turns()
     async with _running(job, supply) as producer:
-        started()
-        meter.start()
-        for values, _keys in supply.offered():
-            for value in values:
-                await producer.send(job.topic, value)
-            await turns.end_when_long()
-        await producer.flush()
-        meter.stop()
-    return _measured(supply, meter)
+        with meter.running(started):
+            for values, _keys in supply.offered():
+                for value in values:
+                    await producer.send(job.topic, value)
+                await turns.end_when_long()
+            await producer.flush()
+    return Measured.of(supply, meter)
 
 
 async def send_awaited(job: Job, started: Callable[[], None]) -> Measured:
     """Every future is awaited, some way behind the sending."""
-    supply, meter, turns = Supply(job, _CHUNK), Meter(), Turns()
+    supply, meter = Supply(job, CHUNK), Meter()
     async with _running(job, supply) as producer:
-        before: list[asyncio.Future[Any]] = []
-        futures: list[asyncio.Future[Any]] = []
-        started()
-        meter.start()
-        for values, _keys in supply.offered():
-            for value in values:
-                futures.append(await producer.send(job.topic, value))  # noqa: PERF401
-            if len(futures) >= _BEHIND:
-                for future in before:
-                    await future
-                before, futures = futures, []
-            await turns.end_when_long()
-        await producer.flush()
-        for future in before + futures:
-            await future
-        meter.stop()
-    return _measured(supply, meter)
+        with meter.running(started):
+            await awaited_behind(supply, job.topic, producer.send, producer.flush)
+    return Measured.of(supply, meter)
 
 
 async def send_and_wait(job: Job, started: Callable[[], None]) -> Measured:
     """So many tasks, each with one record at a time."""
     supply, meter = Supply(job, 1), Meter()
     async with _running(job, supply) as producer:
-        offered, took = supply.offered(), array("d")
-
-        async def task() -> None:
-            for values, _keys in offered:
-                began = perf_counter()
-                await producer.send_and_wait(job.topic, values[0])
-                took.append(perf_counter() - began)
-
-        started()
-        meter.start()
-        await asyncio.gather(*(task() for _ in range(job.entry.tasks)))
-        meter.stop()
-    return _measured(supply, meter, latencies(took))
+        with meter.running(started):
+            took = await in_tasks(supply, job.topic, job.entry.tasks, producer.send_and_wait)
+    return Measured.of(supply, meter, latencies(took))
 
 
 WAYS = {way.__name__: way for way in (send, send_awaited, send_and_wait)}

@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 from benchmarks.produce.meter import Meter
 from benchmarks.produce.result import WARM_UP, Measured, UnavailableError
 from benchmarks.produce.supply import Supply
+from benchmarks.produce.ways import CHUNK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["WAYS", "options"]
 
-_CHUNK = 32
 _BATCH = 10_000
 _NO_ROOM_S = 0.001
 _GIVE_UP_S = 60.0
@@ -57,19 +57,9 @@ def _flush(producer: Any) -> None:
         raise TimeoutError(f"{left} records were not delivered within {_GIVE_UP_S:.0f} s")
 
 
-def _measured(supply: Supply, meter: Meter) -> Measured:
-    return Measured(
-        records=supply.records,
-        seconds=meter.seconds,
-        cpu_seconds=meter.cpu_seconds,
-        value_bytes=supply.value_bytes,
-        written=supply.records + WARM_UP,
-    )
-
-
 async def produce(job: Job, started: Callable[[], None]) -> Measured:
     """No delivery callbacks; polled now and then, and until there is room when there is none."""
-    supply, meter = Supply(job, _CHUNK), Meter()
+    supply, meter = Supply(job, CHUNK), Meter()
     with _running(job, supply) as producer:
         send, poll, topic = producer.produce, producer.poll, job.topic
 
@@ -82,25 +72,23 @@ async def produce(job: Job, started: Callable[[], None]) -> Measured:
                     continue
                 return
 
-        started()
-        meter.start()
-        for values, keys in supply.offered():
-            if keys:
-                for value, key in zip(values, keys, strict=True):
-                    try:
-                        send(topic, value, key)
-                    except BufferError:
-                        wait_and_send(value, key)
-            else:
-                for value in values:
-                    try:
-                        send(topic, value)
-                    except BufferError:
-                        wait_and_send(value)
-            poll(0)
-        _flush(producer)
-        meter.stop()
-    return _measured(supply, meter)
+        with meter.running(started):
+            for values, keys in supply.offered():
+                if keys:
+                    for value, key in zip(values, keys, strict=True):
+                        try:
+                            send(topic, value, key)
+                        except BufferError:
+                            wait_and_send(value, key)
+                else:
+                    for value in values:
+                        try:
+                            send(topic, value)
+                        except BufferError:
+                            wait_and_send(value)
+                poll(0)
+            _flush(producer)
+    return Measured.of(supply, meter)
 
 
 async def produce_batch(job: Job, started: Callable[[], None]) -> Measured:
@@ -112,18 +100,16 @@ async def produce_batch(job: Job, started: Callable[[], None]) -> Measured:
         messages = {
             id(chunk): [{"value": value} for value in chunk.values] for chunk in supply.chunks
         }
-        started()
-        meter.start()
-        for chunk in supply.offered():
-            left = messages[id(chunk)]
-            while left:
-                queued = producer.produce_batch(job.topic, left)
-                # What did not fit is marked in place, and goes again when there is room.
-                left = [m for m in left if m.pop("_error", None)] if queued < len(left) else []
-                producer.poll(_NO_ROOM_S if left else 0)
-        _flush(producer)
-        meter.stop()
-    return _measured(supply, meter)
+        with meter.running(started):
+            for chunk in supply.offered():
+                left = messages[id(chunk)]
+                while left:
+                    queued = producer.produce_batch(job.topic, left)
+                    # What did not fit is marked in place, and goes again when there is room.
+                    left = [m for m in left if m.pop("_error", None)] if queued < len(left) else []
+                    producer.poll(_NO_ROOM_S if left else 0)
+            _flush(producer)
+    return Measured.of(supply, meter)
 
 
 WAYS = {way.__name__: way for way in (produce, produce_batch)}

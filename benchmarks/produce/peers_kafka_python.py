@@ -9,6 +9,7 @@ from kafka import KafkaProducer
 from benchmarks.produce.meter import Meter
 from benchmarks.produce.result import WARM_UP, Measured
 from benchmarks.produce.supply import Supply
+from benchmarks.produce.ways import CHUNK
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,12 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = ["WAYS"]
 
-_CHUNK = 32
-
 
 async def send(job: Job, started: Callable[[], None]) -> Measured:
     """Futures are dropped; flushed at the end."""
-    entry, supply, meter = job.entry, Supply(job, _CHUNK), Meter()
+    entry, supply, meter = job.entry, Supply(job, CHUNK), Meter()
     producer = KafkaProducer(
         bootstrap_servers=job.bootstrap,
         acks="all",
@@ -35,22 +34,14 @@ async def send(job: Job, started: Callable[[], None]) -> Measured:
         for _ in range(WARM_UP):
             producer.send(job.topic, first)
         producer.flush()
-        started()
-        meter.start()
-        for values, _keys in supply.offered():
-            for value in values:
-                producer.send(job.topic, value)
-        producer.flush()
-        meter.stop()
+        with meter.running(started):
+            for values, _keys in supply.offered():
+                for value in values:
+                    producer.send(job.topic, value)
+            producer.flush()
     finally:
         producer.close()
-    return Measured(
-        records=supply.records,
-        seconds=meter.seconds,
-        cpu_seconds=meter.cpu_seconds,
-        value_bytes=supply.value_bytes,
-        written=supply.records + WARM_UP,
-    )
+    return Measured.of(supply, meter)
 
 
 WAYS = {way.__name__: way for way in (send,)}

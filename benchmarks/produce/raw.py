@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from benchmarks.produce.meter import Meter, latencies
 from benchmarks.produce.result import Measured
 from benchmarks.produce.supply import Supply
+from benchmarks.produce.ways import CHUNK
 from kafkaclient.wire.produce import MAX_VERSION, decode_response, encode_request
 from kafkaclient.wire.records import BatchBuilder
 
@@ -94,7 +95,7 @@ def _failed(answers: Sequence[bytes]) -> int:
 
 async def stream(job: Job, started: Callable[[], None]) -> Measured:
     """Five requests in flight until the job is over."""
-    supply, meter = Supply(job, 32), Meter()
+    supply, meter = Supply(job, CHUNK), Meter()
     values = [value for chunk in supply.chunks for value in chunk.values]
     requests = ready_made(
         job.topic, values, job.batch_bytes, job.batches_per_request, job.entry.partitions
@@ -107,21 +108,19 @@ async def stream(job: Job, started: Callable[[], None]) -> Measured:
             connection.sendall(request.frame)
             answers.append(_answer(reader))
         warm_up = sum(request.records for request in requests)
-        started()
-        meter.start()
-        in_flight, end = 0, perf_counter() + job.seconds
-        for request in cycle(requests):
-            if perf_counter() >= end or (job.records is not None and records >= job.records):
-                break
-            if in_flight == _IN_FLIGHT:
-                answers.append(_answer(reader))
-                in_flight -= 1
-            connection.sendall(request.frame)
-            in_flight += 1
-            records += request.records
-            batches += job.batches_per_request
-        answers += [_answer(reader) for _ in range(in_flight)]
-        meter.stop()
+        with meter.running(started):
+            in_flight, end = 0, perf_counter() + job.seconds
+            for request in cycle(requests):
+                if perf_counter() >= end or (job.records is not None and records >= job.records):
+                    break
+                if in_flight == _IN_FLIGHT:
+                    answers.append(_answer(reader))
+                    in_flight -= 1
+                connection.sendall(request.frame)
+                in_flight += 1
+                records += request.records
+                batches += job.batches_per_request
+            answers += [_answer(reader) for _ in range(in_flight)]
     frames = sum(len(request.frame) for request in requests) / len(requests)
     return Measured(
         records=records,
@@ -145,15 +144,16 @@ async def round_trip(job: Job, started: Callable[[], None]) -> Measured:
     one = supply.chunks[0].values
     (request, *_) = ready_made(job.topic, one, 61 + 21 + len(one[0]), 1, 1)
     took, answers = array("d"), list[bytes]()
-    with _connected(job) as connection, connection.makefile("rb") as reader:
-        started()
-        meter.start()
+    with (
+        _connected(job) as connection,
+        connection.makefile("rb") as reader,
+        meter.running(started),
+    ):
         for _ in supply.offered():
             began = perf_counter()
             connection.sendall(request.frame)
             answers.append(_answer(reader))
             took.append(perf_counter() - began)
-        meter.stop()
     return Measured(
         records=supply.records,
         seconds=meter.seconds,

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from benchmarks.produce.entry import Job
+    from benchmarks.produce.meter import Meter
+    from benchmarks.produce.supply import Supply
 
 __all__ = ["WARM_UP", "Measured", "UnavailableError", "run_fields"]
 
@@ -33,6 +35,26 @@ class Measured:
     errors: int = 0
     extras: dict[str, Any] = field(default_factory=dict)
     """Further fields of the run's record, by name."""
+
+    @classmethod
+    def of(
+        cls,
+        supply: Supply,
+        meter: Meter,
+        extras: dict[str, Any] | None = None,
+        *,
+        errors: int = 0,
+    ) -> Measured:
+        """A run that has sent what it took of the supply, after its warm-up."""
+        return cls(
+            records=supply.records,
+            seconds=meter.seconds,
+            cpu_seconds=meter.cpu_seconds,
+            value_bytes=supply.value_bytes,
+            written=supply.records + WARM_UP,
+            errors=errors,
+            extras=extras or {},
+        )
 
 
 def run_fields(job: Job, measured: Measured, run: int) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from kafkaclient.cluster.backoff import backoff_s
@@ -19,7 +18,7 @@ from kafkaclient.producer.partition import Place
 from kafkaclient.producer.verdict import AMBIGUOUS_CODES, REFRESH_CODES, Verdict, verdict_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from random import Random
 
     from kafkaclient.metrics import ProducerMetrics
@@ -82,8 +81,10 @@ class Answers:
         """
         for batch in batches:
             batch.maybe_written = True
-            with self._confined(batch, now):
+            try:
                 self.retry(batch, error, now, at_once=at_once)
+            except Exception as defect:  # noqa: BLE001 - the others must not suffer for it
+                self._give_up(batch, defect, now)
         self._leaders.request_refresh(f"a Produce request went unanswered: {error}")
 
     def take(
@@ -99,12 +100,14 @@ class Answers:
             self._leaders.apply_leaders(hints, result.endpoints)
         answers = {(p.topic, p.partition): p for p in result.partitions}
         for batch in batches:
-            with self._confined(batch, now):
+            try:
                 answer = answers.get((batch.receipt.topic, batch.receipt.partition))
                 if answer is not None:
                     self._judge(batch, answer, node_id, now)
                 else:
                     self._left_out(batch, node_id, now)
+            except Exception as defect:  # noqa: BLE001 - the others must not suffer for it
+                self._give_up(batch, defect, now)
 
     def _left_out(self, batch: ProducerBatch, node_id: int, now: float) -> None:
         batch.maybe_written = True
@@ -112,19 +115,15 @@ class Answers:
         missing = ProtocolError(f"broker {node_id} left {tp} out of its answer to a Produce")
         self.retry(batch, missing, now)
 
-    @contextmanager
-    def _confined(self, batch: ProducerBatch, now: float) -> Iterator[None]:
+    def _give_up(self, batch: ProducerBatch, defect: Exception, now: float) -> None:
         """A defect of ours in handling one batch's answer costs that batch and no other."""
-        try:
-            yield
-        except Exception as defect:  # noqa: BLE001 - the others must not suffer for it
-            _log.exception("handling the answer for %r failed", batch)
-            error = KafkaError(
-                f"handling the broker's answer for {batch.count} records to {batch.queue.tp} "
-                f"failed: {defect!r}; this is a defect. They may have been written."
-            )
-            error.__cause__ = defect
-            self._incomplete.discard(batch, error, now)
+        _log.error("handling the answer for %r failed", batch, exc_info=defect)
+        error = KafkaError(
+            f"handling the broker's answer for {batch.count} records to {batch.queue.tp} "
+            f"failed: {defect!r}; this is a defect. They may have been written."
+        )
+        error.__cause__ = defect
+        self._incomplete.discard(batch, error, now)
 
     def retry(
         self, batch: ProducerBatch, error: KafkaError, now: float, *, at_once: bool = False

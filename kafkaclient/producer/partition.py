@@ -42,6 +42,7 @@ class PartitionQueue:
         "leader",
         "leader_epoch",
         "on_wire",
+        "partition",
         "place",
         "records_sent",
         "sequence",
@@ -49,12 +50,16 @@ class PartitionQueue:
         "topic",
         "tp",
         "unacked",
+        "unbound",
         "usual_size",
     )
 
     def __init__(self, topic: TopicBuffer, partition: int) -> None:
         self.topic = topic
         self.tp = TopicPartition(topic.name, partition)
+        self.partition = partition
+        self.unbound = partition == UNBOUND
+        """Whether it is the queue of the batches that have no partition yet."""
         self.batches: deque[ProducerBatch] = deque()
         """Waiting to be sent; only the last one may be open."""
         self.unacked: deque[ProducerBatch] = deque()
@@ -80,14 +85,6 @@ class PartitionQueue:
             f"<PartitionQueue {self.tp} leader={self.leader} {self.place.name} "
             f"queued={len(self.batches)} unacked={len(self.unacked)} on_wire={self.on_wire}>"
         )
-
-    @property
-    def partition(self) -> int:
-        return self.tp.partition
-
-    @property
-    def unbound(self) -> bool:
-        return self.tp.partition == UNBOUND
 
     @property
     def awaits(self) -> str:

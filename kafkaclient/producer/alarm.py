@@ -17,6 +17,9 @@ NEVER = float("inf")
 _LOOP_GRAIN = 0.001
 # Deadlines further away than this are moved on without a new timer (seconds).
 _FAR = 0.1
+# An event loop that comes so much later than it was asked to is busy (seconds). It is left to
+# others for as many times as long as the work took, but not for longer than the last.
+_BUSY, _REST, _LONGEST_REST = 0.0003, 3, 0.005
 
 
 class Alarm:
@@ -24,9 +27,22 @@ class Alarm:
 
     ``clock`` gives the event loop's time in seconds. The calls come from the event loop itself
     and not from a task: that is cheaper by what it takes to put a task to rest and to wake it.
+
+    While the event loop is busy the work takes a quarter of its time at most: what is there to be
+    done grows meanwhile, and is done at less cost in one go (batches grow, requests get fewer).
     """
 
-    __slots__ = ("_at", "_attended", "_clock", "_ended", "_timer", "_timer_at", "_work")
+    __slots__ = (
+        "_asked_at",
+        "_at",
+        "_attended",
+        "_clock",
+        "_ended",
+        "_rest_until",
+        "_timer",
+        "_timer_at",
+        "_work",
+    )
 
     def __init__(self, clock: Callable[[], float], work: Callable[[], float]) -> None:
         self._clock = clock
@@ -38,6 +54,9 @@ class Alarm:
         self._ended: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = NEVER
+        self._asked_at = 0.0
+        """When the event loop was asked to call."""
+        self._rest_until = 0.0
 
     async def run(self) -> None:
         """Work until :meth:`end` or a failure of the work, which is raised here."""
@@ -70,6 +89,7 @@ class Alarm:
         delay = self._at - self._clock() if self._at > 0.0 else 0.0
         self._attended = delay <= 0.0 and not ended.done()
         if self._attended:
+            self._asked_at = self._clock()
             ended.get_loop().call_soon(self._do, ended)
         elif self._wants_timer(delay) and not ended.done():
             if self._timer is not None:
@@ -100,6 +120,7 @@ class Alarm:
             # After the tasks that the same tick of the loop's clock has woken: what they send
             # leaves with this pass, where it would make a request of its own.
             self._attended = True
+            self._asked_at = self._clock()
             loop = ended.get_loop()
             loop.call_soon(loop.call_soon, self._do, ended)
 
@@ -107,6 +128,11 @@ class Alarm:
         if ended.done():
             return
         self._attended = True
+        now = self._clock()
+        if now < self._rest_until and now - self._asked_at > _BUSY:
+            self._asked_at = now
+            ended.get_loop().call_soon(self._do, ended)
+            return
         try:
             due = self._work()
         except Exception as failure:  # noqa: BLE001 - it is raised by run()
@@ -114,4 +140,6 @@ class Alarm:
                 ended.set_exception(failure)
             return
         self._at = min(due, self._at)
+        end = self._clock()
+        self._rest_until = end + min(_REST * (end - now), _LONGEST_REST)
         self._set(ended)

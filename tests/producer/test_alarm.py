@@ -142,3 +142,49 @@ async def test_nothing_is_done_after_its_end() -> None:
     cancelled.alarm.ring()
     await asyncio.sleep(1000.0)
     assert cancelled.calls == [101.0]
+
+
+@pytest.mark.parametrize(("turn", "takes", "calls"), [(0.0, 0.001, 40), (0.001, 0.001, 13)])
+async def test_of_a_busy_loop_it_takes_a_quarter(turn: float, takes: float, calls: int) -> None:
+    """``turn``: what others take of the loop each time around, in seconds; three of those for one
+    of ours."""
+    now, called = 100.0, 0
+
+    def work() -> float:
+        nonlocal now, called
+        now, called = now + takes, called + 1
+        alarm.forget()
+        return NEVER
+
+    alarm = Alarm(lambda: now, work)
+    running = asyncio.create_task(alarm.run())
+    await asyncio.sleep(0)
+    for _ in range(40):
+        alarm.ring()
+        now += turn
+        await asyncio.sleep(0)
+    alarm.end()
+    await running
+    assert called == pytest.approx(calls, abs=1)
+
+
+async def test_after_work_that_took_long_it_rests_no_longer_than_is_bearable() -> None:
+    now, ends = 100.0, list[float]()
+
+    def work() -> float:
+        nonlocal now
+        now += 1.0
+        ends.append(now)
+        alarm.forget()
+        return NEVER
+
+    alarm = Alarm(lambda: now, work)
+    running = asyncio.create_task(alarm.run())
+    await asyncio.sleep(0)
+    while len(ends) < 2:
+        alarm.ring()
+        now += 0.001
+        await asyncio.sleep(0)
+    alarm.end()
+    await running
+    assert ends[1] - 1.0 - ends[0] == pytest.approx(0.005, abs=0.0015)

@@ -6,6 +6,7 @@ import runpy
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import kafkaclient.config
 from kafkaclient.config import ProducerConfig, render_reference
 
 if TYPE_CHECKING:
@@ -21,7 +22,8 @@ def test_committed_page_is_the_generated_one() -> None:
 
 
 def test_module_prints_the_page(capsys: pytest.CaptureFixture[str]) -> None:
-    runpy.run_module("kafkaclient.config", run_name="__main__")
+    module = Path(kafkaclient.config.__file__).with_name("__main__.py")
+    runpy.run_path(str(module), run_name="__main__")
     assert capsys.readouterr().out == render_reference()
 
 

@@ -15,7 +15,7 @@ from benchmarks.produce.meter import Meter, latencies
 from benchmarks.produce.result import Measured
 from benchmarks.produce.supply import Supply
 from benchmarks.produce.ways import CHUNK
-from kafkaclient.wire.produce import MAX_VERSION, decode_response, encode_request
+from kafkaclient.wire.produce import FIRST_WITH_TOPIC_IDS, decode_response, encode_request
 from kafkaclient.wire.records import BatchBuilder
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["WAYS", "Request", "ready_made"]
 
+_VERSION = FIRST_WITH_TOPIC_IDS - 1  # topics by name
 _IN_FLIGHT = 5
 _ALL_IN_SYNC = -1
 _TIMEOUT_MS = 30_000
@@ -53,7 +54,7 @@ def ready_made(
     for first in range(partitions):
         places = [(first + more) % partitions for more in range(batches)]
         pieces = encode_request(
-            MAX_VERSION,
+            _VERSION,
             first,
             "raw-socket",
             _ALL_IN_SYNC,
@@ -89,7 +90,7 @@ def _failed(answers: Sequence[bytes]) -> int:
     return sum(
         partition.error_code != 0
         for answer in answers
-        for partition in decode_response(MAX_VERSION, answer[_CORRELATION_ID_BYTES:]).partitions
+        for partition in decode_response(_VERSION, answer[_CORRELATION_ID_BYTES:]).partitions
     )
 
 

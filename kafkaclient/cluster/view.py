@@ -29,6 +29,7 @@ __all__ = [
 
 NO_LEADER = -1
 NO_EPOCH = -1
+_REMEMBERED_IDS = 16
 
 
 class Broker(NamedTuple):
@@ -47,6 +48,9 @@ class TopicView:
     name: str
     topic_id: UUID | None
     partitions: tuple[PartitionView, ...]
+    former_ids: tuple[UUID, ...] = ()
+    """Of the topics of this name that are no more, the latest last: brokers that lag behind may
+    still tell of them."""
     available: tuple[int, ...] = field(init=False, compare=False, repr=False)
     """The numbers of the partitions that have a leader."""
     leaders: frozenset[int] = field(init=False, compare=False, repr=False)
@@ -106,10 +110,13 @@ def merge(
     an error, stay as they are; ``keep`` names those allowed to (None: all).
     """
     topics = {name: topic for name, topic in old.topics.items() if keep is None or name in keep}
+    same_cluster = old.cluster_id == result.cluster_id
     told = {name: info for name, info in old.told.items() if name in topics}
     for info in result.topics:
-        name = info.name
+        name, known = info.name, topics.get(info.name)
         if info.error_code or not info.partitions or (keep is not None and name not in keep):
+            continue
+        if known is not None and info.topic_id in known.former_ids and same_cluster:
             continue
         if told.get(name) is not info:
             topics[name] = _merge_topic(old.topics.get(name), info)
@@ -126,8 +133,14 @@ def merge(
 
 def _merge_topic(old: TopicView | None, info: TopicInfo) -> TopicView:
     known: tuple[PartitionView, ...] = ()
-    if old is not None and _is_same_topic(old, info):
-        known = old.partitions
+    former_ids: tuple[UUID, ...] = ()
+    if old is not None:
+        former_ids = old.former_ids
+        if _is_same_topic(old, info):
+            known = old.partitions
+        elif old.topic_id is not None:
+            others = [former for former in former_ids if former != info.topic_id]
+            former_ids = (*others, old.topic_id)[-_REMEMBERED_IDS:]
     told = _in_order(info.partitions, known)
     if info.topic_id is not None:
         # A topic never loses partitions while it keeps its id: the answer is out of date.
@@ -135,9 +148,8 @@ def _merge_topic(old: TopicView | None, info: TopicInfo) -> TopicView:
     # What has not changed stays the same object, so that others can tell at a glance.
     common = [a if a == b else _newer(a, b) for a, b in zip(known, told, strict=False)]
     partitions = (*common, *told[len(common) :])
-    merged = TopicView(
-        info.name, info.topic_id or (old.topic_id if known and old else None), partitions
-    )
+    topic_id = info.topic_id or (old.topic_id if known and old else None)
+    merged = TopicView(info.name, topic_id, partitions, former_ids)
     return old if old == merged and old is not None else merged
 
 
@@ -191,7 +203,7 @@ def with_leaders(
         return view
     topics = dict(view.topics)
     for topic, partitions in changed.items():
-        topics[topic] = TopicView(topic, topics[topic].topic_id, tuple(partitions))
+        topics[topic] = replace(topics[topic], partitions=tuple(partitions))
     return replace(
         view,
         brokers=MappingProxyType(brokers),

@@ -198,8 +198,9 @@ class ProducerConfig:
         True,
         boolean(),
         "Whether brokers recognise retried batches, so that retries neither duplicate nor reorder "
-        "(KIP-98). Needs acks=all, retries above 0 and at most 5 requests in flight: a conflict "
-        "is an error when this option is given, else it turns idempotence off, with a warning.",
+        "(KIP-98). Needs acks=all and retries above 0: a conflict is an error when this option is "
+        "given, else it turns idempotence off, with a warning. More than 5 requests in flight are "
+        "an error as long as it is on (as in Java since 4.0).",
         section=_DELIVERY,
     )
     delivery_timeout_ms: int = option(

@@ -52,6 +52,9 @@ def _settle_idempotence(values: dict[str, Any], given: Mapping[str, Given]) -> N
     message = f"idempotence needs {' and '.join(needs)}"
     if explicit := given.get("enable_idempotence"):
         raise ConfigError(f"{explicit} is in conflict with another option: {message}")
+    if len(needs) == 1 and in_flight > MAX_IN_FLIGHT_IDEMPOTENT:
+        # Acks and retries say that duplicates are accepted; a number of requests does not.
+        raise ConfigError(f"{message}; or turn it off with enable_idempotence=False")
     _log.warning("enable_idempotence is turned off: %s", message)
     values["enable_idempotence"] = False
 

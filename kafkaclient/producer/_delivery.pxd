@@ -18,6 +18,7 @@ cdef class Receipt:
     cdef dict _waiters
     cdef list _firsts
     cdef list _parts
+    cdef list _shifts
 
     cdef Delivery delivery_of_last(self, long long timestamp)
     cdef _finish(self)

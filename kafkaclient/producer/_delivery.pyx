@@ -64,9 +64,11 @@ cdef class Receipt:
         if unseen > 0 and self.on_unseen is not None:
             self.on_unseen(self, error, unseen)
 
-    def divide(self, firsts, parts):
-        """The batch was split (KIP-126): part ``i`` begins with record ``firsts[i]``."""
+    def divide(self, firsts, parts, places=None):
+        """The batch was taken apart: the records from ``firsts[i]`` on went to ``parts[i]``, where
+        they begin at ``places[i]`` (by default at 0)."""
         self._firsts, self._parts = firsts, parts
+        self._shifts = firsts if places is None else [f - p for f, p in zip(firsts, places)]
         self.awaited = None  # it knows the batch, which is no more
         for waiter, index in self.take_waiters():
             part, at = self.locate(index)
@@ -85,9 +87,21 @@ cdef class Receipt:
         cdef Receipt receipt = self
         while receipt._parts is not None:
             at = bisect_right(receipt._firsts, index) - 1
-            index -= receipt._firsts[at]
+            index -= receipt._shifts[at]
             receipt = receipt._parts[at]
         return receipt, index
+
+    def run_at(self, index):
+        """:meth:`locate`, and how many records from there on have stayed together."""
+        cdef Receipt receipt = self
+        run = self.count - index
+        while receipt._parts is not None:
+            at = bisect_right(receipt._firsts, index) - 1
+            if at + 1 < len(receipt._firsts):
+                run = min(run, receipt._firsts[at + 1] - index)
+            index -= receipt._shifts[at]
+            receipt = receipt._parts[at]
+        return receipt, index, run
 
     @property
     def waiting(self):

@@ -68,7 +68,7 @@ class Receipt:
         self.awaited: Callable[[], None] | None = None
         """Called when somebody awaits the only record so far."""
         self._waiters: dict[_Waiter, int] | None = None  # to the record's index
-        self._parts: tuple[list[int], list[Receipt]] | None = None
+        self._parts: tuple[list[int], list[Receipt], list[int]] | None = None
 
     def handle(self, timestamp: int) -> Delivery:
         """The delivery of the record that was added last."""
@@ -93,12 +93,16 @@ class Receipt:
         if unseen > 0 and self.on_unseen is not None:
             self.on_unseen(self, error, unseen)
 
-    def divide(self, firsts: list[int], parts: list[Receipt]) -> None:
-        """The batch was split (KIP-126): part ``i`` begins with record ``firsts[i]``.
+    def divide(
+        self, firsts: list[int], parts: list[Receipt], places: list[int] | None = None
+    ) -> None:
+        """The batch was taken apart: the records from ``firsts[i]`` on went to ``parts[i]``, where
+        they begin at ``places[i]`` (by default at 0).
 
         The handles keep pointing here and are led on, so waiters move with their records.
         """
-        self._parts = (firsts, parts)
+        shifts = firsts if places is None else [f - p for f, p in zip(firsts, places, strict=True)]
+        self._parts = (firsts, parts, shifts)
         self.awaited = None  # it knows the batch, which is no more
         for waiter, index in self.take_waiters():
             part, at = self.locate(index)
@@ -117,10 +121,21 @@ class Receipt:
         """The receipt (of the last split) that the record ``index`` belongs to, and its index."""
         receipt = self
         while receipt._parts is not None:
-            firsts, parts = receipt._parts
+            firsts, parts, shifts = receipt._parts
             at = bisect_right(firsts, index) - 1
-            receipt, index = parts[at], index - firsts[at]
+            receipt, index = parts[at], index - shifts[at]
         return receipt, index
+
+    def run_at(self, index: int) -> tuple[Receipt, int, int]:
+        """:meth:`locate`, and how many records from there on have stayed together."""
+        receipt, run = self, self.count - index
+        while receipt._parts is not None:
+            firsts, parts, shifts = receipt._parts
+            at = bisect_right(firsts, index) - 1
+            if at + 1 < len(firsts):
+                run = min(run, firsts[at + 1] - index)
+            receipt, index = parts[at], index - shifts[at]
+        return receipt, index, run
 
     @property
     def waiting(self) -> int:

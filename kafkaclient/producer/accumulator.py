@@ -29,13 +29,14 @@ from kafkaclient.producer.spread import Spread
 from kafkaclient.producer.topic import TopicBuffer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from kafkaclient.cluster.view import Broker, TopicView
     from kafkaclient.producer.choice import Choice
     from kafkaclient.producer.journal import Journal
     from kafkaclient.producer.partition import PartitionQueue
     from kafkaclient.producer.partitioner import Random31
+    from kafkaclient.producer.parts import Make
     from kafkaclient.producer.record import Record
     from kafkaclient.producer.sealing import Background
     from kafkaclient.producer.sequence import ProducerIdentity
@@ -276,6 +277,7 @@ class RecordAccumulator:
         )
         batch.charged = capacity
         batch.movable = movable
+        batch.free = movable or queue.unbound
         batch.ready_at = created + self.settings.linger
         if movable:
             batch.ready_at = max(batch.ready_at, created + queue.topic.choice.hold(queue))
@@ -383,7 +385,11 @@ class RecordAccumulator:
             self.lines.schedule(queue, now)
 
     def free_stranded(self, now: float) -> None:
-        """What was set aside for partitions that cannot be written to may go elsewhere."""
+        """What was meant for partitions that cannot be written to may go elsewhere, if its records
+        don't care where."""
+        for queue in list(self.lines.leaderless):
+            if queue.vanished:
+                self._move_out(queue, now)
         found, brokers = self.circumstances.set_aside, self.circumstances.brokers
         for queue in list(found):
             retrying = bool(queue.batches) and bool(queue.batches[0].attempts)
@@ -391,15 +397,33 @@ class RecordAccumulator:
                 self._unbind(queue, now)
 
     def _unbind(self, queue: PartitionQueue, now: float) -> None:
+        self._give_up_place([batch for batch in queue.batches if batch.movable], queue, now)
+        queue.topic.choice.moved(queue)
+
+    def _move_out(self, queue: PartitionQueue, now: float) -> None:
+        """The topic was created anew with fewer partitions. What has a key, or was sent to this
+        partition, waits for it to come back."""
+        # Without ids (before Kafka 2.8) an answer that is merely out of date looks the same.
+        certain = queue.topic.topic_id is not None
+        homeless = [b for b in queue.batches if b.free and (certain or not b.maybe_written)]
+        for batch in homeless:
+            if batch.attempts:
+                queue.unacked.remove(batch)
+                batch.send_anew()
+        if homeless:
+            self._give_up_place(homeless, queue, now)
+
+    def _give_up_place(
+        self, batches: list[ProducerBatch], queue: PartitionQueue, now: float
+    ) -> None:
         unbound = queue.topic.unbound
-        for batch in [batch for batch in queue.batches if batch.movable]:
+        for batch in reversed(batches):
             queue.batches.remove(batch)
             batch.close()
             batch.bind(unbound)
             batch.decision = None
             unbound.batches.appendleft(batch)  # it has waited the longest
-            self.lines.schedule(unbound, now)
-        queue.topic.choice.moved(queue)
+        self.lines.schedule(unbound, now)
         self.lines.schedule(queue, now)
 
     def forgive(self, node_id: int) -> None:
@@ -409,13 +433,25 @@ class RecordAccumulator:
 
     def split(self, batch: ProducerBatch, now: float) -> None:
         """Halve a batch that its topic does not take as it is; see :class:`IncompleteBatches`."""
+        topic = batch.queue.topic
+        topic.batch_limit = min(topic.batch_limit, max(self.settings.batch_size, batch.size // 2))
+        self.incomplete.split(batch, self._in_place_of(batch), now)
 
+    def sort_out(
+        self,
+        batch: ProducerBatch,
+        errors: Mapping[int, KafkaError],
+        error: KafkaError,
+        now: float,
+    ) -> None:
+        """Go on without the records that the broker refused; see :class:`IncompleteBatches`."""
+        self.incomplete.sort_out(batch, errors, error, self._in_place_of(batch), now)
+
+    def _in_place_of(self, batch: ProducerBatch) -> Make:
         def make(capacity: int, receipt: Receipt) -> ProducerBatch:
             return self._make(batch.queue, receipt, batch.created, capacity, capacity, batch.serial)
 
-        topic = batch.queue.topic
-        topic.batch_limit = min(topic.batch_limit, max(self.settings.batch_size, batch.size // 2))
-        self.incomplete.split(batch, make, now)
+        return make
 
     # --- as a whole ---------------------------------------------------------------------------
 
@@ -431,10 +467,13 @@ class RecordAccumulator:
         topic = self.topics.get(view.name)
         if topic is None:
             return None
-        if topic.view is None or view.partition_count < topic.view.partition_count:
+        created_anew = topic.outlived_by(view)
+        if created_anew or topic.view is None or view.partition_count < topic.view.partition_count:
             topic.choice.reset()
         touched = topic.touched(view)
         topic.view = topic.last_view = view
+        if created_anew:
+            topic.begin_anew()
         topic.taps.reset(view.partition_count)
         topic.choice.follow(view)
         for queue in touched:
@@ -442,6 +481,8 @@ class RecordAccumulator:
             if queue.partition < view.partition_count:
                 _, leader, epoch, *_ = view.partitions[queue.partition]
             self.lines.lead(queue, leader, epoch, now)
+            if created_anew:
+                self.lines.schedule(queue, now)
         if view.partition_count == 1:
             self._settle_on_only(topic, now)
         return topic

@@ -91,17 +91,21 @@ class Answers:
         self, batches: Sequence[ProducerBatch], result: ProduceResult, node_id: int, now: float
     ) -> None:
         """Broker ``node_id`` has answered for these batches."""
+        answers = {(p.topic, p.partition): p for p in result.partitions}
+        answered = [(b, answers.get((b.receipt.topic, b.receipt.partition))) for b in batches]
         hints = [
-            LeaderHint(p.topic, p.partition, p.leader_id, p.leader_epoch)
-            for p in result.partitions
-            if p.error_code and p.leader_id >= 0
+            LeaderHint(answer.topic, answer.partition, answer.leader_id, answer.leader_epoch)
+            for batch, answer in answered
+            # A former topic's epochs mean nothing for the one that was created anew.
+            if answer is not None
+            and answer.error_code
+            and answer.leader_id >= 0
+            and not batch.outlived_its_topic
         ]
         if hints:  # first, so that a retry knows its new leader (KIP-951)
             self._leaders.apply_leaders(hints, result.endpoints)
-        answers = {(p.topic, p.partition): p for p in result.partitions}
-        for batch in batches:
+        for batch, answer in answered:
             try:
-                answer = answers.get((batch.receipt.topic, batch.receipt.partition))
                 if answer is not None:
                     self._judge(batch, answer, node_id, now)
                 else:
@@ -161,24 +165,39 @@ class Answers:
         what = f"{batch.count} records to {batch.queue.tp} on broker {node_id}"
         error: KafkaError = broker_error(code, what, answer.error_message)
         batch.maybe_written |= code in AMBIGUOUS_CODES
+        too_large = verdict is Verdict.SPLIT
         if code in REFRESH_CODES:
             self._leaders.request_refresh(str(error))
         if batch.receipt.done:  # given up meanwhile: only its place in the sequence matters
             self._incomplete.retry(batch, error, now, now)
-        elif verdict is Verdict.SPLIT and batch.count > 1 and not _halves_repeat(batch):
+        elif too_large and batch.count > 1:
             self._metrics.batch_split()
             self._accumulator.split(batch, now)
+        elif verdict is Verdict.RESEQUENCE and batch.torn and batch.queue.unacked[0] is batch:
+            # The log expects what follows the whole, or has lost what came before it.
+            self.refuse(batch, _torn(batch, error), now)
         elif verdict is Verdict.RESEQUENCE and batch.stamped:
             self._metrics.records_retried(batch.receipt.topic, batch.count)
             self._incomplete.resequence(batch, error, now + self._backoff(batch), now)
         elif verdict is Verdict.RETRY:
             self.retry(batch, error, now)
         else:
-            if verdict is Verdict.SPLIT:
-                error = _too_large(batch, error)
-            self.refuse(batch, error, now, _culprits(answer, batch))
+            self._refused(batch, answer, _too_large(batch, error) if too_large else error, now)
             if verdict is Verdict.FATAL:
                 self._on_fatal(error)
+
+    def _refused(
+        self, batch: ProducerBatch, answer: PartitionResult, error: KafkaError, now: float
+    ) -> None:
+        culprits = _culprits(answer, batch)
+        innocent = batch.count - len(culprits)
+        if not culprits or not innocent or batch.maybe_written:
+            self.refuse(batch, error, now, culprits or None)
+            return
+        # Which records share a batch is chance: the innocent ones don't fail for it. Java's do.
+        self._metrics.records_failed(batch.receipt.topic, len(culprits))
+        self._metrics.records_retried(batch.receipt.topic, innocent)
+        self._accumulator.sort_out(batch, culprits, error, now)
 
     def _backoff(self, batch: ProducerBatch) -> float:
         if batch.queue.leader_epoch > batch.leader_epoch:
@@ -189,32 +208,43 @@ class Answers:
         )
 
 
-def _halves_repeat(batch: ProducerBatch) -> bool:
-    """Whether halves could write records anew: the log knows a batch again only as a whole."""
-    return batch.stamped and batch.maybe_written
-
-
-def _culprits(answer: PartitionResult, batch: ProducerBatch) -> dict[int, KafkaError] | None:
+def _culprits(answer: PartitionResult, batch: ProducerBatch) -> dict[int, KafkaError]:
     """The broker's word on single records (KIP-467), by their index in the batch."""
-    if not answer.record_errors:
-        return None
     return {
-        index: broker_error(answer.error_code, f"a record to {batch.queue.tp}", message)
+        index: broker_error(
+            answer.error_code,
+            f"a record to {batch.queue.tp}",
+            message or answer.error_message,
+        )
         for index, message in answer.record_errors
+        if 0 <= index < batch.count
     }
 
 
 def _too_large(batch: ProducerBatch, error: KafkaError) -> RecordTooLargeError:
     known = "it was not written. Raise the topic's limit or send less at a time."
     if batch.maybe_written:
-        known = (
-            "an earlier attempt ended without an answer, so its records may have been written; "
-            "sent again in halves they could be written twice."
-        )
-    too_large = RecordTooLargeError(
+        known = "an earlier attempt ended without an answer, so it may have been written."
+    return _record_too_large(
+        batch,
+        error,
         f"{batch.count} records to {batch.queue.tp} make a batch of {batch.size} bytes, more than "
-        f"the topic's max.message.bytes allows ({error}); {known}"
+        f"the topic's max.message.bytes allows ({error}); {known}",
     )
+
+
+def _torn(batch: ProducerBatch, error: KafkaError) -> RecordTooLargeError:
+    return _record_too_large(
+        batch,
+        error,
+        f"{batch.count} records to {batch.queue.tp} were part of a batch that an attempt without "
+        "an answer may have written before the topic's max.message.bytes was lowered. Sent again "
+        f"in parts, the broker did not take them ({error}): most likely they were written.",
+    )
+
+
+def _record_too_large(batch: ProducerBatch, error: KafkaError, message: str) -> RecordTooLargeError:
+    too_large = RecordTooLargeError(message)
     too_large.code = error.code
     too_large.maybe_written = batch.maybe_written
     return too_large
@@ -226,7 +256,7 @@ _WAITING = {
     Place.BACKOFF: "waited for its retry",
     Place.BLOCKED: "waited for earlier batches of its partition, or for a producer id",
     Place.SEALING: "waited to be compressed",
-    Place.LEADERLESS: "waited for the partition to have a leader",
+    Place.LEADERLESS: "waited for {whom}",
     Place.READY: "waited for {whom} to take requests",
 }
 

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from functools import partial
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from kafkaclient.producer.delivery import Receipt
-from kafkaclient.producer.record import Record
 from kafkaclient.wire.compression import Codec
 from kafkaclient.wire.records import (
     BATCH_OVERHEAD,
     BatchBuilder,
-    iter_records,
     pack,
     record_size,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
+    from uuid import UUID
 
     from kafkaclient.errors import KafkaError
+    from kafkaclient.producer.delivery import Receipt
     from kafkaclient.producer.fastpath import Tap
     from kafkaclient.producer.journal import Decision
     from kafkaclient.producer.partition import PartitionQueue
+    from kafkaclient.producer.record import Record
 
 __all__ = ["NO_SEQUENCE", "CompressionRatio", "ProducerBatch"]
 
@@ -75,6 +74,7 @@ class ProducerBatch:
         "counted",
         "created",
         "decision",
+        "free",
         "hurried",
         "last_error",
         "leader_epoch",
@@ -93,6 +93,8 @@ class ProducerBatch:
         "sealing",
         "serial",
         "tap",
+        "topic_id",
+        "torn",
     )
 
     def __init__(
@@ -122,6 +124,8 @@ class ProducerBatch:
         """Bytes that its partition's share was credited with before it left."""
         self.movable = False
         """Whether its partition, if it has one, is not final yet (late binding)."""
+        self.free = False
+        """Whether none of its records cares for its partition."""
         self.decision: Decision | None = None
         """How it came to its partition, while telemetry is recorded."""
         self.tap: Tap | None = None
@@ -133,22 +137,23 @@ class ProducerBatch:
         """It is being compressed aside, or waits for its turn; see sealing.py."""
         self.sealed = False
         self._sealed_size = 0
-        self.attempts = 0
-        self.retries = 0
+        self.attempts = self.retries = 0
         self.retry_at = 0.0
         self.last_error: KafkaError | None = None
         self.on_wire = False
         self.maybe_written = False
         """An attempt ended without a clear answer."""
+        self.torn = False
+        """It is a part of a batch that may have been written as a whole."""
+        self.topic_id: UUID | None = None
+        """Which topic of its name there was at the last attempt."""
         self.leader_epoch = -1
         """The leader epoch known at the last attempt."""
         self.base_sequence = NO_SEQUENCE
         self.ordinal = 0
         """How many batches of its partition were numbered before it."""
-        self.producer_id = -1
-        self.producer_epoch = -1
-        self._codec = codec
-        self._level = level
+        self.producer_id = self.producer_epoch = -1
+        self._codec, self._level = codec, level
         self._ratio = ratio or CompressionRatio()
         self._ratio_factor = 1.0 if codec is Codec.NONE else self._ratio.value * _ESTIMATE_MARGIN
         self._raw_full = self._raw_size_of(limit)
@@ -291,36 +296,21 @@ class ProducerBatch:
     def stamped(self) -> bool:
         return self.base_sequence != NO_SEQUENCE
 
+    def send_anew(self) -> None:
+        """Go back to before the first attempt: no log has the batch, nor will one have it."""
+        self.base_sequence = NO_SEQUENCE
+        self.attempts = 0
+        self.retry_at = 0.0
+        self.maybe_written = self.torn = False
+
+    def expect_less(self) -> None:
+        """It was estimated too small: the next batches are not (Java does the same)."""
+        self._ratio.value = 1.0
+
+    @property
+    def outlived_its_topic(self) -> bool:
+        """Whether the last attempt went to a topic that was deleted and created anew since."""
+        return self.topic_id is not None and self.topic_id != self.queue.topic.topic_id
+
     def buffer(self) -> memoryview:
         return self.builder.buffer()
-
-    def split(self, make: Callable[[int, Receipt], ProducerBatch]) -> list[ProducerBatch]:
-        """Two batches with the halves of this one's records (KIP-126); :meth:`lead_on` follows.
-
-        Halving ends whatever the topic's limit is: a record alone either fits or fails alone.
-        ``make(capacity, receipt)`` creates an open batch.
-        """
-        self._ratio.value = 1.0  # it was estimated too low; Java starts anew, too
-        records = list(iter_records(self.buffer()))
-        middle = (len(records) + 1) // 2
-        parts = []
-        for half in (records[:middle], records[middle:]):
-            capacity = BATCH_OVERHEAD + sum(
-                record_size(i, r.timestamp - half[0].timestamp, r.key, r.value, r.headers)
-                for i, r in enumerate(half)
-            )
-            part = make(capacity, Receipt(self.receipt.topic, self.receipt.on_unseen))
-            part.receipt.partition = self.receipt.partition
-            for r in half:
-                part.append(Record(r.timestamp, r.key, r.value, r.headers, None, 0))
-            part.close()
-            part.attempts, part.retries = self.attempts, self.retries
-            part.last_error, part.ordinal = self.last_error, self.ordinal
-            part.decision = self.decision
-            parts.append(part)
-        return parts
-
-    def lead_on(self, parts: Sequence[ProducerBatch]) -> None:
-        """The deliveries of this batch's records become those of its parts."""
-        firsts = [0, *accumulate(part.count for part in parts[:-1])]
-        self.receipt.divide(firsts, [part.receipt for part in parts])

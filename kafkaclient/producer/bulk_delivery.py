@@ -207,8 +207,8 @@ class BulkDelivery:
 def _parts(receipt: Receipt, first: int, count: int) -> Iterator[Run]:
     """The records' receipts after all splits."""
     while count > 0:
-        part, at = receipt.locate(first)
-        number = min(count, part.count - at)
+        part, at, run = receipt.run_at(first)
+        number = min(count, run)
         yield part, at, number
         first += number
         count -= number

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
+from kafkaclient.producer.parts import halves, lead_on, leave_behind, without
 from kafkaclient.producer.sequence import advance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from kafkaclient.errors import KafkaError
     from kafkaclient.producer.batch import ProducerBatch
     from kafkaclient.producer.budget import BufferBudget
-    from kafkaclient.producer.delivery import Receipt
     from kafkaclient.producer.journal import Journal
     from kafkaclient.producer.lines import Lines
     from kafkaclient.producer.partition import PartitionQueue
+    from kafkaclient.producer.parts import Make
 
 __all__ = ["IncompleteBatches"]
 
@@ -124,24 +126,44 @@ class IncompleteBatches:
             queue.sequence.start_over = True
         self.retry(batch, error, at, now)
 
-    def split(
-        self, batch: ProducerBatch, make: Callable[[int, Receipt], ProducerBatch], now: float
-    ) -> None:
-        """Put two halves in the place of a batch that is too large for its topic (KIP-126).
-
-        ``make(capacity, receipt)`` creates an open batch like this one.
-        """
-        queue = _land(batch)
-        parts = batch.split(make)
+    def split(self, batch: ProducerBatch, make: Make, now: float) -> None:
+        """Put two halves in the place of a batch that is too large for its topic (KIP-126)."""
+        parts = halves(batch, make)
         sequence = batch.base_sequence
         for part in parts:
-            part.seal()
             if batch.stamped:  # the parts have the numbers that their records had
                 part.stamp(batch.producer_id, batch.producer_epoch, sequence)
                 sequence = advance(sequence, part.count)
+        self._replace(batch, parts, now, partial(lead_on, batch, parts))
+
+    def sort_out(
+        self,
+        batch: ProducerBatch,
+        errors: Mapping[int, KafkaError],
+        error: KafkaError,
+        make: Make,
+        now: float,
+    ) -> None:
+        """The broker refused a batch because of the records with these indices (KIP-467): they
+        fail, and a batch of the others takes its place. Nothing of it was written."""
+        rest = without(batch, errors, make)
+        if batch.stamped:
+            # The numbers of what followed it are too high by now.
+            rest.stamp(batch.producer_id, batch.producer_epoch, batch.base_sequence)
+            batch.queue.sequence.start_over = True
+        self._replace(batch, [rest], now, partial(leave_behind, batch, errors, error, rest))
+
+    def _replace(
+        self,
+        batch: ProducerBatch,
+        parts: list[ProducerBatch],
+        now: float,
+        lead_deliveries_on: Callable[[], None],
+    ) -> None:
         # From here on nothing fails: until the parts are whole, the batch stands for its records.
+        queue = _land(batch)
         self._budget.force(sum(part.charged for part in parts))
-        batch.lead_on(parts)
+        lead_deliveries_on()
         at = queue.unacked.index(batch)
         queue.unacked.remove(batch)
         for part in reversed(parts):

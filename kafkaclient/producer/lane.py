@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkaclient.producer.window import Window
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kafkaclient.net.connection import Connection
     from kafkaclient.producer.batch import ProducerBatch
 
@@ -41,6 +43,8 @@ class Request(NamedTuple):
     sent_at: float
     ahead: int
     """How many others were in flight when it left."""
+    names: Mapping[bytes, str]
+    """The topics that it names by id."""
 
 
 class Lane:

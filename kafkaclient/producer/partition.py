@@ -87,11 +87,21 @@ class PartitionQueue:
         )
 
     @property
+    def vanished(self) -> bool:
+        """Whether the topic was created anew without this partition."""
+        view = self.topic.view or self.topic.last_view
+        return view is not None and self.partition >= view.partition_count
+
+    @property
     def awaits(self) -> str:
         """What the queue waits for, to be told to people."""
         if self.unbound:
             return "any broker that is free"
-        return f"broker {self.leader}" if self.leader >= 0 else "a leader of their partition"
+        if self.leader >= 0:
+            return f"broker {self.leader}"
+        if self.vanished:
+            return "their partition, which the topic has no more since it was created anew,"
+        return "their partition to have a leader"
 
     @property
     def open_batch(self) -> ProducerBatch | None:
@@ -107,6 +117,12 @@ class PartitionQueue:
     @property
     def queued_bytes(self) -> int:
         return sum([batch.size for batch in self.batches])
+
+    def begin_anew(self) -> None:
+        """The topic is another one now, with a log of its own for this partition."""
+        self.sequence.begin_anew()
+        for batch in self.unacked:
+            batch.retry_at = 0.0
 
     def put_back(self, batch: ProducerBatch) -> None:
         """Queue a batch again for its retry, before all that were stamped or created later."""

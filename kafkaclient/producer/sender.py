@@ -22,7 +22,13 @@ from kafkaclient.producer.binder import Binder
 from kafkaclient.producer.lane import Request
 from kafkaclient.producer.lanes import Connections, Lanes
 from kafkaclient.wire.api import ApiKey
-from kafkaclient.wire.produce import MAX_VERSION, MIN_VERSION, decode_response, encode_request
+from kafkaclient.wire.produce import (
+    FIRST_WITH_TOPIC_IDS,
+    MAX_VERSION,
+    MIN_VERSION,
+    decode_response,
+    encode_request,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -196,11 +202,22 @@ class Sender:
         versions, settings = connection.api_versions, self._settings
         if versions is None:
             raise ProtocolError(f"the connection to {connection.node} has had no handshake")
-        version = versions.pick(ApiKey.PRODUCE, MIN_VERSION, MAX_VERSION)
-        topics: dict[str, list[tuple[int, Buffer]]] = {}
+        names: dict[bytes, str] = {}
         for batch in batches:
-            topic, partition = batch.queue.tp
-            topics.setdefault(topic, []).append((partition, batch.buffer()))
+            topic = batch.queue.topic
+            batch.topic_id = topic.topic_id
+            if topic.topic_id is not None:
+                names[topic.topic_id.bytes] = topic.name
+        # Without an id (an older broker told of the topic) all go by name.
+        known = all(batch.topic_id is not None for batch in batches)
+        newest = MAX_VERSION if known else FIRST_WITH_TOPIC_IDS - 1
+        version = versions.pick(ApiKey.PRODUCE, MIN_VERSION, newest)
+        topics: dict[str | bytes, list[tuple[int, Buffer]]] = {}
+        for batch in batches:
+            asked: str | bytes = batch.queue.tp.topic
+            if version >= FIRST_WITH_TOPIC_IDS and batch.topic_id is not None:
+                asked = batch.topic_id.bytes
+            topics.setdefault(asked, []).append((batch.queue.partition, batch.buffer()))
         correlation_id = connection.next_correlation_id()
         buffers = encode_request(
             version,
@@ -210,7 +227,7 @@ class Sender:
             int(settings.request_timeout * 1000),
             list(topics.items()),
         )
-        request = Request(lane, connection, batches, version, now, len(lane.in_flight))
+        request = Request(lane, connection, batches, version, now, len(lane.in_flight), names)
         answered = partial(self._answered, request) if settings.acks else None
         connection.send(buffers, correlation_id, answered)
         if settings.acks:
@@ -259,7 +276,7 @@ class Sender:
         try:
             if payload is None:
                 raise error or ProtocolError("an answer without content")
-            result = decode_response(request.version, payload)
+            result = decode_response(request.version, payload, request.names)
         except KafkaError as reason:
             if payload is not None:
                 request.connection.close(reason)

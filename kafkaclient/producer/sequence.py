@@ -13,7 +13,8 @@ The rules, as in Java's ``TransactionManager`` for a producer without transactio
 - a raised epoch is taken up by a partition only when none of its batches is on the wire; then all
   its unacknowledged batches are numbered anew from 0. One that may be in the log is not among
   them: it is sent once more under its old number first, and the answer tells (Java numbers it
-  anew and writes it twice, KAFKA-14034).
+  anew and writes it twice, KAFKA-14034);
+- a topic that was deleted and created anew has other logs: each of its partitions starts over.
 """
 
 from __future__ import annotations
@@ -134,6 +135,11 @@ class PartitionSequence:
         # than half of them ahead is later.
         if self.last_acked < 0 or (last - self.last_acked) & _MASK < _MASK // 2:
             self.last_acked = last
+
+    def begin_anew(self) -> None:
+        """The partition has another log now. A new epoch is right whatever that log has: named by
+        name (before Kafka 4.1), it may have got batches before we were told of it."""
+        self.start_over |= self.producer_id != NO_PRODUCER_ID
 
     def resolve(self, queue: PartitionQueue) -> None:
         """Once nothing is unacknowledged: was a gap left by what ended without an answer?"""

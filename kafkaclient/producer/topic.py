@@ -10,6 +10,7 @@ from kafkaclient.producer.partition import UNBOUND, PartitionQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from uuid import UUID
 
     from kafkaclient.cluster.view import TopicView
     from kafkaclient.producer.choice import Choice
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from kafkaclient.producer.spread import Spread
 
 __all__ = ["ParkedRecord", "TopicBuffer"]
+
+NO_LIMIT = 2**31 - 1
 
 
 class ParkedRecord(NamedTuple):
@@ -58,7 +61,7 @@ class TopicBuffer:
     ) -> None:
         self.name = name
         self.taps = taps
-        self.batch_limit = 2**31 - 1
+        self.batch_limit = NO_LIMIT
         """The size of batches that the topic takes, as learnt from MESSAGE_TOO_LARGE."""
         self.spread = spread
         self.unbound = PartitionQueue(self, UNBOUND)
@@ -82,6 +85,22 @@ class TopicBuffer:
         if self.view is None:
             raise ValueError(f"the metadata of topic {self.name!r} is not known yet")
         return self.view
+
+    @property
+    def topic_id(self) -> UUID | None:
+        """None while it is not known, and with brokers that know none."""
+        view = self.view or self.last_view
+        return None if view is None else view.topic_id
+
+    def outlived_by(self, view: TopicView) -> bool:
+        """Whether ``view`` is of another topic, created under this name since (KIP-516)."""
+        return None not in (self.topic_id, view.topic_id) and self.topic_id != view.topic_id
+
+    def begin_anew(self) -> None:
+        """The topic was deleted and created anew, and ``view`` is the new one's."""
+        self.batch_limit = NO_LIMIT
+        for queue in self.queues.values():
+            queue.begin_anew()
 
     @property
     def in_use(self) -> bool:

@@ -35,6 +35,10 @@ _DEPENDENCY = (
 )
 _KAFKA = "org.apache.kafka"
 _LOG4J = "org.apache.logging.log4j"
+_LOG4J_VERSION = "2.25.4"
+"""For brokers whose poms name none."""
+_OTHER_BINDING = ("org.slf4j", "slf4j-reload4j")
+"""Up to Kafka 3 the poms bring it; with two bindings slf4j takes whichever it finds first."""
 
 
 def make_lock(version: str, maven: str) -> str:
@@ -45,7 +49,10 @@ def make_lock(version: str, maven: str) -> str:
     by_name = {(jar.group, jar.artifact): jar.version for jar in jars}
     slf4j = by_name["org.slf4j", "slf4j-api"]
     bridge = "log4j-slf4j-impl" if slf4j.startswith("1.") else "log4j-slf4j2-impl"
-    jars = _resolve([*roots, (_LOG4J, bridge, by_name[_LOG4J, "log4j-core"])], maven)
+    log4j = by_name.get((_LOG4J, "log4j-core"), _LOG4J_VERSION)
+    jars = _resolve([*roots, (_LOG4J, bridge, log4j)], maven)
+    # All brokers log by the same log4j2.properties.
+    jars = [jar for jar in jars if (jar.group, jar.artifact) != _OTHER_BINDING]
     return format_lock(version, jars)
 
 

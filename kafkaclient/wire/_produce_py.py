@@ -12,19 +12,29 @@ from kafkaclient.wire.results import PartitionResult, ProduceResult, RecordError
 from kafkaclient.wire.writer import INT32, NO_TAGS, compact_string, string, uvarint
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from kafkaclient.types import Buffer
 
-__all__ = ["MAX_VERSION", "MIN_VERSION", "decode_response", "encode_request"]
+__all__ = [
+    "FIRST_WITH_TOPIC_IDS",
+    "MAX_VERSION",
+    "MIN_VERSION",
+    "decode_response",
+    "encode_request",
+]
 
 MIN_VERSION = 3
-MAX_VERSION = 12
+MAX_VERSION = 13
 
 _FIRST_WITH_LOG_START_OFFSET = 5
 _FIRST_WITH_RECORD_ERRORS = 8
 _FIRST_FLEXIBLE = 9
 _FIRST_WITH_LEADER_HINTS = 10
+FIRST_WITH_TOPIC_IDS = 13
+"""Before that version topics go by name."""
+
+_ID_SIZE = 16
 
 _REQUEST_HEADER = struct.Struct(">hhi")
 _ACKS_TIMEOUT = struct.Struct(">hi")
@@ -42,14 +52,15 @@ def encode_request(
     client_id: str,
     acks: int,
     timeout_ms: int,
-    topics: Sequence[tuple[str, Sequence[tuple[int, Buffer]]]],
+    topics: Sequence[tuple[str | bytes, Sequence[tuple[int, Buffer]]]],
     transactional_id: str | None = None,
 ) -> list[Buffer]:
     """A Produce request as the pieces to write one after the other.
 
-    ``topics``: per topic its (partition, record batch) pairs. The batches are passed through
-    untouched, so that no byte of them is copied. Raises UnsupportedVersionError for a version
-    outside 3 to 12, ValueError for a string of more than 32767 bytes before version 9.
+    ``topics``: per topic, by name or from version 13 on by the 16 bytes of its id, its (partition,
+    record batch) pairs. The batches are passed through untouched, so that no byte of them is
+    copied. Raises UnsupportedVersionError for a version outside 3 to 13, ValueError for a string
+    of more than 32767 bytes before version 9 and for a topic named in the other way.
     """
     _check_version(version)
     flexible = version >= _FIRST_FLEXIBLE
@@ -69,7 +80,7 @@ def encode_request(
     size = 0
     first = small
     for topic, partitions in topics:
-        small += text(topic)
+        small += _named(topic, version, text)
         small += count(len(partitions) + extra)
         for partition, batch in partitions:
             small += INT32.pack(partition)
@@ -86,18 +97,33 @@ def encode_request(
     return pieces
 
 
-def decode_response(version: int, payload: Buffer) -> ProduceResult:
+def _named(topic: str | bytes, version: int, text: Callable[[str], bytes]) -> bytes:
+    by_id = version >= FIRST_WITH_TOPIC_IDS
+    if isinstance(topic, bytes) is not by_id or (by_id and len(topic) != _ID_SIZE):
+        raise ValueError(f"Produce version {version} cannot name a topic by {topic!r}")
+    return topic if isinstance(topic, bytes) else text(topic)
+
+
+def decode_response(
+    version: int, payload: Buffer, names: Mapping[bytes, str] | None = None
+) -> ProduceResult:
     """Read the answer, from the bytes that follow the frame's size and correlation id.
 
-    Raises :class:`~kafkaclient.errors.ProtocolError` when they are not such an answer, and
-    UnsupportedVersionError for a version outside 3 to 12.
+    ``names``: for version 13, which topic has which id; one that is not there goes by the id in
+    hexadecimal. Raises :class:`~kafkaclient.errors.ProtocolError` when the bytes are not such an
+    answer, and UnsupportedVersionError for a version outside 3 to 13.
     """
     _check_version(version)
     reader = Reader(payload, flexible=version >= _FIRST_FLEXIBLE)
     reader.skip_tagged_fields()  # of the response header
     partitions: list[PartitionResult] = []
     for _ in reader.array(_MIN_TOPIC):
-        topic = reader.string()
+        if version >= FIRST_WITH_TOPIC_IDS:
+            start = reader.advance(_ID_SIZE)
+            topic_id = bytes(reader.data[start : start + _ID_SIZE])
+            topic = (names or {}).get(topic_id) or topic_id.hex()
+        else:
+            topic = reader.string()
         partitions += [_partition(reader, version, topic) for _ in reader.array(_MIN_PARTITION)]
         reader.skip_tagged_fields()
     throttle_ms = reader.int32()

@@ -1,7 +1,7 @@
-"""Produce, the hot path, versions 3 to 12, encoded and decoded by hand.
+"""Produce, the hot path, versions 3 to 13, encoded and decoded by hand.
 
 Version 9 is the first flexible one (KIP-482); 8 added the refused records (KIP-467), 10 the hints
-about new leaders (KIP-951). Version 13 names topics by id and is not spoken yet.
+about new leaders (KIP-951). Version 13 names topics by id (KIP-516).
 ``_produce_py.py`` is the source, compiled or as it is.
 """
 
@@ -14,6 +14,7 @@ from kafkaclient.wire.results import PartitionResult, ProduceResult, RecordError
 
 if TYPE_CHECKING:
     from kafkaclient.wire._produce_py import (
+        FIRST_WITH_TOPIC_IDS,
         MAX_VERSION,
         MIN_VERSION,
         decode_response,
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
     )
 else:
     _twin, _ = load_twin("kafkaclient.wire._produce")
+    FIRST_WITH_TOPIC_IDS = _twin.FIRST_WITH_TOPIC_IDS
     MAX_VERSION, MIN_VERSION = _twin.MAX_VERSION, _twin.MIN_VERSION
     decode_response, encode_request = _twin.decode_response, _twin.encode_request
 
 __all__ = [
+    "FIRST_WITH_TOPIC_IDS",
     "MAX_VERSION",
     "MIN_VERSION",
     "PartitionResult",

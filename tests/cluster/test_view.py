@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -105,6 +106,42 @@ def test_a_topic_created_anew_replaces_the_old_one() -> None:
     topic = merge(old, _result(_info("t", (1, 0), topic_id=2)), now=2).topics["t"]
     assert topic.topic_id == UUID(int=2)
     assert topic.partitions == (PartitionView(0, 1, 0, (1,), (1,)),)
+
+
+def test_a_lagging_broker_does_not_bring_the_old_topic_back() -> None:
+    """KIP-516: an id is not given twice."""
+    old = _view(_info("t", (0, 5), topic_id=1))
+    new = merge(old, _result(_info("t", (1, 0), topic_id=2)), now=2)
+    assert new.topics["t"].former_ids == (UUID(int=1),)
+    assert merge(new, _result(_info("t", (0, 6), topic_id=1)), now=3).topics == new.topics
+    newest = merge(new, _result(_info("t", (1, 0), topic_id=3)), now=4)
+    assert newest.topics["t"].former_ids == (UUID(int=1), UUID(int=2))
+    for stale in (1, 2):
+        assert merge(newest, _result(_info("t", (0, 9), topic_id=stale)), now=5).topics == (
+            newest.topics
+        )
+    hinted = with_leaders(newest, [LeaderHint("t", 0, 0, 7)])
+    assert hinted.topics["t"].former_ids == newest.topics["t"].former_ids
+
+
+def test_a_cluster_that_was_switched_back_is_believed() -> None:
+    """Behind the same address: its topics have the ids that they had before."""
+
+    def of(cluster: str, topic_id: int) -> MetadataResult:
+        return replace(_result(_info("t", (0, 1), topic_id=topic_id)), cluster_id=cluster)
+
+    view = ClusterView()
+    for cluster, topic_id in [("east", 1), ("west", 2), ("east", 1), ("east", 1), ("west", 2)]:
+        view = merge(view, of(cluster, topic_id), now=1)
+        assert view.topics["t"].topic_id == UUID(int=topic_id)
+        assert UUID(int=topic_id) not in view.topics["t"].former_ids
+
+
+def test_former_ids_are_bounded() -> None:
+    view = ClusterView()
+    for topic_id in range(1, 100):
+        view = merge(view, _result(_info("t", (0, 1), topic_id=topic_id)), now=1)
+    assert len(view.topics["t"].former_ids) < 20
 
 
 def test_a_lagging_broker_takes_no_partitions_away() -> None:

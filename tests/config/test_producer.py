@@ -490,13 +490,22 @@ IDEMPOTENCE_CONFLICTS = [
 ]
 
 
-@pytest.mark.parametrize(("conflict", "words"), IDEMPOTENCE_CONFLICTS)
+@pytest.mark.parametrize(("conflict", "words"), IDEMPOTENCE_CONFLICTS[:3])
 def test_conflict_turns_default_idempotence_off(
     conflict: dict[str, Any], words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING, "kafkaclient.config"):
         assert build(mapping=conflict).enable_idempotence is False
     assert words in caplog.text
+
+
+def test_more_requests_in_flight_than_idempotence_bears() -> None:
+    """Java warned and turned it off before 4.0. Acks=1 says itself that it is not wanted."""
+    with pytest.raises(ConfigError, match=r"at most 5 requests.*enable_idempotence=False"):
+        build(mapping={"max.in.flight.requests.per.connection": 6})
+    for off in ({"acks": 1}, {"enable.idempotence": "false"}):
+        options = {"max.in.flight.requests.per.connection": 6, **off}
+        assert build(mapping=options).enable_idempotence is False
 
 
 @pytest.mark.parametrize(("conflict", "words"), IDEMPOTENCE_CONFLICTS)

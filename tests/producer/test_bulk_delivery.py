@@ -143,6 +143,21 @@ async def test_the_culprit_is_the_cause() -> None:
     assert error.__cause__ is receipt.error
 
 
+async def test_records_that_change_places_are_counted_where_they_are() -> None:
+    """KIP-467: one record of a batch fails, the others go on together."""
+    whole = receipt_of(0, 6)
+    delivery = bulk_of((whole, 1, 5))
+    good, bad = receipt_of(0, 5, held=0), receipt_of(0, 1, held=0)
+    whole.divide([0, 3, 4], [good, bad, good], [0, 0, 3])
+    bad.fail(LOST)
+    assert not delivery.done()
+    good.resolve(10)
+    error = delivery.exception()
+    assert error is not None
+    assert error.failures == ((0, 1, LOST),)
+    assert error.delivered.partitions == {0: (OffsetRange(11, 4),)}
+
+
 async def test_awaiting_goes_on_in_the_parts_of_a_split() -> None:
     whole = receipt_of(2, 10)
     delivery = bulk_of((whole, 3, 5))  # records 3 to 7

@@ -302,6 +302,31 @@ async def test_the_parts_of_a_split_lead_their_records_on() -> None:
     assert deliveries[9].result() == ("t", 3, 301, 1009)
 
 
+async def test_records_that_change_places_are_led_on() -> None:
+    """Some of a batch's records fail, the others go on together."""
+    receipt, deliveries = receipt_of(7)
+    awaited = [asyncio.ensure_future(_offset(d)) for d in deliveries]
+    await asyncio.sleep(0)
+    good, bad = Receipt("t"), Receipt("t")
+    good.count, bad.count = 5, 2
+    receipt.divide([0, 2, 3, 5, 6], [good, bad, good, bad, good], [0, 0, 2, 1, 4])
+    runs = [(r is good, at, run) for r, at, run in map(receipt.run_at, range(7))]
+    assert runs == [
+        (True, 0, 2), (True, 1, 1), (False, 0, 1), (True, 2, 2), (True, 3, 1), (False, 1, 1),
+        (True, 4, 1),
+    ]  # fmt: skip
+    assert [receipt.locate(n) for n in range(7)] == [receipt.run_at(n)[:2] for n in range(7)]
+    bad.fail(LOST)
+    left, right = divide(good, 0, 3)
+    assert receipt.run_at(3) == (left, 2, 1)
+    assert good.run_at(0) == (left, 0, 3)
+    right.resolve(300)
+    left.resolve(100)
+    assert await asyncio.gather(*awaited, return_exceptions=True) == [
+        100, 101, LOST, 102, 300, LOST, 301,
+    ]  # fmt: skip
+
+
 async def _offset(delivery: Delivery) -> int:
     return (await delivery).offset
 

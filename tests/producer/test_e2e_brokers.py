@@ -351,7 +351,7 @@ async def test_leaderless_partitions_are_avoided_or_buffered(producing: Any) -> 
 # --- C10: dialects ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("profile", ["kafka-4", "kafka-3", "kafka-2.1", "event-hubs"])
+@pytest.mark.parametrize("profile", ["kafka-4", "kafka-4.0", "kafka-3", "kafka-2.1", "event-hubs"])
 @virtual_time
 async def test_dialects(profile: str, producing: Any, values: Any) -> None:
     """C10: brokers of other ages and makes, down to those that reset on ApiVersions v4."""
@@ -362,8 +362,29 @@ async def test_dialects(profile: str, producing: Any, values: Any) -> None:
         fake.control(ApiKey.PRODUCE, CLOSE_ANSWER)
         await producer.send_and_wait("t", b"w")
     assert values(fake, "t") == [b"v", b"w"]
-    newest = {"kafka-4": 12, "kafka-3": 9, "kafka-2.1": 7, "event-hubs": 9}[profile]
+    newest = {"kafka-4": 13, "kafka-4.0": 12, "kafka-3": 9, "kafka-2.1": 7, "event-hubs": 9}[
+        profile
+    ]
     assert {request.version for request in fake.requests_of(ApiKey.PRODUCE)} == {newest}
+
+
+@virtual_time
+async def test_a_topic_without_id_goes_by_name(producing: Any, values: Any) -> None:
+    """C10: in the middle of an upgrade an old broker tells of the topic, and a new one leads it."""
+    fake = FakeCluster()
+    fake.create_topic("t", 1)
+    fake.create_topic("u", 1)
+    fake.set_versions(ApiKey.METADATA, 0, 9)
+    async with producing(fake) as producer:
+        await producer.send_and_wait("t", b"v")
+        fake.set_versions(ApiKey.METADATA, 0, 13)
+        fake.drop_connections()
+        producer._core.metadata.request_refresh("any")
+        await asyncio.sleep(1)
+        await producer.send_and_wait("t", b"w")
+    assert values(fake, "t") == [b"v", b"w"]
+    assert [request.version for request in fake.requests_of(ApiKey.PRODUCE)] == [12, 13]
+    assert {r.producer_epoch for r in fake.log("t", 0)} == {0}
 
 
 @virtual_time

@@ -10,6 +10,7 @@ import pytest
 from kafkaclient.errors import KafkaError, PartitionOutOfRangeError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
+from kafkaclient.wire.murmur2 import partition_for_key
 
 
 def now() -> float:
@@ -78,26 +79,6 @@ async def test_a_topic_is_kept_while_send_waits_for_room(producing: Any) -> None
         assert await delivered([first, await waiting]) == 2
 
 
-# --- created anew -------------------------------------------------------------------------------
-
-
-@virtual_time
-async def test_a_topic_created_anew_with_fewer_partitions(producing: Any) -> None:
-    """Records without key leave the partition that is no more."""
-    fake = FakeCluster(brokers=1)
-    fake.create_topic("t", 6)
-    async with producing(fake, linger_ms=0) as producer:
-        while (await producer.send_and_wait("t", bytes(3000))).partition < 2:
-            pass
-        fake.delete_topic("t")
-        fake.create_topic("t", 2)
-        producer._core.metadata.request_refresh("any")
-        await asyncio.sleep(1)
-        sent = [await producer.send("t", b"v") for _ in range(20)]
-        assert await delivered(sent) == 20
-        assert now() < 5
-
-
 # --- grown --------------------------------------------------------------------------------------
 
 
@@ -127,3 +108,31 @@ async def test_a_partition_not_known_yet_is_asked_for(producing: Any) -> None:
             producer.send_nowait("t", b"v", partition=1)
         await asyncio.sleep(1)
         assert await delivered([producer.send_nowait("t", b"v", partition=1)]) == 1
+
+
+@pytest.mark.parametrize("partitioner", ["kip794", "late"])
+@virtual_time
+async def test_records_that_wait_while_the_topic_grows(partitioner: str, producing: Any) -> None:
+    """Keyed ones stay where their key was counted, in their order; those sent later go by the new
+    count."""
+    fake = FakeCluster(brokers=1)
+    fake.create_topic("t", 2)
+    async with producing(fake, linger_ms=0, partitioner=partitioner) as producer:
+        await producer.send_and_wait("t", b"v", key=b"k")
+        fake.stall_broker(0)
+        waiting = [await producer.send("t", b"%d" % n, key=b"k%d" % (n % 5)) for n in range(50)]
+        waiting += [await producer.send("t", b"%d" % n) for n in range(50, 60)]
+        fake.add_partitions("t", 7)
+        fake.resume_broker(0)
+        producer._core.metadata.request_refresh("any")
+        places = await asyncio.gather(*waiting)
+        assert {p.partition for p in places[:50]} == {0, 1}
+        await asyncio.sleep(1)
+        for n in range(5):
+            place = await producer.send_and_wait("t", b"v", key=b"k%d" % n)
+            assert place.partition == partition_for_key(b"k%d" % n, 7)
+    written = [r.value for p in range(7) for r in fake.log("t", p)]
+    assert sorted(v for v in written if v != b"v") == sorted(b"%d" % n for n in range(60))
+    for p in range(2):
+        keyed = [int(r.value or b"") for r in fake.log("t", p) if r.key and r.value != b"v"]
+        assert keyed == sorted(keyed)

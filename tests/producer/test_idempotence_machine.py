@@ -12,6 +12,7 @@ from enum import Enum
 from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 from hypothesis import settings
@@ -28,7 +29,8 @@ from kafkaclient.producer.sequence import MAX_EPOCH, ProducerIdentity
 from kafkaclient.producer.settings import AccumulatorSettings, RetrySettings
 from kafkaclient.testing.fake.log import PartitionLog, RefusedBatchError
 from kafkaclient.wire.compression import Codec
-from kafkaclient.wire.produce import PartitionResult, ProduceResult
+from kafkaclient.wire.produce import PartitionResult, ProduceResult, RecordError
+from kafkaclient.wire.record_reader import batch_header
 from kafkaclient.wire.records import BATCH_OVERHEAD, record_size_upper_bound
 
 if TYPE_CHECKING:
@@ -61,6 +63,8 @@ class Fate(Enum):
     SERVER_ERROR_WRITTEN = (-1, True)
     SERVER_ERROR_UNWRITTEN = (-1, False)
     REFUSED = (87, False)
+    CULPRIT = (32, False)
+    """The second record's fault, as far as it has one."""
 
 
 FATES = st.tuples(*[st.sampled_from([Fate.SERVED, *Fate]) for _ in PARTITIONS])
@@ -72,6 +76,9 @@ class Request:
 
     def __init__(self, batches: list[ProducerBatch]) -> None:
         self.batches = batches
+        for batch in batches:  # as the sender does
+            batch.topic_id = batch.queue.topic.topic_id
+        self.topic_ids = [batch.topic_id for batch in batches]
         self.data = [bytes(batch.buffer()) for batch in batches]
         self.answer: ProduceResult | None = None
 
@@ -84,11 +91,19 @@ class Cluster:
         self.logs = [PartitionLog() for _ in PARTITIONS]
         self.leaders = [0, 0, 1]
         self.epochs = [0, 0, 0]
+        self.topic_id = UUID(int=1)
+        self.former: list[list[PartitionLog]] = []
+
+    def create_anew(self) -> None:
+        self.former.append(self.logs)
+        self.logs = [PartitionLog() for _ in PARTITIONS]
+        self.epochs = [0, 0, 0]
+        self.topic_id = UUID(int=self.topic_id.int + 1)
 
     def view(self, lost: frozenset[int] = frozenset()) -> TopicView:
         return TopicView(
             "t",
-            None,
+            self.topic_id,
             tuple(
                 PartitionView(p, -1 if p in lost else self.leaders[p], self.epochs[p])
                 for p in PARTITIONS
@@ -97,10 +112,13 @@ class Cluster:
 
     def serve(self, node: int, request: Request, fates: tuple[Fate, ...], hints: bool) -> None:
         results = []
-        for batch, data in zip(request.batches, request.data, strict=True):
+        asked = zip(request.batches, request.data, request.topic_ids, strict=True)
+        for batch, data, topic_id in asked:
             p = batch.queue.partition
             result = PartitionResult("t", p, 0, -1, -1, 0, (), None, -1, -1)
-            if self.leaders[p] != node:
+            if topic_id != self.topic_id:
+                result = result._replace(error_code=100)
+            elif self.leaders[p] != node:
                 result = result._replace(error_code=6)
                 if hints:
                     result = result._replace(leader_id=self.leaders[p], leader_epoch=self.epochs[p])
@@ -117,6 +135,9 @@ class Cluster:
             except RefusedBatchError as refused:
                 return result._replace(error_code=int(refused.code))
             result = result._replace(base_offset=appended.base_offset)
+        if fate is Fate.CULPRIT:
+            culprits = () if batch_header(data).record_count < 2 else (RecordError(1, "old"),)
+            result = result._replace(record_errors=culprits)
         return result._replace(error_code=code) if code else result
 
 
@@ -261,6 +282,15 @@ class Producing(RuleBasedStateMachine):
         self.cluster.leaders[partition] ^= 1
         self.cluster.epochs[partition] += 1
 
+    @rule()
+    def create_anew(self) -> None:
+        """The topic is deleted and created anew; the client learns of it later."""
+        self.cluster.create_anew()
+
+    @rule(limit=st.sampled_from([330, 1_000_000]))
+    def limit(self, limit: int) -> None:
+        self.cluster.max_message_bytes = limit
+
     @rule(node=st.sampled_from(BROKERS))
     def round_trip(self, node: int) -> None:
         """Without this, random walks rarely get anything acknowledged."""
@@ -294,20 +324,26 @@ class Producing(RuleBasedStateMachine):
     def logs_are_right(self) -> None:
         if not hasattr(self, "wire"):
             return
-        logs = [[int(r.value.split()[0]) for r in log.records()] for log in self.cluster.logs]
-        for serials in logs:
+        topics = [
+            [[int(r.value.split()[0]) for r in log.records()] for log in logs]
+            for logs in [*self.cluster.former, self.cluster.logs]
+        ]
+        for serials in [serials for logs in topics for serials in logs]:
             assert self._repeats_aside(serials) == sorted(set(serials))
         for partition, serial, delivery in self.sent:
             if not delivery.done():
                 continue
             error = delivery.exception()
+            there = [logs[partition] for logs in topics if serial in logs[partition]]
             if error is None:
                 offset = delivery.result().offset
-                assert serial in logs[partition]
-                assert offset < 0 or logs[partition][offset] == serial
+                assert there
+                assert offset < 0 or any(
+                    offset < len(log) and log[offset] == serial for log in there
+                )
             assert type(error) is not KafkaError, "a defect was confined to its batch"
             if isinstance(error, DeliveryTimeoutError) and not error.maybe_written:
-                assert serial not in logs[partition]
+                assert serial not in topics[-1][partition]
 
     def _repeats_aside(self, serials: list[int]) -> list[int]:
         return serials
@@ -365,6 +401,8 @@ def walk(machine: type[Producing], seed: int, steps: int) -> None:
         (18, lambda: world.answer(node())),
         (4, lambda: world.cut(node())),
         (2, lambda: world.move(partition())),
+        (1, world.create_anew),
+        (2, lambda: world.limit(rng.choice([330, 1_000_000]))),
         (3, lambda: world.learn(frozenset())),
         (1, lambda: world.learn(frozenset({partition()}))),
         (5, lambda: world.assign() if world.identity.wanted else None),

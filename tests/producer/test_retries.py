@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -19,6 +21,7 @@ from kafkaclient.metrics import ProducerMetrics
 from kafkaclient.producer.answers import Answers
 from kafkaclient.producer.settings import RetrySettings
 from kafkaclient.wire.produce import PartitionResult, ProduceResult
+from kafkaclient.wire.records import iter_records
 
 LOST = BrokerConnectionError("lost")
 
@@ -130,6 +133,19 @@ def test_a_leader_hint_moves_the_partition_before_the_retry(bench: Any) -> None:
     assert b.queue(0).leader_epoch == 5
 
 
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_leader_named_for_a_former_topic_is_not_taken_for_the_new(bench: Any, anew: bool) -> None:
+    """KIP-951: its epoch is higher than any that the new one may reach in years."""
+    b = bench(leaders=(0,))
+    hub = Hub(b)
+    b.put(0)
+    (batch,) = b.drain()
+    batch.topic_id = UUID(int=1)
+    b.topic.view = replace(b.view(), topic_id=UUID(int=2 if anew else 1))
+    hub.take([batch], 6, leader_id=3, leader_epoch=9)
+    assert b.queue(0).leader_epoch == (0 if anew else 9)
+
+
 def test_an_acknowledged_batch(bench: Any) -> None:
     b = bench()
     hub = Hub(b)
@@ -173,14 +189,47 @@ def test_some_refusals_end_the_producer(bench: Any, code: int) -> None:
     assert hub.fatal == [delivery.exception()]
 
 
-def test_record_errors_name_the_culprit(bench: Any) -> None:
-    """KIP-467: the broker's word on record 1 reaches that record's delivery."""
+def test_record_errors_name_the_culprits(bench: Any) -> None:
+    """KIP-467: the broker's word on a record reaches that record's delivery; the others are sent
+    again without it (S4). One without a word of its own gets that on the batch."""
+    b = bench()
+    hub = Hub(b)
+    deliveries = [b.put(0, b"%d" % n) for n in range(6)]
+    errors = ((1, "no key"), (2, None), (4, "late"), (6, "no such record"), (-1, "nor this"))
+    hub.take(b.drain(), 87, record_errors=errors, error_message="invalid")
+    failed = {n: str(d.exception()) for n, d in enumerate(deliveries) if d.done()}
+    assert list(failed) == [1, 2, 4]
+    assert [
+        word in message
+        for word, message in zip(["no key", "invalid", "late"], failed.values(), strict=True)
+    ] == [True] * 3
+    (rest,) = b.drain(now=1.0)
+    assert [r.value for r in iter_records(rest.buffer())] == [b"0", b"3", b"5"]
+    hub.take([rest], 0)
+    assert [deliveries[n].result().offset for n in (0, 3, 5)] == [40, 41, 42]
+    assert b.used == 0
+    assert hub.metrics.snapshot()["producer-metrics"]["record-error-total"] == 3
+
+
+@pytest.mark.parametrize("culprits", [(), (0, 1, 2)])
+def test_no_culprit_or_nothing_else(bench: Any, culprits: tuple[int, ...]) -> None:
     b = bench()
     hub = Hub(b)
     deliveries = [b.put(0) for _ in range(3)]
-    hub.take(b.drain(), 87, record_errors=((1, "no key"),), error_message="invalid")
+    hub.take(b.drain(), 87, record_errors=tuple((n, f"reason {n}") for n in culprits))
     messages = [str(d.exception()) for d in deliveries]
-    assert ["no key" in message for message in messages] == [False, True, False]
+    assert [f"reason {n}" in message for n, message in enumerate(messages)] == [bool(culprits)] * 3
+
+
+def test_a_batch_that_may_be_written_is_not_sent_in_part(bench: Any) -> None:
+    """The broker checks records before it looks for duplicates: the whole may be in the log."""
+    b = bench(idempotent=True)
+    hub = Hub(b)
+    deliveries = [b.put(0) for _ in range(3)]
+    (batch,) = b.drain()
+    hub.answers.none([batch], BrokerConnectionError("cut"), 0.0)
+    hub.take(b.drain(now=1.0), 32, record_errors=((1, "old"),))
+    assert all(d.exception() is not None for d in deliveries)
 
 
 def test_retries_run_out(bench: Any) -> None:

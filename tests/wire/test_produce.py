@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+from uuid import NAMESPACE_OID, UUID, uuid5
 
 import pytest
 from hypothesis import given
@@ -12,11 +13,11 @@ from kafkaclient.wire.api import BrokerInfo
 from kafkaclient.wire.codec import decode_request, encode_response
 from kafkaclient.wire.produce import PartitionResult, decode_response, encode_request
 
-VERSIONS = range(3, 13)
+VERSIONS = range(3, 14)
 versions = st.sampled_from(VERSIONS)
 int32 = st.integers(-(2**31), 2**31 - 1)
 int64 = st.integers(-(2**63), 2**63 - 1)
-names = st.text(max_size=12)
+names = st.text(max_size=12).filter(lambda name: name != "")
 nullable_names = st.none() | names
 
 topic_lists = st.lists(
@@ -47,6 +48,21 @@ endpoints = st.lists(
 )
 
 
+def id_of(topic: str) -> UUID:
+    return uuid5(NAMESPACE_OID, topic)
+
+
+def asked(version: int, topic: str) -> str | bytes:
+    """How a request of the version names the topic."""
+    return topic if version < 13 else id_of(topic).bytes
+
+
+def told(version: int, topics: list[dict]) -> tuple[list[dict], dict[bytes, str]]:
+    """The topics of a response with their ids, and the names of the ids."""
+    fields = [topic | {"topic_id": id_of(topic["name"])} for topic in topics]
+    return fields, {id_of(topic["name"]).bytes: topic["name"] for topic in topics}
+
+
 # --- requests -----------------------------------------------------------------------------------
 
 
@@ -62,8 +78,9 @@ endpoints = st.lists(
 def test_request_equals_the_reference_byte_for_byte(
     version, correlation_id, client_id, acks, timeout_ms, topics, transactional_id
 ):
+    named = [(asked(version, topic), batches) for topic, batches in topics]
     pieces = encode_request(
-        version, correlation_id, client_id, acks, timeout_ms, topics, transactional_id
+        version, correlation_id, client_id, acks, timeout_ms, named, transactional_id
     )
     topic_class = ProduceRequest.TopicProduceData
     partition_class = topic_class.PartitionProduceData
@@ -73,7 +90,9 @@ def test_request_equals_the_reference_byte_for_byte(
         timeout_ms=timeout_ms,
         topic_data=[
             topic_class(
-                name=topic, partition_data=[partition_class(index=p, records=b) for p, b in batches]
+                name=topic,
+                topic_id=id_of(topic),
+                partition_data=[partition_class(index=p, records=b) for p, b in batches],
             )
             for topic, batches in topics
         ],
@@ -86,23 +105,28 @@ def test_request_equals_the_reference_byte_for_byte(
 def test_a_broker_reads_the_request(version):
     batch = bytes(range(256)) * 100
     topics = [("flights", [(0, batch), (5, b"b")]), ("ü", [(1, b"c")])]
-    frame = b"".join(encode_request(version, 42, "client", 0, 30_000, topics))
+    named = [(asked(version, topic), batches) for topic, batches in topics]
+    frame = b"".join(encode_request(version, 42, "client", 0, 30_000, named))
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     request = decode_request(frame[4:])
     assert request[:4] == (0, version, 42, "client")
     assert not request.expects_response
     read = [
-        (topic.name, [(p.index, bytes(p.records)) for p in topic.partition_data])
+        (
+            topic.name if version < 13 else topic.topic_id.bytes,
+            [(p.index, bytes(p.records)) for p in topic.partition_data],
+        )
         for topic in request.message.topic_data
     ]
-    assert read == topics
+    assert read == named
     assert request.message.transactional_id is None
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_batches_pass_through_without_a_copy(version):
     batches = [memoryview(bytearray(b"batch%d" % i)) for i in range(3)]
-    topics = [("t", [(0, batches[0]), (1, batches[1])]), ("u", [(0, batches[2])])]
+    t, u = asked(version, "t"), asked(version, "u")
+    topics = [(t, [(0, batches[0]), (1, batches[1])]), (u, [(0, batches[2])])]
     pieces = encode_request(version, 1, "c", -1, 1, topics)
     assert [piece for piece in pieces if isinstance(piece, memoryview)] == batches
     assert all(any(piece is batch for piece in pieces) for batch in batches)
@@ -115,12 +139,42 @@ def test_long_strings():
         encode_request(8, 1, "c", -1, 1, [("t" * 40_000, [(0, b"b")])])
 
 
-@pytest.mark.parametrize("version", [2, 13])
+@pytest.mark.parametrize("version", [2, 14])
 def test_versions_that_are_not_spoken(version):
-    with pytest.raises(UnsupportedVersionError, match="3 to 12"):
+    with pytest.raises(UnsupportedVersionError, match="3 to 13"):
         encode_request(version, 1, "c", -1, 1, [])
-    with pytest.raises(UnsupportedVersionError, match="3 to 12"):
+    with pytest.raises(UnsupportedVersionError, match="3 to 13"):
         decode_response(version, b"")
+
+
+@pytest.mark.parametrize(
+    ("version", "topic"), [(12, b"0123456789abcdef"), (13, "t"), (13, b"short")]
+)
+def test_a_topic_named_in_the_way_of_another_version(version, topic):
+    with pytest.raises(ValueError, match="cannot name a topic"):
+        encode_request(version, 1, "c", -1, 1, [(topic, [(0, b"b")])])
+
+
+# Size, key, version, correlation id, client id; no transactional id, acks, timeout; one topic, its
+# id; two partitions, number and batch each.
+GOLDEN_V13 = bytes.fromhex("""
+    00000037 0000 000d 0000002a 000163 00
+    00 ffff 00007530
+    02 000102030405060708090a0b0c0d0e0f
+    03 00000000 04 616263 00 00000005 02 64 00 00 00
+""")
+
+
+def test_version_13_byte_for_byte():
+    """From the schema of ProduceRequest (KIP-516), by hand."""
+    topics = [(bytes(range(16)), [(0, b"abc"), (5, b"d")])]
+    frame = b"".join(encode_request(13, 42, "c", -1, 30_000, topics))
+    assert frame == GOLDEN_V13
+
+
+def test_an_id_that_was_not_asked_for_goes_by_its_digits():
+    frame = sample(13)
+    assert {p.topic for p in decode_response(13, frame).partitions} == {id_of("topic").hex}
 
 
 # --- responses ----------------------------------------------------------------------------------
@@ -148,10 +202,11 @@ def expected_partition(version, topic, fields):
 
 @given(version=versions, topics=responses, throttle_ms=st.integers(0, 2**31 - 1), nodes=endpoints)
 def test_response_equals_what_the_reference_encoded(version, topics, throttle_ms, nodes):
+    fields, known = told(version, topics)
     frame = encode_response(
-        0, version, 7, responses=topics, throttle_time_ms=throttle_ms, node_endpoints=nodes
+        0, version, 7, responses=fields, throttle_time_ms=throttle_ms, node_endpoints=nodes
     )
-    result = decode_response(version, memoryview(frame)[8:])
+    result = decode_response(version, memoryview(frame)[8:], known)
     assert result.partitions == [
         expected_partition(version, topic["name"], partition)
         for topic in topics
@@ -164,12 +219,13 @@ def test_response_equals_what_the_reference_encoded(version, topics, throttle_ms
 
 @given(version=versions, topics=responses, nodes=endpoints)
 def test_response_agrees_with_the_reference_decoder(version, topics, nodes):
-    frame = encode_response(0, version, 7, responses=topics, node_endpoints=nodes)
+    fields, known = told(version, topics)
+    frame = encode_response(0, version, 7, responses=fields, node_endpoints=nodes)
     body = frame[9:] if version >= 9 else frame[8:]
     reference = ProduceResponse.decode(body, version=version)
-    result = decode_response(version, frame[8:])
+    result = decode_response(version, frame[8:], known)
     assert [(p.topic, p.partition, p.error_code, p.base_offset) for p in result.partitions] == [
-        (t.name, p.index, p.error_code, p.base_offset)
+        (known[t.topic_id.bytes] if version >= 13 else t.name, p.index, p.error_code, p.base_offset)
         for t in reference.responses
         for p in t.partition_responses
     ]
@@ -188,7 +244,9 @@ def sample(version: int) -> bytes:
     }
     node = {"node_id": 2, "host": "host", "port": 9092, "rack": "r"}
     fields = {
-        "responses": [{"name": "topic", "partition_responses": [partition, partition]}],
+        "responses": told(
+            version, [{"name": "topic", "partition_responses": [partition, partition]}]
+        )[0],
         "throttle_time_ms": 11,
         "node_endpoints": [node],
     }
@@ -229,7 +287,7 @@ def tagged(*fields: tuple[int, bytes]) -> bytes:
     return bytes([len(fields)]) + b"".join(bytes([tag, len(data)]) + data for tag, data in fields)
 
 
-@pytest.mark.parametrize("version", range(9, 13))
+@pytest.mark.parametrize("version", range(9, 14))
 def test_unknown_tagged_fields_are_stepped_over(version):
     unknown = (99, b"whatever")
     hint = (0, b"\0\0\0\2\0\0\0\x09" + tagged(unknown))
@@ -248,9 +306,10 @@ def test_unknown_tagged_fields_are_stepped_over(version):
         + b"\0"
         + tagged(hint, unknown)
     )
-    topic = b"\2t" + b"\2" + partition + tagged(unknown)
+    name = b"\2t" if version < 13 else id_of("t").bytes
+    topic = name + b"\2" + partition + tagged(unknown)
     payload = tagged(unknown) + b"\2" + topic + b"\0\0\0\x0b" + tagged(nodes, unknown)
-    result = decode_response(version, payload)
+    result = decode_response(version, payload, {id_of("t").bytes: "t"})
     known = version >= 10
     assert result.partitions == [
         PartitionResult(

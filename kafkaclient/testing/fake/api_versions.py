@@ -32,6 +32,7 @@ _FIRST_FLEXIBLE = 3
 
 PROFILES: Mapping[str, Mapping[int, tuple[int, int]]] = {
     "kafka-4": {},
+    "kafka-4.0": {ApiKey.PRODUCE: (0, 12)},
     "kafka-3": {ApiKey.PRODUCE: (0, 9), ApiKey.METADATA: (0, 12), ApiKey.API_VERSIONS: (0, 3)},
     "kafka-2.1": {
         ApiKey.PRODUCE: (0, 7),

@@ -22,6 +22,7 @@ from kafkaclient.testing.fake.topics import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from uuid import UUID
 
     from kafkaclient.testing.fake.control import Answer
     from kafkaclient.testing.fake.log import FakeRecord
@@ -121,7 +122,8 @@ class FakeCluster:
             client_side.chunk_size = broker_side.chunk_size = self.chunk_size
 
         def journal(frame: RequestFrame, size: int) -> Request:
-            request = Request(broker.node_id, number, self._now(), frame, size)
+            names = self._state.topic_names
+            request = Request(broker.node_id, number, self._now(), frame, size, names)
             self.requests.append(request)
             return request
 
@@ -172,6 +174,10 @@ class FakeCluster:
     def delete_topic(self, name: str) -> None:
         """Forget a topic and its records; created again, it gets another topic id."""
         del self._state.topics[self._topic(name).name]
+
+    def topic_id(self, name: str) -> UUID:
+        """The id that the topic has had since it was created (KIP-516)."""
+        return self._topic(name).topic_id
 
     def add_partitions(self, name: str, total: int) -> None:
         """Grow a topic to ``total`` partitions."""

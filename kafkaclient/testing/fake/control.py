@@ -8,6 +8,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from kafkaclient.wire.codec import RequestFrame
 
 __all__ = [
@@ -84,6 +86,8 @@ class Request:
     frame: RequestFrame
     size: int
     """Bytes of the whole request, its 4-byte size included."""
+    topic_names: Mapping[UUID, str]
+    """The cluster's topics, for requests that name them by id."""
 
     @property
     def api_key(self) -> int:
@@ -106,7 +110,11 @@ class Request:
     def batches(self) -> list[tuple[str, int, bytes]]:
         """Of a Produce request: (topic, partition, record batch)."""
         return [
-            (topic.name, partition.index, bytes(partition.records or b""))
+            (
+                topic.name or self.topic_names.get(topic.topic_id, ""),
+                partition.index,
+                bytes(partition.records or b""),
+            )
             for topic in self.message.topic_data
             for partition in topic.partition_data
         ]

@@ -8,9 +8,9 @@ Behaviour
     ``delay_produce`` holds answers back one after the other, as a sleep in the request handler.
 
 Versions
-    3 to 12. Zstd needs 7 (KIP-110); error messages and record errors 8 (KIP-467); leader hints 10.
+    3 to 13. Zstd needs 7 (KIP-110); error messages and record errors 8 (KIP-467); leader hints 10.
     12 would add partitions to a transaction implicitly (KIP-890); transactions are not tracked.
-    13, which names topics by id, is not offered.
+    13 names topics by id; one that no topic has (any more) is UNKNOWN_TOPIC_ID.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from kafkaclient.testing.fake.error_code import ErrorCode
 from kafkaclient.testing.fake.log import RefusedBatchError
 from kafkaclient.wire.compression import Codec
+from kafkaclient.wire.produce import FIRST_WITH_TOPIC_IDS
 from kafkaclient.wire.record_reader import BATCH_OVERHEAD, CODEC_MASK, HEADER
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["VERSIONS", "ProduceFailure", "ScriptedFailures", "answer", "has_error", "refuse"]
 
-VERSIONS = (3, 12)
+VERSIONS = (3, 13)
 
 _FIRST_ZSTD_VERSION = 7
 _ACKS_ALL, _ACKS_LEADER, _ACKS_NONE = -1, 1, 0
@@ -69,15 +70,16 @@ class ScriptedFailures:
 def answer(state: ClusterState, request: Request) -> dict[str, Any]:
     """Append what can be appended, and the response's fields."""
     moved: set[int] = set()
-    topics = [
-        {
-            "name": topic.name,
-            "partition_responses": [
-                _append(state, request, topic.name, data, moved) for data in topic.partition_data
-            ],
-        }
-        for topic in request.message.topic_data
-    ]
+    topics = []
+    for topic in request.message.topic_data:
+        name = state.name_of(topic) if request.version >= FIRST_WITH_TOPIC_IDS else topic.name
+        answers = [
+            _failed(data.index, ErrorCode.UNKNOWN_TOPIC_ID)
+            if name is None
+            else _append(state, request, name, data, moved)
+            for data in topic.partition_data
+        ]
+        topics.append(_as_asked(topic, answers))
     endpoints = [state.endpoint(node_id) for node_id in sorted(moved)]
     return {"responses": topics, "node_endpoints": endpoints}
 
@@ -86,15 +88,14 @@ def refuse(request: Request, error_code: int) -> dict[str, Any]:
     """The same error for every partition."""
     return {
         "responses": [
-            {
-                "name": topic.name,
-                "partition_responses": [
-                    _failed(data.index, error_code) for data in topic.partition_data
-                ],
-            }
+            _as_asked(topic, [_failed(data.index, error_code) for data in topic.partition_data])
             for topic in request.message.topic_data
         ]
     }
+
+
+def _as_asked(topic: Any, answers: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"name": topic.name, "topic_id": topic.topic_id, "partition_responses": answers}
 
 
 def has_error(fields: Any) -> bool:

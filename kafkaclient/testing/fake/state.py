@@ -41,6 +41,8 @@ class ClusterState:
         self.default_partitions = default_partitions
         self.auto_create_topics = auto_create_topics
         self.topics: dict[str, FakeTopic] = {}
+        self.topic_names: dict[UUID, str] = {}
+        """Of all topics that ever were."""
         self.transactional_ids: dict[str, tuple[int, int]] = {}
         self.produce_failures = ScriptedFailures()
         self._producer_ids = count(1000)
@@ -76,6 +78,12 @@ class ClusterState:
             return None
         return known.partitions[index]
 
+    def name_of(self, asked: Any) -> str | None:
+        """The name of the topic that a request names by its id; None when there is none."""
+        name = self.topic_names.get(asked.topic_id)
+        known = None if name is None else self.topics.get(name)
+        return name if known is not None and known.topic_id == asked.topic_id else None
+
     def create_topic(
         self,
         name: str,
@@ -98,6 +106,7 @@ class ClusterState:
             total = self.default_partitions if partitions is None else partitions
             assignments = [self._spread(index, replication_factor) for index in range(total)]
         self.topics[name] = topic
+        self.topic_names[topic.topic_id] = name
         self.add_partitions(topic, assignments)
         return topic
 

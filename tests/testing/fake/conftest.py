@@ -23,6 +23,7 @@ class Client(asyncio.Protocol):
     """One connection. Answers arrive in the order of the requests, or the test is at fault."""
 
     transport: asyncio.Transport
+    fake: FakeCluster
 
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
@@ -69,11 +70,17 @@ class Client(asyncio.Protocol):
         self, *batches: tuple[str, int, Any], acks: int = -1, version: int = 12
     ) -> int:
         correlation_id = self.next_id()
-        topics = [(topic, [(partition, batch)]) for topic, partition, batch in batches]
+        topics = [
+            (topic if version < 13 else self._id(topic), [(partition, batch)])
+            for topic, partition, batch in batches
+        ]
         self.transport.writelines(
             produce.encode_request(version, correlation_id, "test", acks, 30_000, topics)
         )
         return correlation_id
+
+    def _id(self, topic: str) -> bytes:
+        return self.fake.topic_id(topic).bytes
 
     async def produce(
         self, *batches: tuple[str, int, Any], acks: int = -1, version: int = 12
@@ -81,7 +88,8 @@ class Client(asyncio.Protocol):
         correlation_id = self.send_produce(*batches, acks=acks, version=version)
         answered, payload = await self.receive()
         assert answered == correlation_id
-        return produce.decode_response(version, payload)
+        names = {self._id(topic): topic for topic, *_ in batches if version >= 13}
+        return produce.decode_response(version, payload, names)
 
     async def produce_one(
         self, topic: str, partition: int, batch: Any, *, acks: int = -1, version: int = 12
@@ -94,7 +102,7 @@ class Client(asyncio.Protocol):
 def dial() -> Callable[..., Awaitable[Client]]:
     async def dial(fake: FakeCluster, node_id: int = 0) -> Client:
         transport, client = await fake.dial(f"fake-{node_id}", 9092, Client)
-        client.transport = transport
+        client.transport, client.fake = transport, fake
         return client
 
     return dial

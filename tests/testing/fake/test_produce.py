@@ -10,6 +10,7 @@ import pytest
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import ErrorCode, FakeCluster, delay
 from kafkaclient.testing.fake.produce import VERSIONS
+from kafkaclient.wire import produce
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.codec import MetadataCall
 from kafkaclient.wire.compression import Codec
@@ -40,6 +41,26 @@ async def test_every_version(
     assert [record.value for record in fake.log("t", 0)] == [b"a", b"b", b"c"]
     assert [header.record_count for header in fake.batches("t", 0)] == [2, 1]
     assert fake.requests[0].batches == [("t", 0, batch(b"a", b"b"))]
+
+
+@virtual_time
+async def test_the_id_of_a_topic_that_is_no_more(
+    fake: FakeCluster, dial: Any, batch: Callable[..., bytes]
+) -> None:
+    """KIP-516: the topic created anew under the name gets nothing that was meant for the old."""
+    client = await dial(fake)
+    former = fake.topic_id("t")
+    fake.delete_topic("t")
+    fake.create_topic("t", 3)
+    assert fake.topic_id("t") != former
+    client.transport.writelines(
+        produce.encode_request(13, 7, "test", -1, 1000, [(former.bytes, [(0, batch(b"a"))])])
+    )
+    _, payload = await client.receive()
+    (result,) = produce.decode_response(13, payload, {former.bytes: "t"}).partitions
+    assert (result.topic, result.error_code) == ("t", ErrorCode.UNKNOWN_TOPIC_ID)
+    assert fake.log("t", 0) == []
+    assert fake.requests[0].batches == [("t", 0, batch(b"a"))]
 
 
 @virtual_time

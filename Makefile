@@ -25,7 +25,7 @@ build: $(STAMP) ## rebuild the compiled part after a change to a .pyx file
 demo: $(STAMP) ## a real dataset through three real brokers, one of them slow
 	$(BIN)/kafkaclient demo --out build/demo
 
-test: check unit integration ## everything that must pass
+test: check unit slice ## everything that must pass
 
 check: $(STAMP) ## ruff, mypy, import-linter
 	$(BIN)/ruff check .
@@ -36,6 +36,9 @@ check: $(STAMP) ## ruff, mypy, import-linter
 unit: $(STAMP) ## no network; on the compiled builder, then the wire tests on the pure one
 	$(BIN)/pytest tests
 	KAFKACLIENT_PURE_PYTHON=1 $(BIN)/pytest -q tests/wire tests/producer
+
+slice: $(STAMP) ## real brokers, without what takes long
+	$(BIN)/pytest integration -m "not full"
 
 integration: $(STAMP) ## real brokers; KAFKACLIENT_BOOTSTRAP=host:port for another cluster
 	$(BIN)/pytest integration
@@ -61,4 +64,4 @@ constraints: ## pin the newest versions that pyproject.toml allows
 clean: ## remove what was built
 	rm -rf build dist *.egg-info kafkaclient/*/*.so kafkaclient/*/*.c
 
-.PHONY: help install build demo test check unit integration sanitize bench pictures constraints clean
+.PHONY: help install build demo test check unit slice integration sanitize bench pictures constraints clean

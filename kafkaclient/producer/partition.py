@@ -101,7 +101,7 @@ class PartitionQueue:
             return f"broker {self.leader}"
         if self.vanished:
             return "their partition, which the topic has no more since it was created anew,"
-        return "their partition to have a leader"
+        return "a leader of their partition"
 
     @property
     def open_batch(self) -> ProducerBatch | None:

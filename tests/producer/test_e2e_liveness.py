@@ -198,7 +198,7 @@ async def unreachable(fake: FakeCluster, _: Producer) -> None:
 STATES: dict[str, tuple[Any, str, bool, dict[str, Any]]] = {
     "lingering": (lingering, "on its way", True, {"linger_ms": 30_000, "request_timeout_ms": 100}),
     "backing off": (refused, "NOT_ENOUGH_REPLICAS", False, {}),
-    "leaderless": (leaderless, "to have a leader", False, {}),
+    "leaderless": (leaderless, "a leader of their partition", False, {}),
     "throttled": (throttled, "broker 0 to take requests", False, {}),
     "in flight": (in_flight, "on its way to broker 0", True, {"request_timeout_ms": 30_100}),
     "unreachable": (unreachable, "refused", False, {}),

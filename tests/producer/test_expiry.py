@@ -115,7 +115,7 @@ def blocked(b: Any) -> None:
     [
         (lingering, "waited for its turn"),
         (backing_off, "waited for its retry; last error: connection lost"),
-        (leaderless, "waited for their partition to have a leader"),
+        (leaderless, "waited for a leader of their partition"),
         (no_slot, "waited for broker 0 to take requests"),
         (blocked, "waited for earlier batches of its partition, or for a producer id"),
     ],

@@ -15,7 +15,7 @@ def connection(**facts: Any) -> Any:
 
 
 def request(lane: Lane, sent_at: float) -> Request:
-    return Request(lane, connection(), [], 9, sent_at, 0)
+    return Request(lane, connection(), [], 9, sent_at, 0, {})
 
 
 def test_stuck_while_something_is_ready_and_cannot_leave() -> None:

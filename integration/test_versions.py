@@ -1,0 +1,107 @@
+"""Older brokers: what they do not speak is not asked of them, and all promises hold."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient
+
+from kafkaclient import Producer
+from kafkaclient.testing.cluster import LocalCluster
+from kafkaclient.wire.api import ApiKey
+from kafkaclient.wire.produce import MAX_VERSION, MIN_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.local_cluster]
+
+PRODUCE = {"3.9.2": 11, "4.0.2": 12}
+"""The newest version of Produce, by broker: leader hints; transactions v2; 4.1 has topic ids."""
+
+
+@pytest.fixture(scope="module", params=["3.9.2", pytest.param("4.0.2", marks=pytest.mark.full)])
+def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
+    """One broker of that version, which the fixtures of ``conftest.py`` use as well."""
+    cluster = LocalCluster(brokers=1, version=request.param)
+    asyncio.run(cluster.start())
+    try:
+        yield cluster
+    finally:
+        asyncio.run(cluster.stop())
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+async def test_records_of_every_kind(kafka_cluster, topic, create_topic, read_topic, codec):
+    """Keyed, explicit and unkeyed, idempotent, in the newest version that the broker speaks."""
+    await create_topic(topic, 3)
+    options = {"compression_type": codec, "linger_ms": 2}
+    async with Producer(kafka_cluster.bootstrap, **options) as producer:
+        sent = []
+        for n in range(900):
+            how = ({"key": b"k%d" % (n % 9)}, {"partition": n % 3}, {})[n % 3]
+            sent.append(await producer.send(topic, b"%d " % n * 20, headers=[("n", b"1")], **how))
+        places = await asyncio.gather(*sent)
+        connection = producer._core.router.produce_connection(0)
+        newest = connection.api_versions.pick(ApiKey.PRODUCE, MIN_VERSION, MAX_VERSION)
+    assert newest == PRODUCE[kafka_cluster.version]
+    read = await read_topic(topic)
+    assert {(r.partition, r.offset): r.value for r in read} == {
+        (p.partition, p.offset): b"%d " % n * 20 for n, p in enumerate(places)
+    }
+    by_key = defaultdict(list)
+    for record in read:
+        by_key[record.key or record.partition].append(int(record.value.split()[0]))
+    assert all(by_key[b"k%d" % n] == sorted(by_key[b"k%d" % n]) for n in range(0, 9, 3))
+
+
+async def test_lost_answers_and_a_restart(kafka_cluster, topic, create_topic, read_topic):
+    """Each record once and in order, on whatever the broker knows of the producer."""
+    await create_topic(topic, 2)
+    async with Producer(kafka_cluster.proxied_bootstrap, linger_ms=0) as producer:
+        sent = []
+        for n in range(600):
+            if n in (100, 200):
+                await kafka_cluster.proxy(0).cut_after()
+            if n == 300:
+                await kafka_cluster.terminate(0)
+            if n == 310:
+                await kafka_cluster.start_broker(0)
+            sent.append(await producer.send(topic, b"%d" % n, partition=n % 2))
+            await asyncio.sleep(0.002)
+        await asyncio.gather(*sent)
+    read = [(r.partition, int(r.value)) for r in await read_topic(topic)]
+    assert read == [(n % 2, n) for n in (*range(0, 600, 2), *range(1, 600, 2))]
+
+
+async def test_a_topic_created_anew_goes_by_its_name(
+    kafka_cluster, topic, create_topic, read_topic
+):
+    """Before 4.1 Produce has no topic ids; the new topic is known from metadata all the same."""
+    await create_topic(topic, 2)
+    async with Producer(
+        kafka_cluster.bootstrap, linger_ms=0, allow_auto_create_topics=False
+    ) as producer:
+        await asyncio.gather(*[await producer.send(topic, b"old", partition=n % 2) for n in (0, 1)])
+        admin = AIOKafkaAdminClient(bootstrap_servers=kafka_cluster.bootstrap)
+        await admin.start()
+        await admin.delete_topics([topic])
+        await admin.close()
+        await asyncio.sleep(0.5)
+        waiting = [await producer.send(topic, b"%d" % n, partition=n % 2) for n in range(20)]
+        await create_topic(topic, 2)
+        places = await asyncio.gather(*waiting)
+    assert [p.offset for p in places] == [n // 2 for n in range(20)]
+    assert len(await read_topic(topic)) == 20
+
+
+async def test_a_batch_too_large_is_split(kafka_cluster, topic, create_topic, read_topic):
+    await create_topic(topic, 1, config={"max.message.bytes": "5000"})
+    async with Producer(kafka_cluster.bootstrap, linger_ms=20, batch_size=100_000) as producer:
+        sent = [producer.send_nowait(topic, b"%05d" % n * 100, b"k") for n in range(40)]
+        assert [p.offset for p in await asyncio.gather(*sent)] == list(range(40))
+        assert producer.metrics()["producer-metrics"]["batch-split-total"] > 0
+    assert [r.value[:5] for r in await read_topic(topic)] == [b"%05d" % n for n in range(40)]

@@ -78,6 +78,7 @@ class Request:
         self.batches = batches
         for batch in batches:  # as the sender does
             batch.topic_id = batch.queue.topic.topic_id
+        self.producer_id = batches[0].producer_id
         self.topic_ids = [batch.topic_id for batch in batches]
         self.data = [bytes(batch.buffer()) for batch in batches]
         self.answer: ProduceResult | None = None
@@ -192,6 +193,7 @@ class Producing(RuleBasedStateMachine):
         self.topic = self.accumulator.topic("t")
         self.topic.view = self.cluster.view()
         self.wire: dict[int, deque[Request]] = {node: deque() for node in BROKERS}
+        self.undead: deque[tuple[int, Request]] = deque()
         self.sent: list[tuple[int, int, Delivery]] = []
         self.producer_ids = count(1)
         if self.idempotent:
@@ -272,10 +274,20 @@ class Producing(RuleBasedStateMachine):
 
     @rule(node=st.sampled_from(BROKERS))
     def cut(self, node: int) -> None:
-        """What was served is written, what was not never is, and nobody is told."""
+        """What was served is written, what was not may be some day, and nobody is told."""
         lost, self.wire[node] = self.wire[node], deque()
+        self.undead += [(node, request) for request in lost if request.answer is None]
         for request in lost:
             self.answers.none(request.batches, BrokerConnectionError("cut"), self.now)
+
+    @rule()
+    def come_back(self) -> None:
+        """A broker that stood still reads what was sent on a connection that has ended since."""
+        if self.undead:
+            node, request = self.undead.popleft()
+            # Nothing keeps what has no producer id, or a former one, from being written.
+            if self.idempotent and request.producer_id == self.identity.producer_id:
+                self.cluster.serve(node, request, ALL_SERVED, hints=False)
 
     @rule(partition=st.sampled_from(PARTITIONS))
     def move(self, partition: int) -> None:
@@ -400,6 +412,7 @@ def walk(machine: type[Producing], seed: int, steps: int) -> None:
         (20, lambda: world.serve(node(), fates(), rng.random() < 0.5)),
         (18, lambda: world.answer(node())),
         (4, lambda: world.cut(node())),
+        (4, world.come_back),
         (2, lambda: world.move(partition())),
         (1, world.create_anew),
         (2, lambda: world.limit(rng.choice([330, 1_000_000]))),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkaclient.errors import ConfigError
+from kafkaclient.testing import lock
 from kafkaclient.testing.errors import JarsUnavailableError
 from kafkaclient.testing.jars import (
     Jar,
@@ -22,6 +23,7 @@ from kafkaclient.testing.lock import scan
 from kafkaclient.testing.settings import DEFAULT_VERSION
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -165,6 +167,34 @@ def test_two_at_once_fetch_once(tmp_path: Path, repository: Repository) -> None:
     for thread in threads:
         thread.join()
     assert sorted(repository.asked) == list("abcdef")
+
+
+@pytest.mark.parametrize(
+    ("slf4j", "core", "bridge"),
+    [
+        ("1.7.36", None, "log4j-slf4j-impl:2.25.4"),
+        ("1.7.36", "2.24.0", "log4j-slf4j-impl:2.24.0"),
+        ("2.0.16", "2.24.0", "log4j-slf4j2-impl:2.24.0"),
+    ],
+)
+def test_every_broker_logs_through_log4j_2(
+    slf4j: str, core: str | None, bridge: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Up to Kafka 3 the poms bring another binding, later ones none."""
+
+    def resolve(roots: Sequence[tuple[str, str, str]], _maven: str) -> list[Jar]:
+        found = [*roots, ("org.slf4j", "slf4j-api", slf4j)]
+        if core is not None:
+            found.append(("org.apache.logging.log4j", "log4j-core", core))
+        if slf4j.startswith("1."):
+            found.append(("org.slf4j", "slf4j-reload4j", slf4j))
+        return [Jar(*names, "0" * 64, 1) for names in found]
+
+    monkeypatch.setattr(lock, "_resolve", resolve)
+    names = [jar.coordinates for jar in parse_lock(lock.make_lock("3.9.2", "mvn"))]
+    assert f"org.apache.logging.log4j:{bridge}" in names
+    assert not any("reload4j" in name for name in names)
+    assert "org.apache.kafka:kafka_2.13:3.9.2" in names
 
 
 def test_a_lock_survives_writing_and_reading() -> None:

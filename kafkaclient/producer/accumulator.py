@@ -467,13 +467,11 @@ class RecordAccumulator:
         topic = self.topics.get(view.name)
         if topic is None:
             return None
-        created_anew = topic.outlived_by(view)
+        created_anew = topic.identify(view.topic_id)
         if created_anew or topic.view is None or view.partition_count < topic.view.partition_count:
             topic.choice.reset()
         touched = topic.touched(view)
         topic.view = topic.last_view = view
-        if created_anew:
-            topic.begin_anew()
         topic.taps.reset(view.partition_count)
         topic.choice.follow(view)
         for queue in touched:

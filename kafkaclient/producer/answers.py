@@ -96,10 +96,10 @@ class Answers:
         hints = [
             LeaderHint(answer.topic, answer.partition, answer.leader_id, answer.leader_epoch)
             for batch, answer in answered
-            # A former topic's epochs mean nothing for the one that was created anew.
             if answer is not None
-            and answer.error_code
             and answer.leader_id >= 0
+            and answer.error_code
+            # A former topic's epochs mean nothing for the one that was created anew.
             and not batch.outlived_its_topic
         ]
         if hints:  # first, so that a retry knows its new leader (KIP-951)

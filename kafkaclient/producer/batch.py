@@ -15,7 +15,6 @@ from kafkaclient.wire.records import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from uuid import UUID
 
     from kafkaclient.errors import KafkaError
     from kafkaclient.producer.delivery import Receipt
@@ -145,7 +144,7 @@ class ProducerBatch:
         """An attempt ended without a clear answer."""
         self.torn = False
         """It is a part of a batch that may have been written as a whole."""
-        self.topic_id: UUID | None = None
+        self.topic_id: bytes | None = None
         """Which topic of its name there was at the last attempt."""
         self.leader_epoch = -1
         """The leader epoch known at the last attempt."""

@@ -203,21 +203,21 @@ class Sender:
         if versions is None:
             raise ProtocolError(f"the connection to {connection.node} has had no handshake")
         names: dict[bytes, str] = {}
+        newest = MAX_VERSION
         for batch in batches:
             topic = batch.queue.topic
-            batch.topic_id = topic.topic_id
-            if topic.topic_id is not None:
-                names[topic.topic_id.bytes] = topic.name
-        # Without an id (an older broker told of the topic) all go by name.
-        known = all(batch.topic_id is not None for batch in batches)
-        newest = MAX_VERSION if known else FIRST_WITH_TOPIC_IDS - 1
+            batch.topic_id = topic_id = topic.topic_id
+            if topic_id is None:  # an older broker told of the topic: all go by name
+                newest = FIRST_WITH_TOPIC_IDS - 1
+            else:
+                names[topic_id] = topic.name
         version = versions.pick(ApiKey.PRODUCE, MIN_VERSION, newest)
+        by_id = version >= FIRST_WITH_TOPIC_IDS
         topics: dict[str | bytes, list[tuple[int, Buffer]]] = {}
         for batch in batches:
-            asked: str | bytes = batch.queue.tp.topic
-            if version >= FIRST_WITH_TOPIC_IDS and batch.topic_id is not None:
-                asked = batch.topic_id.bytes
-            topics.setdefault(asked, []).append((batch.queue.partition, batch.buffer()))
+            queue = batch.queue
+            asked = batch.topic_id if by_id and batch.topic_id else queue.topic.name
+            topics.setdefault(asked, []).append((queue.partition, batch.buffer()))
         correlation_id = connection.next_correlation_id()
         buffers = encode_request(
             version,

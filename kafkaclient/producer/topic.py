@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ParkedRecord", "TopicBuffer"]
 
-NO_LIMIT = 2**31 - 1
+_NO_LIMIT = 2**31 - 1
 
 
 class ParkedRecord(NamedTuple):
@@ -47,6 +47,7 @@ class TopicBuffer:
         "ratio",
         "spread",
         "taps",
+        "topic_id",
         "unbound",
         "view",
         "waiting",
@@ -60,8 +61,10 @@ class TopicBuffer:
         taps: TopicTaps,
     ) -> None:
         self.name = name
+        self.topic_id: bytes | None = None
+        """None while it is not known, and with brokers that know none."""
         self.taps = taps
-        self.batch_limit = NO_LIMIT
+        self.batch_limit = _NO_LIMIT
         """The size of batches that the topic takes, as learnt from MESSAGE_TOO_LARGE."""
         self.spread = spread
         self.unbound = PartitionQueue(self, UNBOUND)
@@ -86,21 +89,16 @@ class TopicBuffer:
             raise ValueError(f"the metadata of topic {self.name!r} is not known yet")
         return self.view
 
-    @property
-    def topic_id(self) -> UUID | None:
-        """None while it is not known, and with brokers that know none."""
-        view = self.view or self.last_view
-        return None if view is None else view.topic_id
-
-    def outlived_by(self, view: TopicView) -> bool:
-        """Whether ``view`` is of another topic, created under this name since (KIP-516)."""
-        return None not in (self.topic_id, view.topic_id) and self.topic_id != view.topic_id
-
-    def begin_anew(self) -> None:
-        """The topic was deleted and created anew, and ``view`` is the new one's."""
-        self.batch_limit = NO_LIMIT
+    def identify(self, topic_id: UUID | None) -> bool:
+        """Take up the topic's id; whether it is of another topic, created under this name since
+        (KIP-516)."""
+        before, self.topic_id = self.topic_id, None if topic_id is None else topic_id.bytes
+        if None in (before, self.topic_id) or before == self.topic_id:
+            return False
+        self.batch_limit = _NO_LIMIT
         for queue in self.queues.values():
             queue.begin_anew()
+        return True
 
     @property
     def in_use(self) -> bool:

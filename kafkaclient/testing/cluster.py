@@ -219,14 +219,16 @@ class LocalCluster(ClusterHandle):
 
     ``racks``: one rack name per broker. ``config``: settings for every broker, by Kafka's dotted
     names, over those of :func:`~kafkaclient.testing.settings.shared_settings`. ``version``: a
-    Kafka version there is a lock of jars for: 4.3.1, 4.0.2 and 3.9.2 come with this package. ``security``: None, plaintext, is the one value
-    accepted. ``directory``: an empty or missing directory for logs and data, kept afterwards;
-    by default a temporary one that goes with the cluster.
+    Kafka version there is a lock of jars for; those of 4.3.1, 4.0.2 and 3.9.2 come with this
+    package. ``security``: None, plaintext, is the one value accepted. ``directory``: an empty or
+    missing directory for logs and data, kept afterwards; by default a temporary one that goes with
+    the cluster.
 
     Brokers listen on 127.0.0.1 only. They end with the block, and also when this process dies
-    without leaving it. The first use of a version on a machine fetches its jars (55 to 61 MB, of
-    which versions share up to a third) into the user's cache. Raises ConfigError at once for arguments that cannot work, and on entering
-    JavaNotFoundError, JarsUnavailableError or BrokerStartError, each saying what to do.
+    without leaving it. The first use of a version on a machine fetches its jars (56 MB, and 32 to
+    55 MB for each further version) into the user's cache. Raises ConfigError at once for
+    arguments that cannot work, and on entering JavaNotFoundError, JarsUnavailableError or
+    BrokerStartError, each saying what to do.
     """
 
     def __init__(

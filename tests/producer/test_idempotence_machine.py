@@ -117,7 +117,7 @@ class Cluster:
         for batch, data, topic_id in asked:
             p = batch.queue.partition
             result = PartitionResult("t", p, 0, -1, -1, 0, (), None, -1, -1)
-            if topic_id != self.topic_id:
+            if topic_id != self.topic_id.bytes:
                 result = result._replace(error_code=100)
             elif self.leaders[p] != node:
                 result = result._replace(error_code=6)
@@ -191,7 +191,7 @@ class Producing(RuleBasedStateMachine):
             on_fatal=self._fatal,
         )
         self.topic = self.accumulator.topic("t")
-        self.topic.view = self.cluster.view()
+        self.accumulator.update_topic(self.cluster.view(), self.now)
         self.wire: dict[int, deque[Request]] = {node: deque() for node in BROKERS}
         self.undead: deque[tuple[int, Request]] = deque()
         self.sent: list[tuple[int, int, Delivery]] = []

@@ -46,6 +46,12 @@ integration: $(STAMP) ## real brokers; KAFKACLIENT_BOOTSTRAP=host:port for anoth
 bench: $(STAMP) ## this producer beside its peers on one broker, half an hour; BENCH="--seconds 1 ..."
 	$(BIN)/python -m benchmarks.produce --out build/bench $(BENCH)
 
+chaos: $(STAMP) ## ten minutes of faults on 3 brokers, then every record looked for; CHAOS="--seed 2 --brokers 5 ..."
+	$(BIN)/kafkaclient experiment chaos --seconds 600 --seed 1 --out build/chaos $(CHAOS)
+
+soak: $(STAMP) ## half an hour of faults at 20,000 records/s: memory, tasks and files stay flat; SOAK="--seconds 600 ..."
+	$(BIN)/kafkaclient experiment chaos --seconds 1800 --seed 1 --rate 20000 --flat --out build/soak $(SOAK)
+
 sanitize: $(STAMP) ## the compiled part under AddressSanitizer and with bounds checks
 	rm -rf build/sanitize && mkdir -p build/sanitize
 	git ls-files -z kafkaclient tests setup.py pyproject.toml | xargs -0 cp --parents -t build/sanitize
@@ -64,4 +70,4 @@ constraints: ## pin the newest versions that pyproject.toml allows
 clean: ## remove what was built
 	rm -rf build dist *.egg-info kafkaclient/*/*.so kafkaclient/*/*.c
 
-.PHONY: help install build demo test check unit slice integration sanitize bench pictures constraints clean
+.PHONY: help install build demo test check unit slice integration sanitize bench chaos soak pictures constraints clean

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from kafkaclient.cli.chaos import chaos
 from kafkaclient.cli.run import FAILED, run_command, stderr_console
 from kafkaclient.cli.watcher import RunsWatcher
 from kafkaclient.experiments.slow_broker.compare import Row, rows
@@ -110,6 +111,9 @@ def slow_broker(  # noqa: PLR0913 - one for each fact of the experiment
             _show(out, made[0].results, as_json=as_json)
     if not _is_clean(made[0].results):
         raise typer.Exit(FAILED)
+
+
+app.command("chaos")(chaos)
 
 
 @app.command("report")

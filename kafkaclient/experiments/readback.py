@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kafkaclient.experiments.payload import KeyValue
     from kafkaclient.experiments.record import RunRecord
 
-__all__ = ["Ledger", "ReadBack", "read_back"]
+__all__ = ["Ledger", "ReadBack", "read_back", "read_topic"]
 
 _FETCH_BYTES = 4 * 1024 * 1024
 _POLL_MS = 1000
@@ -123,6 +123,37 @@ async def read_back(
     hears of the number of records read so far. Raises :class:`KafkaError` when nothing arrives
     for 30 s before the end is reached.
     """
+    start = time.perf_counter()
+    ledger: Ledger | None = None
+
+    def begin(partitions: int) -> None:
+        nonlocal ledger
+        ledger = Ledger(sent, _ordered_by(sent), partitions)
+
+    def take(message: Any) -> None:
+        assert ledger is not None
+        ledger.read(message.partition, message.key, message.value)
+
+    await read_topic(bootstrap, topic, take, on_begin=begin, on_progress=on_progress)
+    assert ledger is not None
+    return ledger.result(time.perf_counter() - start)
+
+
+async def read_topic(
+    bootstrap: str,
+    topic: str,
+    take: Callable[[Any], None],
+    *,
+    on_begin: Callable[[int], None] | None = None,
+    on_progress: Callable[[int], None] | None = None,
+) -> None:
+    """Have ``take`` called with every record of the topic, as aiokafka has it: each partition in
+    the order of its offsets, up to where it ends now.
+
+    ``on_begin`` hears of the number of partitions before the first record, ``on_progress`` of the
+    number of records so far. Raises :class:`KafkaError` when nothing arrives for 30 s before the
+    end is reached.
+    """
     aiokafka = import_module("aiokafka")
     consumer = aiokafka.AIOKafkaConsumer(
         bootstrap_servers=bootstrap,
@@ -132,18 +163,17 @@ async def read_back(
         fetch_max_bytes=_FETCH_BYTES * 4,
         client_id="kafkaclient-read-back",
     )
-    start = time.perf_counter()
     await consumer.start()
     try:
         # The consumer learns of a topic by asking for it, so the first answer may be empty.
         partitions = await _partitions(consumer, topic)
         tps = [aiokafka.TopicPartition(topic, partition) for partition in partitions]
         consumer.assign(tps)
-        ledger = Ledger(sent, _ordered_by(sent), len(tps))
-        await _read_all(consumer, await consumer.end_offsets(tps), ledger, on_progress)
+        if on_begin is not None:
+            on_begin(len(tps))
+        await _read_all(consumer, await consumer.end_offsets(tps), take, on_progress)
     finally:
         await consumer.stop()
-    return ledger.result(time.perf_counter() - start)
 
 
 async def _partitions(consumer: Any, topic: str) -> list[int]:
@@ -165,24 +195,25 @@ def _ordered_by(sent: Sequence[KeyValue]) -> Literal["key", "partition"]:
 async def _read_all(
     consumer: Any,
     ends: dict[Any, int],
-    ledger: Ledger,
+    take: Callable[[Any], None],
     on_progress: Callable[[int], None] | None,
 ) -> None:
     open_ends = {tp: end for tp, end in ends.items() if end}
-    last_arrival = time.perf_counter()
+    read, last_arrival = 0, time.perf_counter()
     while open_ends:
         fetched = await consumer.getmany(*open_ends, timeout_ms=_POLL_MS)
         if not fetched and time.perf_counter() - last_arrival > _STALLED_S:
             unread = ", ".join(f"{tp.topic}-{tp.partition}" for tp in open_ends)
             raise KafkaError(
-                f"reading back stopped after {ledger.records} records: nothing arrived for "
+                f"reading back stopped after {read} records: nothing arrived for "
                 f"{_STALLED_S:.0f} s from {unread}"
             )
         for tp, messages in fetched.items():
             for message in messages:
-                ledger.read(tp.partition, message.key, message.value)
+                take(message)
+            read += len(messages)
             if messages and messages[-1].offset + 1 >= open_ends[tp]:
                 del open_ends[tp]
             last_arrival = time.perf_counter()
         if on_progress is not None:
-            on_progress(ledger.records)
+            on_progress(read)

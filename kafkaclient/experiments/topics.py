@@ -1,7 +1,7 @@
 """Topics with known leaders, and what the fault proxies counted: what every experiment needs.
 
-Each partition has one replica; partition p is led by broker p modulo the number of brokers, so
-that "the slow broker" means the same partitions to every client.
+Partition p is led by broker p modulo the number of brokers, so that "the slow broker" means the
+same partitions to every client; it has one replica, unless more are asked for.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkaclient.experiments.record import RunRecord
     from kafkaclient.testing.cluster import ClusterHandle
 
-__all__ = ["ProduceCount", "create_topics", "delete_topics", "produce_count"]
+__all__ = ["ProduceCount", "create_topics", "delete_topics", "placement", "produce_count"]
 
 _VISIBLE_WITHIN_S = 20.0
 
@@ -62,25 +62,32 @@ async def produce_count(cluster: ClusterHandle) -> ProduceCount:
     )
 
 
-async def create_topics(cluster: ClusterHandle, names: Sequence[str], partitions: int) -> None:
+def placement(brokers: Sequence[int], partitions: int, replication: int) -> dict[int, list[int]]:
+    """Partition -> its replicas, the leader first."""
+    return {
+        partition: [brokers[(partition + place) % len(brokers)] for place in range(replication)]
+        for partition in range(partitions)
+    }
+
+
+async def create_topics(
+    cluster: ClusterHandle, names: Sequence[str], partitions: int, *, replication: int = 1
+) -> None:
     """Create them, and return when the brokers say that every partition has its leader.
 
     Raises the broker's error for a topic that it refuses, KafkaError after 20 s.
     """
-    leaders = {
-        partition: [cluster.brokers[partition % len(cluster.brokers)]]
-        for partition in range(partitions)
-    }
+    replicas = placement(cluster.brokers, partitions, replication)
     async with _admin(cluster) as (module, admin):
         answer = await admin.create_topics(
-            [module.NewTopic(name, -1, -1, replica_assignments=leaders) for name in names]
+            [module.NewTopic(name, -1, -1, replica_assignments=replicas) for name in names]
         )
         for topic, code, detail in answer.topic_errors:
             if code:
                 raise broker_error(code, f"creating topic {topic}", detail)
         try:
             async with asyncio.timeout(_VISIBLE_WITHIN_S):
-                while not await _all_led(admin, names, leaders):  # noqa: ASYNC110 - nobody tells
+                while not await _all_led(admin, names, replicas):  # noqa: ASYNC110 - nobody tells
                     await asyncio.sleep(0.05)
         except TimeoutError:
             raise KafkaError(
@@ -95,10 +102,11 @@ async def delete_topics(cluster: ClusterHandle, names: Sequence[str]) -> None:
         await admin.delete_topics(list(names))
 
 
-async def _all_led(admin: Any, names: Sequence[str], leaders: Mapping[int, Sequence[int]]) -> bool:
+async def _all_led(admin: Any, names: Sequence[str], replicas: Mapping[int, Sequence[int]]) -> bool:
+    leaders = {partition: nodes[0] for partition, nodes in replicas.items()}
     return all(
         topic["error_code"] == 0
-        and {found["partition"]: [found["leader"]] for found in topic["partitions"]} == leaders
+        and {found["partition"]: found["leader"] for found in topic["partitions"]} == leaders
         for topic in await admin.describe_topics(list(names))
     )
 

@@ -1,0 +1,219 @@
+"""The clients that a campaign drives, behind one protocol: any topic, key or partition."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from functools import partial
+from importlib import import_module
+from threading import Thread
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from kafkaclient.errors import BrokerError, ConfigError, KafkaError
+from kafkaclient.experiments.peers import aiokafka_options
+from kafkaclient.producer.producer import Producer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kafkaclient.producer.delivery import Delivery
+
+__all__ = ["CLIENTS", "ChaosClient", "Done", "cause_of", "make_client"]
+
+Done: TypeAlias = "Callable[[BaseException | None, int, int], None]"
+"""``done(error, partition, offset)``: a record's outcome; -1 for what is not known."""
+
+_DRAIN_EVERY_S = 0.002
+_FULL_PAUSE_S = 0.001
+_CRITICAL = 2
+
+
+class ChaosClient(Protocol):
+    """One producer of a client."""
+
+    async def start(self) -> None: ...
+
+    async def send(
+        self, topic: str, value: bytes, key: bytes | None, partition: int | None, done: Done
+    ) -> None:
+        """Hand over a record, waiting for room; what is raised counts as its failure."""
+
+    async def stop(self, timeout: float) -> None:
+        """Wait until every record has its outcome, ``timeout`` seconds at most; disconnect."""
+
+    def retried(self) -> int | None:
+        """How many records were sent once more, counted each time; None when it does not tell."""
+
+
+class KafkaclientClient:
+    """This package's producer."""
+
+    def __init__(self, config: Mapping[str, str]) -> None:
+        self._producer = Producer(config)
+
+    async def start(self) -> None:
+        await self._producer.start()
+
+    async def send(
+        self, topic: str, value: bytes, key: bytes | None, partition: int | None, done: Done
+    ) -> None:
+        delivery = await self._producer.send(topic, value, key, partition=partition)
+        delivery.add_done_callback(partial(_delivered, done))
+
+    async def stop(self, timeout: float) -> None:
+        await self._producer.stop(timeout)
+        await asyncio.sleep(0)  # outcomes are told in the loop's next turn
+
+    def retried(self) -> int | None:
+        return int(self._producer.metrics()["producer-metrics"]["record-retry-total"])
+
+
+def _delivered(done: Done, delivery: Delivery) -> None:
+    error = delivery.exception()
+    if error is not None:
+        done(error, -1, -1)
+    else:
+        place = delivery.result()
+        done(None, place.partition, place.offset)
+
+
+class AiokafkaClient:
+    """aiokafka's ``AIOKafkaProducer``."""
+
+    def __init__(self, config: Mapping[str, str]) -> None:
+        self._aiokafka = _import("aiokafka")
+        self._options = aiokafka_options(config)
+        self._producer: Any = None
+
+    async def start(self) -> None:
+        self._producer = self._aiokafka.AIOKafkaProducer(**self._options)
+        await self._producer.start()
+
+    async def send(
+        self, topic: str, value: bytes, key: bytes | None, partition: int | None, done: Done
+    ) -> None:
+        future = await self._producer.send(topic, value, key=key, partition=partition)
+        future.add_done_callback(partial(_future_done, done))
+
+    async def stop(self, timeout: float) -> None:
+        try:
+            async with asyncio.timeout(timeout):
+                await self._producer.flush()
+                await self._producer.stop()
+        except TimeoutError:
+            pass  # what has no outcome shows as unresolved
+
+    def retried(self) -> int | None:
+        return None
+
+
+def _future_done(done: Done, future: asyncio.Future[Any]) -> None:
+    if future.cancelled():
+        done(asyncio.CancelledError(), -1, -1)
+    elif (error := future.exception()) is not None:
+        done(error, -1, -1)
+    else:
+        done(None, future.result().partition, future.result().offset)
+
+
+class ConfluentClient:
+    """confluent-kafka's ``Producer``: librdkafka, polled on a thread of its own."""
+
+    def __init__(self, config: Mapping[str, str]) -> None:
+        self._confluent = _import("confluent_kafka")
+        self._config = {
+            "acks": "all",
+            "enable.idempotence": "true",
+            "linger.ms": "5",
+            "delivery.timeout.ms": "120000",
+            **config,
+            "log_level": _CRITICAL,
+            "error_cb": lambda _error: None,  # what matters comes with the records' outcomes
+        }
+        self._answers: deque[tuple[Done, BaseException | None, int, int]] = deque()
+        self._producer: Any = None
+        self._stopping = False
+        self._poller: Thread | None = None
+        self._drainer: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self._producer = self._confluent.Producer(self._config)
+        self._poller = Thread(target=self._poll, name="confluent-poll", daemon=True)
+        self._poller.start()
+        self._drainer = asyncio.create_task(self._drain_regularly())
+        await asyncio.to_thread(self._producer.list_topics, timeout=10.0)
+
+    async def send(
+        self, topic: str, value: bytes, key: bytes | None, partition: int | None, done: Done
+    ) -> None:
+        where = {} if partition is None else {"partition": partition}
+        answered = partial(self._answered, done)
+        while True:
+            try:
+                self._producer.produce(topic, value, key, on_delivery=answered, **where)
+            except BufferError:
+                await asyncio.sleep(_FULL_PAUSE_S)
+            else:
+                return
+
+    async def stop(self, timeout: float) -> None:
+        await asyncio.to_thread(self._producer.flush, timeout)
+        self._stopping = True
+        if self._poller is not None:
+            await asyncio.to_thread(self._poller.join)
+        if self._drainer is not None:
+            self._drainer.cancel()
+        self._drain()
+
+    def retried(self) -> int | None:
+        return None
+
+    def _poll(self) -> None:
+        while not self._stopping:
+            self._producer.poll(0.05)
+
+    def _answered(self, done: Done, error: Any, message: Any) -> None:
+        raised = None if error is None else self._confluent.KafkaException(error)
+        self._answers.append((done, raised, message.partition(), message.offset() or 0))
+
+    async def _drain_regularly(self) -> None:
+        while True:
+            self._drain()
+            await asyncio.sleep(_DRAIN_EVERY_S)
+
+    def _drain(self) -> None:
+        while self._answers:
+            done, error, partition, offset = self._answers.popleft()
+            done(error, *((partition, offset) if error is None else (-1, -1)))
+
+
+CLIENTS: Mapping[str, Callable[[Mapping[str, str]], ChaosClient]] = {
+    "kafkaclient": KafkaclientClient,
+    "aiokafka": AiokafkaClient,
+    "confluent": ConfluentClient,
+}
+
+
+def make_client(name: str, config: Mapping[str, str]) -> ChaosClient:
+    """The named client, not started."""
+    return CLIENTS[name](config)
+
+
+def cause_of(error: BaseException) -> str:
+    """A name for the failure, the same for all records that failed alike."""
+    if isinstance(error, BrokerError):
+        return error.name
+    if isinstance(error, KafkaError):
+        return type(error).__name__
+    first = error.args[0] if error.args else None
+    name = getattr(first, "name", None)  # confluent's KafkaException holds a KafkaError
+    return f"{type(error).__name__} {name()}" if callable(name) else type(error).__name__
+
+
+def _import(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"{name.replace('_', '-')} is not installed: pip install 'kafkaclient[bench]'"
+        ) from error

@@ -1,0 +1,191 @@
+"""The campaign itself: brokers up, loads on, faults as scheduled, then the log against the word."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kafkaclient.experiments.chaos.crew import Worker
+from kafkaclient.experiments.chaos.havoc import Havoc, Target
+from kafkaclient.experiments.chaos.ledger import Ledger
+from kafkaclient.experiments.chaos.outcomes import read_outcomes
+from kafkaclient.experiments.chaos.plan import JAVA, OURS
+from kafkaclient.experiments.chaos.results import ClientResult, Latencies, Results, resources
+from kafkaclient.experiments.chaos.streams import Spec
+from kafkaclient.experiments.chaos.tool import JavaLoad
+from kafkaclient.experiments.machine import machine_facts
+from kafkaclient.experiments.readback import read_topic
+from kafkaclient.experiments.topics import create_topics
+from kafkaclient.testing.cluster import LocalCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from kafkaclient.experiments.chaos.plan import Plan
+    from kafkaclient.testing.cluster import ClusterHandle
+
+__all__ = ["Experiment", "Watcher"]
+
+_BEGIN_IN_S = 0.5
+_REPLICATION = 3
+
+
+class Watcher(Protocol):
+    """Shows somebody what the campaign is doing."""
+
+    def say(self, text: str) -> None:
+        """Something begins, or has ended."""
+
+    def working(
+        self, text: str, total: int, done: Callable[[], int]
+    ) -> AbstractAsyncContextManager[object]:
+        """Something with a measurable progress goes on while the block lasts."""
+
+
+@dataclass(slots=True)
+class Experiment:
+    """``await run()`` makes the campaign and writes ``results`` into ``folder``.
+
+    Every client's records are sent in a process of its own, all at once, so all meet the same
+    faults. Raises what starting the cluster raises, and KafkaError when a load breaks down.
+    """
+
+    plan: Plan
+    folder: Path
+    watcher: Watcher
+    results: Results = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.results = Results(self.plan.as_json())
+
+    async def run(self) -> Results:
+        plan = self.plan
+        await asyncio.to_thread(self.folder.mkdir, parents=True, exist_ok=True)
+        self.watcher.say(f"Starting {plan.brokers} Kafka brokers")
+        async with LocalCluster(brokers=plan.brokers) as cluster:
+            self.results.machine = machine_facts(kafka=cluster.version)
+            topics = [topic for client in plan.clients for topic in plan.topics(client).values()]
+            await create_topics(cluster, topics, plan.partitions, replication=_REPLICATION)
+            workers = [self._worker(cluster, name) for name in plan.clients if name != JAVA]
+            java = JavaLoad(cluster, plan) if JAVA in plan.peers else None
+            await self._load(cluster, workers, java)
+            for worker in workers:
+                self.results.clients.append(await self._judge(cluster, worker))
+            if java is not None:
+                self.results.clients.append(await java.judge())
+        self.results.write(self.folder)
+        return self.results
+
+    def _worker(self, cluster: ClusterHandle, client: str) -> Worker:
+        plan = self.plan
+        return Worker(
+            Spec(
+                client=client,
+                bootstrap=cluster.proxied_bootstrap,
+                topics=plan.topics(client),
+                partitions=plan.partitions,
+                producers=plan.producers,
+                keys=plan.keys,
+                rate=plan.rate,
+                seconds=plan.seconds,
+                record_size=plan.record_size,
+                seed=plan.seed,
+                outcomes=str(self.folder / f"outcomes-{client}.bin"),
+            )
+        )
+
+    async def _load(
+        self, cluster: ClusterHandle, workers: list[Worker], java: JavaLoad | None
+    ) -> None:
+        """Send under faults, until every client is through."""
+        plan = self.plan
+        async with asyncio.TaskGroup() as tasks:
+            for worker in workers:
+                tasks.create_task(worker.run())
+            for worker in workers:
+                await worker.ready.wait()
+            begins_at = time.monotonic() + _BEGIN_IN_S
+            havoc = Havoc(
+                cluster,
+                plan.faults,
+                plan.seconds,
+                self._target(),
+                begins_at,
+                self.watcher.say,
+            )
+            # Kept as they come: after Ctrl-C, what was done so far is told.
+            self.results.struck, self.results.outages = havoc.struck, havoc.outages
+            for worker in workers:
+                worker.begin(begins_at)
+            if java is not None:
+                tasks.create_task(java.run())
+            async with self.watcher.working(
+                f"Sending for {plan.seconds:g} s under {len(plan.faults)} faults",
+                int(plan.seconds),
+                lambda: max(0, min(int(havoc.now()), int(plan.seconds))),
+            ):
+                await havoc.run()
+            self.watcher.say("The faults are over; waiting for the last outcomes")
+
+    def _target(self) -> Target:
+        topics = [self.plan.topics(client) for client in self.plan.clients]
+        return Target(
+            fixed=[name for found in topics for kind, name in found.items() if kind != "unkeyed"],
+            growing=[found["unkeyed"] for found in topics if "unkeyed" in found],
+            partitions=self.plan.partitions,
+        )
+
+    async def _judge(self, cluster: ClusterHandle, worker: Worker) -> ClientResult:
+        spec, end = worker.spec, worker.end
+        assert end is not None
+        path, streams = Path(spec.outcomes), spec.streams
+        ledger = Ledger(streams, end.sent)
+        await asyncio.to_thread(lambda: ledger.told(read_outcomes(path)))
+        read = before = 0
+
+        def progressed(records: int) -> None:
+            nonlocal read
+            read = before + records
+
+        async with self.watcher.working(
+            f"Reading back what {spec.client} sent", sum(end.sent), lambda: read
+        ):
+            for kind, topic in spec.topics.items():
+                await read_topic(
+                    cluster.bootstrap, topic, _taker(ledger, kind), on_progress=progressed
+                )
+                before = read
+        latencies = await asyncio.to_thread(
+            Latencies.of, streams, read_outcomes(path), self.plan.seconds
+        )
+        return ClientResult(
+            client=spec.client,
+            verdict=await asyncio.to_thread(ledger.verdict),
+            latencies=latencies,
+            causes=end.causes,
+            examples=end.examples,
+            retried=end.retried,
+            resources=resources(worker.samples, self.plan.seconds),
+            first_ack_after=self._first_ack(path) if spec.client == OURS else None,
+        )
+
+    def _first_ack(self, path: Path) -> float | None:
+        if not self.results.outages:
+            return None
+        # From the moment that the last broker could have answered: its start.
+        started = self.results.outages[-1].brokers_started or 0.0
+        acked = (
+            outcome.sent_at + outcome.latency for outcome in read_outcomes(path) if outcome.acked
+        )
+        return min((round(at, 3) for at in acked if at > started), default=None)
+
+
+def _taker(ledger: Ledger, kind: str) -> Callable[[Any], None]:
+    def take(message: Any) -> None:
+        ledger.read(kind, message.partition, message.offset, message.key, message.value)
+
+    return take

@@ -1,0 +1,156 @@
+"""Which faults come when: decided by a seed before anything starts, and by nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+__all__ = ["NODE_KINDS", "Fault", "FaultKind", "outage", "schedule"]
+
+
+class FaultKind(StrEnum):
+    """What happens; ``seconds`` of a :class:`Fault` says for how long, where it lasts."""
+
+    KILL = "kill"
+    """SIGKILL, and started again ``seconds`` later."""
+    TERMINATE = "terminate"
+    """SIGTERM, and started again ``seconds`` after the broker ended."""
+    PAUSE = "pause"
+    """SIGSTOP, and SIGCONT ``seconds`` later."""
+    CUT = "cut"
+    """Every client's connection to the broker is closed."""
+    CUT_BEFORE = "cut before"
+    """A connection is closed when a Produce request comes; the broker never sees it."""
+    CUT_AFTER = "cut after"
+    """A connection is closed when a Produce request was answered; nobody sees the answer."""
+    CORRUPT = "corrupt"
+    """A byte of a Produce request is changed under its batch's checksum."""
+    DELAY = "delay"
+    """All bytes to and from the broker take ``amount`` seconds longer, there and back."""
+    MOVE_LEADERS = "move leaders"
+    """The preferred leaders become those ``amount`` places further on, and are elected."""
+    GROW = "grow"
+    """The topics of records without key get ``amount`` more partitions."""
+    OUTAGE = "outage"
+    """Every broker is killed at once, and started again ``seconds`` later."""
+
+
+NODE_KINDS = (FaultKind.KILL, FaultKind.TERMINATE, FaultKind.PAUSE)
+"""Those that take a broker away. They come one after the other, so that a majority of the
+controllers, and two replicas of three, are always there."""
+
+_MINOR_KINDS = (
+    FaultKind.CUT,
+    FaultKind.CUT_BEFORE,
+    FaultKind.CUT_AFTER,
+    FaultKind.CORRUPT,
+    FaultKind.DELAY,
+    FaultKind.MOVE_LEADERS,
+)
+_NODE_EVERY_S, _SHORTEST_S, _LONGEST_S = 15.0, 2.0, 12.0
+_LATEST_IN_SLOT_S = 2.0
+_MINOR_EVERY_S = 4.0
+_GROW_EVERY_S = 120.0
+_LEAST_FREE_S = 1.0
+_REPLICAS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """``at``: seconds after the load began. ``broker`` is -1 when it is about no single one."""
+
+    at: float
+    kind: FaultKind
+    broker: int = -1
+    seconds: float = 0.0
+    amount: float = 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "kind": self.kind.value}
+
+
+def schedule(seed: int, seconds: float, brokers: int) -> list[Fault]:
+    """The faults of a campaign of this length, in the order of their times.
+
+    Some broker is killed, terminated or paused every 15 s on average, in equal parts and for 2 to
+    12 s, 7 on average; a smaller fault comes every 4 s. Equal arguments make equal faults.
+    """
+    rng = Random(f"chaos {seed} {seconds:g} {brokers}")
+    faults = [
+        *_node_faults(rng, seconds, brokers),
+        *_minor_faults(rng, seconds, brokers),
+        *_growth(rng, seconds),
+    ]
+    return sorted(faults, key=lambda fault: fault.at)
+
+
+def outage(seconds: float, length: float) -> list[Fault]:
+    """One fault: all brokers away for ``length`` seconds in the middle of the campaign."""
+    at = max(0.0, (seconds - length) / 2)
+    return [Fault(at=round(at, 3), kind=FaultKind.OUTAGE, seconds=length)]
+
+
+def _node_faults(rng: Random, seconds: float, brokers: int) -> Iterator[Fault]:
+    number = max(1, round(seconds / _NODE_EVERY_S))
+    slot = seconds / number
+    # As many short ones as long ones, so that brokers are away for the same part of any campaign.
+    stratum = (_LONGEST_S - _SHORTEST_S) / number
+    lengths = [
+        _SHORTEST_S + stratum * (place + 0.5 + rng.uniform(-0.2, 0.2)) for place in range(number)
+    ]
+    rng.shuffle(lengths)
+    kinds, nodes = _dealt(rng, NODE_KINDS), _dealt(rng, range(brokers))
+    for place, wanted in enumerate(lengths):
+        length = min(wanted, slot - _LEAST_FREE_S)
+        late = rng.uniform(0.0, max(0.0, min(_LATEST_IN_SLOT_S, slot - _LEAST_FREE_S - length)))
+        yield Fault(
+            at=round(place * slot + late, 3),
+            kind=next(kinds),
+            broker=next(nodes),
+            seconds=round(length, 3),
+        )
+
+
+def _minor_faults(rng: Random, seconds: float, brokers: int) -> Iterator[Fault]:
+    number = round(seconds / _MINOR_EVERY_S)
+    kinds, nodes = _dealt(rng, _MINOR_KINDS), _dealt(rng, range(brokers))
+    for place in range(number):
+        at = round((place + rng.random()) * seconds / number, 3)
+        kind = next(kinds)
+        if kind is FaultKind.MOVE_LEADERS:
+            yield Fault(at=at, kind=kind, amount=rng.randrange(_REPLICAS))
+        elif kind is FaultKind.DELAY:
+            length, amount = rng.uniform(_SHORTEST_S, 6.0), rng.uniform(0.05, 0.5)
+            yield Fault(
+                at=at,
+                kind=kind,
+                broker=next(nodes),
+                seconds=round(length, 3),
+                amount=round(amount, 3),
+            )
+        else:
+            yield Fault(at=at, kind=kind, broker=next(nodes))
+
+
+def _growth(rng: Random, seconds: float) -> Iterator[Fault]:
+    number = max(1, round(seconds / _GROW_EVERY_S))
+    for place in range(number):
+        at = round((place + rng.uniform(0.2, 0.8)) * seconds / number, 3)
+        yield Fault(at=at, kind=FaultKind.GROW, amount=2)
+
+
+def _dealt(rng: Random, values: Sequence[Any]) -> Iterator[Any]:
+    """The values in random order, again and again, never one twice in a row."""
+    last: Any = None
+    while True:
+        deck = list(values)
+        rng.shuffle(deck)
+        if deck[0] == last and len(deck) > 1:
+            deck.append(deck.pop(0))
+        yield from deck
+        last = deck[-1]

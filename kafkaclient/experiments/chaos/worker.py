@@ -1,0 +1,205 @@
+"""One client's load, in a process of its own: ``python -m kafkaclient.experiments.chaos.worker``.
+
+Reads its :class:`Spec` as a line of JSON from stdin, says on stdout when it has connected, and
+reads when to begin. It writes every record's outcome to a file, and a line of JSON about itself to
+stdout once a second; the last one is the :class:`End`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kafkaclient.experiments.chaos.clients import cause_of, make_client
+from kafkaclient.experiments.chaos.outcomes import OutcomeWriter
+from kafkaclient.experiments.chaos.streams import Spec, order, stamp
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kafkaclient.experiments.chaos.clients import ChaosClient
+
+__all__ = ["GIVE_UP_S", "End", "Load", "Sample", "run"]
+
+GIVE_UP_S = 150.0
+"""How long outcomes are waited for after the last record: more than ``delivery.timeout.ms``."""
+
+_TICK_S = 0.004
+_BREATHE_EVERY = 64
+_SAMPLE_EVERY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The process at a moment, in seconds after the load began."""
+
+    at: float
+    sent: int
+    acked: int
+    failed: int
+    rss_bytes: int
+    tasks: int
+    files: int
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """What the outcomes do not tell."""
+
+    sent: Sequence[int]
+    """Records handed over, by stream."""
+    causes: dict[str, int] = field(default_factory=dict)
+    examples: dict[str, str] = field(default_factory=dict)
+    """Cause -> one of its messages."""
+    retried: int | None = None
+    """Records sent once more, counted each time; None: not told."""
+
+
+class Load:
+    """Sends a spec's records with producers that are started, and keeps count."""
+
+    def __init__(
+        self,
+        spec: Spec,
+        writer: OutcomeWriter,
+        begins_at: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.sent = [0] * len(spec.streams)
+        self.acked = self.failed = 0
+        self.causes: Counter[str] = Counter()
+        self.examples: dict[str, str] = {}
+        self._spec = spec
+        self._writer = writer
+        self._begins_at = begins_at
+        self._clock = clock
+
+    def now(self) -> float:
+        """Seconds after the load's beginning."""
+        return self._clock() - self._begins_at
+
+    async def drive(self, producer: int, client: ChaosClient) -> None:
+        """Send one producer's part, each record when it is due, whatever became of earlier ones."""
+        spec, streams = self._spec, self._spec.streams
+        places = order(spec, producer)
+        rate, sent = spec.rate / spec.producers, 0
+        await asyncio.sleep(max(0.0, -self.now()))
+        while (now := self.now()) < spec.seconds:
+            due = int(now * rate)
+            for place in (places[n % len(places)] for n in range(sent, due)):
+                await self._send(client, producer, place, *self._target(streams[place]))
+                sent += 1
+                if sent % _BREATHE_EVERY == 0:
+                    await asyncio.sleep(0)
+            await asyncio.sleep(_TICK_S)
+
+    @staticmethod
+    def _target(stream: Any) -> tuple[str, bytes | None, int | None]:
+        return stream.kind, stream.key, stream.partition
+
+    async def _send(
+        self,
+        client: ChaosClient,
+        producer: int,
+        place: int,
+        kind: str,
+        key: bytes | None,
+        partition: int | None,
+    ) -> None:
+        number, sent_at = self.sent[place], self.now()
+        self.sent[place] = number + 1
+        value = stamp(producer, place, number, sent_at, self._spec.record_size)
+        done = partial(self._done, place, number, sent_at)
+        try:
+            await client.send(self._spec.topics[kind], value, key, partition, done)
+        except Exception as error:  # noqa: BLE001 - each client has its own; all are counted
+            done(error, -1, -1)
+
+    def _done(
+        self,
+        place: int,
+        number: int,
+        sent_at: float,
+        error: BaseException | None,
+        partition: int,
+        offset: int,
+    ) -> None:
+        if error is None:
+            self.acked += 1
+        else:
+            self.failed += 1
+            cause = cause_of(error)
+            self.causes[cause] += 1
+            self.examples.setdefault(cause, str(error))
+        latency = self.now() - sent_at
+        self._writer.add(place, number, error is None, sent_at, latency, partition, offset)
+
+    def end(self, retried: int | None) -> End:
+        """When all is over."""
+        return End(self.sent, dict(self.causes), self.examples, retried)
+
+
+async def run(
+    spec: Spec, begins_at: Callable[[], float], tell: Callable[[dict[str, Any]], None]
+) -> None:
+    """Make the load, and ``tell`` of it. ``begins_at()`` may block until the time is known."""
+    config = {"bootstrap.servers": spec.bootstrap, "client.id": "kafkaclient-chaos", **spec.options}
+    clients = [make_client(spec.client, config) for _ in range(spec.producers)]
+    await asyncio.gather(*(client.start() for client in clients))
+    tell({"ready": True})
+    begins = await asyncio.to_thread(begins_at)
+    with OutcomeWriter(Path(spec.outcomes)) as writer:
+        load = Load(spec, writer, begins)
+        sampler = asyncio.create_task(_sample(load, tell))
+        try:
+            await asyncio.gather(
+                *(load.drive(producer, client) for producer, client in enumerate(clients))
+            )
+            await asyncio.gather(*(client.stop(GIVE_UP_S) for client in clients))
+        finally:
+            sampler.cancel()
+    retries = [client.retried() for client in clients]
+    known = [number for number in retries if number is not None]
+    tell({"end": asdict(load.end(sum(known) if known else None))})
+
+
+async def _sample(load: Load, tell: Callable[[dict[str, Any]], None]) -> None:
+    process = import_module("psutil").Process()
+    while True:
+        await asyncio.sleep(_SAMPLE_EVERY_S)
+        sample = Sample(
+            at=round(load.now(), 3),
+            sent=sum(load.sent),
+            acked=load.acked,
+            failed=load.failed,
+            rss_bytes=process.memory_info().rss,
+            tasks=len(asyncio.all_tasks()),
+            files=process.num_fds(),
+        )
+        tell({"sample": asdict(sample)})
+
+
+def _tell(fact: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(fact) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Read the spec, make its load."""
+    spec = Spec.from_json(json.loads(sys.stdin.readline()))
+    factory = import_module("uvloop").new_event_loop if find_spec("uvloop") else None
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(run(spec, lambda: float(json.loads(sys.stdin.readline())), _tell))
+
+
+if __name__ == "__main__":
+    main()

@@ -33,6 +33,8 @@ class Worker:
     spec: Spec
     samples: list[Sample] = field(default_factory=list)
     end: End | None = None
+    complaints: str = ""
+    """What it wrote to stderr: what the client logs as a warning, and whatever nobody caught."""
     ready: asyncio.Event = field(default_factory=asyncio.Event)
     _process: asyncio.subprocess.Process | None = None
 
@@ -72,8 +74,7 @@ class Worker:
                 f"the load of {self.spec.client} ended with status {process.returncode} and no "
                 f"result; it wrote: {told[-_TOLD_BYTES:] or 'nothing'}"
             )
-        if told:
-            sys.stderr.write(f"{self.spec.client}: {told[-_TOLD_BYTES:]}\n")
+        self.complaints = told
         return self.end
 
     def _take(self, line: bytes) -> None:

@@ -159,6 +159,7 @@ class Experiment:
                     cluster.bootstrap, topic, _taker(ledger, kind), on_progress=progressed
                 )
                 before = read
+        path.with_suffix(".log").write_text(worker.complaints, encoding="utf-8")
         latencies = await asyncio.to_thread(
             Latencies.of, streams, read_outcomes(path), self.plan.seconds
         )

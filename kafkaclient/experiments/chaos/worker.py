@@ -24,7 +24,7 @@ from kafkaclient.experiments.chaos.outcomes import OutcomeWriter
 from kafkaclient.experiments.chaos.streams import Spec, order, stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from kafkaclient.experiments.chaos.clients import ChaosClient
 
@@ -72,7 +72,7 @@ class Load:
         spec: Spec,
         writer: OutcomeWriter,
         begins_at: float,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float],
     ) -> None:
         self.sent = [0] * len(spec.streams)
         self.acked = self.failed = 0
@@ -149,16 +149,21 @@ class Load:
 
 
 async def run(
-    spec: Spec, begins_at: Callable[[], float], tell: Callable[[dict[str, Any]], None]
+    spec: Spec,
+    begins_at: Callable[[], Awaitable[float]],
+    tell: Callable[[dict[str, Any]], None],
+    *,
+    clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Make the load, and ``tell`` of it. ``begins_at()`` may block until the time is known."""
+    """Make the load, and ``tell`` of it. ``begins_at()``, the clock's, is asked for once all
+    producers have connected."""
     config = {"bootstrap.servers": spec.bootstrap, "client.id": "kafkaclient-chaos", **spec.options}
     clients = [make_client(spec.client, config) for _ in range(spec.producers)]
     await asyncio.gather(*(client.start() for client in clients))
     tell({"ready": True})
-    begins = await asyncio.to_thread(begins_at)
+    begins = await begins_at()
     with OutcomeWriter(Path(spec.outcomes)) as writer:
-        load = Load(spec, writer, begins)
+        load = Load(spec, writer, begins, clock)
         sampler = asyncio.create_task(_sample(load, tell))
         try:
             await asyncio.gather(
@@ -198,7 +203,11 @@ def main() -> None:
     spec = Spec.from_json(json.loads(sys.stdin.readline()))
     factory = import_module("uvloop").new_event_loop if find_spec("uvloop") else None
     with asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(run(spec, lambda: float(json.loads(sys.stdin.readline())), _tell))
+        runner.run(run(spec, lambda: asyncio.to_thread(_begins_at), _tell))
+
+
+def _begins_at() -> float:
+    return float(json.loads(sys.stdin.readline()))
 
 
 if __name__ == "__main__":

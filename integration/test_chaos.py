@@ -1,0 +1,47 @@
+"""A minute of ``kafkaclient experiment chaos``: nothing lost, doubled, disordered or forgotten."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MAIN = [sys.executable, "-c", "from kafkaclient.cli import main; main()"]
+TAKEN_AWAY = {"kill", "terminate", "pause"}
+SMALLER = {"cut", "cut before", "cut after", "corrupt", "delay", "move leaders", "grow"}
+
+
+@pytest.mark.timeout(420)
+def test_a_minute_of_faults_costs_no_record(tmp_path: Path) -> None:
+    result = subprocess.run(
+        [
+            *(*MAIN, "experiment", "chaos", "--seconds", "60", "--seed", "7"),
+            *("--rate", "1500", "--out", str(tmp_path)),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr + result.stdout
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    wrong = ("lost", "duplicated", "reordered", "misplaced", "unexpected", "unresolved")
+    assert {name: summary[name] for name in wrong} == dict.fromkeys(wrong, 0)
+    assert summary["failed"] == {}
+    assert summary["sent"] == summary["acked"] > 60 * 1500 * 0.8
+
+    began = [fault["kind"] for fault in summary["faults"] if fault["began"] is not None]
+    # On a busy machine a broker may take so long to start that the last faults have no time left.
+    assert sum(kind in TAKEN_AWAY for kind in began) >= 2
+    assert set(began) >= SMALLER
+    assert summary["down_share"] >= 0.4
+    assert summary["retried"] > 0
+    for kind in ("unkeyed", "keyed", "explicit"):
+        assert summary["latency_ms"][kind]["max"] > 1000, "the faults were not felt"
+    assert (tmp_path / "report.html").stat().st_size > 100_000

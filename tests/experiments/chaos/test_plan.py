@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from kafkaclient.errors import ConfigError
+from kafkaclient.experiments.chaos.plan import Plan, parse_kinds, parse_peers
+from kafkaclient.experiments.chaos.schedule import FaultKind, schedule
+
+
+def test_a_plan_says_what_will_be_done() -> None:
+    plan = Plan(seconds=60, seed=7, brokers=5, peers=("confluent", "java"))
+    assert plan.faults == schedule(7, 60, 5)
+    assert plan.partitions == 10
+    assert plan.clients == ("kafkaclient", "confluent", "java")
+    assert plan.topics("confluent")["keyed"] == "chaos-confluent-keyed"
+    assert plan.topics("java") == {"unkeyed": "chaos-java-unkeyed"}
+    assert json.loads(json.dumps(plan.as_json()))["peers"] == ["confluent", "java"]
+
+
+def test_an_outage_takes_the_place_of_the_schedule() -> None:
+    (fault,) = Plan(seconds=60, seed=7, outage=30).faults
+    assert (fault.kind, fault.at, fault.seconds) == (FaultKind.OUTAGE, 15, 30)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"brokers": 2}, "--brokers must be at least 3"),
+        ({"seconds": 0}, "--seconds must be more than 0"),
+        ({"rate": -1}, "--rate must be more than 0"),
+        ({"producers": 0}, "--producers must be more than 0"),
+        ({"keys": 0}, "--keys must be more than 0"),
+        ({"producers": 10_000}, "too many streams"),
+        ({"record_size": 20}, "--record-size must be at least 32"),
+        ({"outage": 60}, "--outage must be 0 or more and less than --seconds"),
+        ({"peers": ("java",), "kinds": ("keyed",)}, "needs unkeyed records"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(wrong: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Plan(**{"seconds": 60, "seed": 1, **wrong})  # type: ignore[arg-type]
+
+
+def test_peers_and_kinds_are_named() -> None:
+    assert parse_peers("none") == parse_peers("") == ()
+    assert parse_peers("java, aiokafka,java") == ("java", "aiokafka")
+    assert parse_kinds("keyed") == ("keyed",)
+    with pytest.raises(ConfigError, match="--peers: aiokafka, confluent, java"):
+        parse_peers("kafka-python")
+    with pytest.raises(ConfigError, match="--kinds: unkeyed, keyed, explicit"):
+        parse_kinds("")

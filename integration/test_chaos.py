@@ -47,6 +47,7 @@ def test_a_minute_of_faults_costs_no_record(tmp_path: Path) -> None:
     assert (tmp_path / "report.html").stat().st_size > 100_000
 
 
+@pytest.mark.full
 @pytest.mark.timeout(300)
 def test_all_brokers_away_and_back_costs_no_record(tmp_path: Path) -> None:
     """The first acknowledgement comes soon after another client sees leaders; the campaign's

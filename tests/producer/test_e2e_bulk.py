@@ -317,7 +317,8 @@ async def test_cancelled_while_it_waits(producing: Any, values: Any) -> None:
 
 
 async def test_the_event_loop_has_its_turn(producing: Any) -> None:
-    """In real time: a task that is always ready runs about every millisecond."""
+    """A task that is always ready runs about every millisecond: of the process's own time, or
+    whatever else the machine does would count."""
     fake, turns = one_topic(), 0
     async with producing(fake) as producer:
         await producer.send_and_wait("t", b"first")
@@ -330,9 +331,9 @@ async def test_the_event_loop_has_its_turn(producing: Any) -> None:
 
         beside = asyncio.create_task(take_turns())
         values, keys = numbered(60_000), [b"%d" % (n % 50) for n in range(60_000)]
-        turns, started = 0, time.perf_counter()
+        turns, started = 0, time.process_time()
         delivery = await producer.send_many("t", values, keys=keys)
-        took = time.perf_counter() - started
+        took = time.process_time() - started
         assert turns > took / 0.02
         assert turns >= 3
         beside.cancel()

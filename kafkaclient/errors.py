@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BROKER_ERRORS",
+    "AuthenticationError",
     "AuthorizationError",
     "BootstrapError",
     "BrokerConnectionError",
@@ -41,11 +42,15 @@ __all__ = [
     "ProtocolError",
     "RecordTooLargeError",
     "RequestTimedOutError",
+    "SaslAuthenticationError",
     "SequenceError",
     "SerializationError",
+    "SslAuthenticationError",
     "UnknownTopicError",
+    "UnsupportedSaslMechanismError",
     "UnsupportedVersionError",
     "broker_error",
+    "denied",
 ]
 
 
@@ -126,6 +131,25 @@ class BrokerConnectionError(KafkaError):
 
 class BootstrapError(BrokerConnectionError):
     """None of the bootstrap servers could be reached."""
+
+
+class AuthenticationError(KafkaError):
+    """One side could not prove to the other who it is, or the listener is of another kind than
+    ``security.protocol`` says. Trying again helps only when something has been changed."""
+
+
+class SslAuthenticationError(AuthenticationError):
+    """The TLS handshake failed: a certificate is not trusted, not for this host, expired or
+    missing, or one side does not speak TLS."""
+
+
+class SaslAuthenticationError(AuthenticationError):
+    """The broker refused the credentials, or could not prove that it knows them (SCRAM). ``code``
+    is 58 when the broker said so; its message is part of the text."""
+
+
+class UnsupportedSaslMechanismError(AuthenticationError):
+    """The broker does not accept ``sasl.mechanism``; the text names those that it offers."""
 
 
 class KafkaTimeoutError(KafkaError, TimeoutError):
@@ -294,7 +318,7 @@ _TABLE: tuple[tuple[int, str, bool, type[BrokerError], str], ...] = (
     (55, "OPERATION_NOT_ATTEMPTED", False, BrokerError, "not attempted because another part of the request failed"),
     (56, "KAFKA_STORAGE_ERROR", True, LeaderChangedError, "disk error on the broker"),
     (57, "LOG_DIR_NOT_FOUND", False, BrokerError, "the log directory does not exist"),
-    (58, "SASL_AUTHENTICATION_FAILED", False, AuthorizationError, "authentication failed"),
+    (58, "SASL_AUTHENTICATION_FAILED", False, BrokerError, "authentication failed"),
     (59, "UNKNOWN_PRODUCER_ID", False, SequenceError, "the broker no longer knows this producer's state"),
     (60, "REASSIGNMENT_IN_PROGRESS", False, BrokerError, "a partition reassignment is under way"),
     (61, "DELEGATION_TOKEN_AUTH_DISABLED", False, BrokerError, "delegation tokens are disabled"),
@@ -375,16 +399,19 @@ BROKER_ERRORS: dict[int, tuple[str, bool, type[BrokerError], str]] = {
 """code -> (Kafka's name, retriable, class raised, meaning)."""
 
 
-def broker_error(code: int, context: str = "", detail: str | None = None) -> BrokerError:
+def broker_error(
+    code: int, context: str = "", detail: str | None = None, *, advice: str | None = None
+) -> BrokerError:
     """The error for a broker's code.
 
-    ``context`` says what was attempted, where; ``detail`` is the broker's own message. A code
-    that this table does not know yet gives a plain, non-retriable :class:`BrokerError`.
+    ``context`` says what was attempted, where; ``detail`` is the broker's own message; ``advice``
+    replaces the table's, see :func:`denied`. A code that this table does not know yet gives a
+    plain, non-retriable :class:`BrokerError`.
     """
-    name, retriable, cls, advice = BROKER_ERRORS.get(
+    name, retriable, cls, meaning = BROKER_ERRORS.get(
         code, (f"ERROR_{code}", False, BrokerError, "a code unknown to this client")
     )
-    text = f"{name} ({code}): {advice}"
+    text = f"{name} ({code}): {advice or meaning}"
     if detail:
         text += f"; the broker says: {detail}"
     if context:
@@ -392,3 +419,22 @@ def broker_error(code: int, context: str = "", detail: str | None = None) -> Bro
     error = cls(text)
     error.code, error.name, error.retriable = code, name, retriable
     return error
+
+
+_RESOURCES = {29: "topic", 30: "group", 31: "cluster", 53: "transactional-id"}
+
+
+def denied(code: int, operation: str, resource: str = "kafka-cluster") -> str | None:
+    """What an authorisation error code denies, to be given to :func:`broker_error` as advice.
+
+    None for every other code. ``operation`` and ``resource`` are as in an ACL.
+    """
+    kind = _RESOURCES.get(code)
+    if kind is None:
+        return None
+    what = kind if code == 31 else f"{kind} {resource!r}"
+    flag = "--cluster" if code == 31 else f"--{kind} {resource}"
+    return (
+        f"the operation {operation} on {what} is denied to this client's principal "
+        f"(kafka-acls --add --allow-principal User:... --operation {operation} {flag} allows it)"
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 import re
+import ssl
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from inspect import iscoroutinefunction
@@ -34,9 +35,15 @@ __all__ = [
     "name_or_object",
     "number",
     "one_of",
+    "one_of_ignoring_case",
     "optional",
     "path",
+    "pem",
+    "some_of",
+    "ssl_context",
     "text",
+    "token_provider",
+    "verbatim",
 ]
 
 INT32_MAX = 2**31 - 1
@@ -121,6 +128,26 @@ def text() -> Kind[str]:
     return Kind("a string", read)
 
 
+def verbatim() -> Kind[str]:
+    """Text of which blanks at the ends are a part: a password."""
+
+    def read(value: object) -> str:
+        if isinstance(value, str):
+            return value
+        raise TypeError(value)
+
+    return Kind("a string", read)
+
+
+def pem() -> Kind[str]:
+    def read(value: object) -> str:
+        if isinstance(value, str) and "-----BEGIN " in value:
+            return value.strip()
+        raise ValueError
+
+    return Kind("PEM text, with -----BEGIN ...-----", read)
+
+
 def path() -> Kind[Path]:
     def read(value: object) -> Path:
         if isinstance(value, str):
@@ -139,6 +166,53 @@ def one_of(*accepted: str) -> Kind[str]:
         raise ValueError(value)
 
     return Kind("one of " + ", ".join(accepted), read)
+
+
+def one_of_ignoring_case(*accepted: str) -> Kind[str]:
+    """One of these in any case; the value is the spelling given here."""
+    spellings = {spelling.lower(): spelling for spelling in accepted}
+
+    def read(value: object) -> str:
+        if isinstance(value, str):
+            return spellings[value.strip().lower()]
+        raise TypeError(value)
+
+    return Kind("one of " + ", ".join(word or "an empty string" for word in accepted), read)
+
+
+def some_of(*accepted: str) -> Kind[tuple[str, ...]]:
+    def read(value: object) -> tuple[str, ...]:
+        given = value.split(",") if isinstance(value, str) else value
+        if not isinstance(given, (list, tuple)):
+            raise TypeError(value)
+        words = [word.strip() for word in given]
+        if not words or any(word not in accepted for word in words):
+            raise ValueError(value)
+        return tuple(word for word in accepted if word in words)
+
+    return Kind("one or more of " + ", ".join(accepted), read)
+
+
+def ssl_context() -> Kind[ssl.SSLContext]:
+    def read(value: object) -> ssl.SSLContext:
+        if isinstance(value, ssl.SSLContext):
+            return value
+        raise TypeError(value)
+
+    return Kind("an ssl.SSLContext", read)
+
+
+def token_provider() -> Kind[Any]:
+    """An async function, or an object with an async method ``token`` (its class is a mistake)."""
+
+    def read(value: object) -> object:
+        if isinstance(value, (str, type)):
+            raise TypeError(value)
+        if callable(value) or callable(getattr(value, "token", None)):
+            return value
+        raise TypeError(value)
+
+    return Kind("an async function () -> Token, or an object with such a method token", read)
 
 
 def name_or_object(names: tuple[str, ...], method: str, call: str) -> Kind[Any]:
@@ -186,7 +260,9 @@ def optional(kind: Kind[T]) -> Kind[T | None]:
 
 
 # An optional scheme, as Java's ClientUtils accepts it, then a name or an address, then the port.
-_ADDRESS = re.compile(r"(?:PLAINTEXT://)?(?:\[([0-9A-Fa-f:.%\w]+)\]|([-.\w]+)):([0-9]{1,5})")
+_ADDRESS = re.compile(
+    r"(?:(?:SASL_)?(?:PLAINTEXT|SSL)://)?(?:\[([0-9A-Fa-f:.%\w]+)\]|([-.\w]+)):([0-9]{1,5})"
+)
 
 
 def addresses() -> Kind[tuple[Address, ...]]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.config.kinds import Kind
 
-__all__ = ["REQUIRED", "Given", "Option", "option", "options_of", "read_options"]
+__all__ = ["REQUIRED", "Given", "Option", "option", "options_of", "read_options", "show"]
 
 _KEY = "kafkaclient.option"
 
@@ -37,6 +37,8 @@ class Option:
     doc: str
     section: str
     aliases: tuple[str, ...]
+    secret: bool = False
+    """Whether its value must not be shown, anywhere."""
 
     @property
     def kafka_name(self) -> str:
@@ -54,25 +56,44 @@ class Given:
 
     spelling: str
     value: Any
+    secret: bool = False
 
     def __str__(self) -> str:
-        return f"{self.spelling}={_show(self.value)}"
+        return f"{self.spelling}={show(self.value, secret=self.secret)}"
+
+    __repr__ = __str__
 
 
 def option(
-    default: T, kind: Kind[T], doc: str, *, section: str, aliases: tuple[str, ...] = ()
+    default: T,
+    kind: Kind[T],
+    doc: str,
+    *,
+    section: str,
+    aliases: tuple[str, ...] = (),
+    secret: bool = False,
 ) -> T:
-    """Declare a field of an options dataclass; ``aliases`` are further dotted names."""
-    metadata = {_KEY: (kind, doc, section, aliases)}
+    """Declare a field of an options dataclass; ``aliases`` are further dotted names, the value of
+    a ``secret`` one is never shown."""
+    metadata = {_KEY: (kind, doc, section, aliases, secret)}
     return dataclasses.field(default=default, metadata=metadata)
 
 
 def options_of(config: type) -> Mapping[str, Option]:
-    """The options that a dataclass declares, by Python name, in order of declaration."""
+    """The options that a dataclass declares, by Python name, in order of declaration; after its
+    own those that it inherits."""
+    inherited = {
+        field.name
+        for base in config.__mro__[1:]
+        if dataclasses.is_dataclass(base)
+        for field in dataclasses.fields(base)
+    }
     options = {}
-    for field in dataclasses.fields(config):
-        kind, doc, section, aliases = field.metadata[_KEY]
-        options[field.name] = Option(field.name, kind, field.default, doc, section, aliases)
+    for field in sorted(dataclasses.fields(config), key=lambda each: each.name in inherited):
+        kind, doc, section, aliases, secret = field.metadata[_KEY]
+        options[field.name] = Option(
+            field.name, kind, field.default, doc, section, aliases, secret
+        )
     return MappingProxyType(options)
 
 
@@ -85,12 +106,12 @@ def read_options(
     for source in sources:
         for spelling, value in source.items():
             if not isinstance(spelling, str):
-                raise ConfigError(f"option names are strings, not {_show(spelling)}")
+                raise ConfigError(f"option names are strings, not {show(spelling)}")
             if (option := by_spelling.get(spelling)) is None:
                 if not refuse_unsupported(spelling, value):
                     raise ConfigError(_unknown(spelling, by_spelling))
                 continue
-            now = Given(spelling, _read(option, spelling, value))
+            now = Given(spelling, _read(option, spelling, value), option.secret)
             before = given.setdefault(option.name, now)
             if before.value != now.value:
                 raise ConfigError(
@@ -104,7 +125,8 @@ def _read(option: Option, spelling: str, value: object) -> Any:
         return option.kind.read(value)
     except (ValueError, TypeError, LookupError):
         raise ConfigError(
-            f"{spelling}={_show(value)} is not accepted: give {option.kind.accepts}"
+            f"{spelling}={show(value, secret=option.secret)} is not accepted: give "
+            f"{option.kind.accepts}"
         ) from None
 
 
@@ -122,7 +144,10 @@ _repr = reprlib.Repr()
 _repr.maxstring = _repr.maxother = 80
 
 
-def _show(value: object) -> str:
+def show(value: object, *, secret: bool = False) -> str:
+    """A value for messages: shortened, functions by their name, secrets not at all."""
+    if secret:
+        return "[hidden]"
     if callable(value):
         return getattr(value, "__qualname__", type(value).__name__)
     return _repr.repr(value)

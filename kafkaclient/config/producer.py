@@ -28,6 +28,7 @@ from kafkaclient.config.kinds import (
     text,
 )
 from kafkaclient.config.options import REQUIRED, Option, option, options_of, read_options
+from kafkaclient.config.security import SecurityOptions
 from kafkaclient.config.settle import settle
 from kafkaclient.errors import ConfigError
 
@@ -48,7 +49,7 @@ _METRICS = "Metrics"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ProducerConfig:
+class ProducerConfig(SecurityOptions):
     """Checked options; made by :meth:`build`, which also settles how they bear on each other."""
 
     # --- connections --------------------------------------------------------------------------
@@ -413,7 +414,8 @@ class ProducerConfig:
         for name, declared in self.OPTIONS.items():
             value = getattr(self, name)
             if value != declared.default:
-                shown.append(f"{name}={getattr(value, '__qualname__', repr(value))}")
+                shown_value = getattr(value, "__qualname__", repr(value))
+                shown.append(f"{name}={'[hidden]' if declared.secret else shown_value}")
         return f"ProducerConfig({', '.join(shown)})"
 
 

@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.config.kinds import INT32_MAX
+from kafkaclient.config.security import settle_security
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def settle(values: dict[str, Any], given: Mapping[str, Given]) -> None:
     _settle_delivery_timeout(values, given)
     _settle_backoffs(values, given)
     _check_rack(values, given)
+    settle_security(values, given)
 
 
 def _settle_idempotence(values: dict[str, Any], given: Mapping[str, Given]) -> None:

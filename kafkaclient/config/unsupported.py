@@ -11,7 +11,15 @@ from kafkaclient.errors import ConfigError
 
 __all__ = ["refuse_unsupported"]
 
-_TLS_SASL = "TLS and SASL are not available yet; only PLAINTEXT listeners can be used"
+_JAVA_STORE = (
+    "certificates and keys are read from PEM files, which have no password of their own; the "
+    "private key's is ssl.key.password"
+)
+_CONTEXT = "give an ssl.SSLContext as ssl_context to decide such details"
+_KERBEROS = "GSSAPI (Kerberos) is not available"
+_OAUTH = "give sasl_oauth_token_provider for ways to a token other than OIDC client credentials"
+_REFRESH = "a token is asked for again after 80 % of its life"
+_LOGIN_PACE = "attempts follow reconnect.backoff.ms and socket.connection.setup.timeout.ms"
 _TRANSACTIONS = "transactions are not available yet"
 _PYTHON_CLASSES = "Java classes cannot be loaded"
 
@@ -42,23 +50,66 @@ _KEYS: dict[str, tuple[str, frozenset[str]]] = {
         "RoundRobinPartitioner, UniformStickyPartitioner and DefaultPartitioner, or an object",
         frozenset(),
     ),
-    "security.protocol": (_TLS_SASL, frozenset({"plaintext"})),
-    "security.providers": (_TLS_SASL, frozenset()),
+    "sasl.client.callback.handler.class": (_PYTHON_CLASSES, frozenset()),
+    "sasl.login.callback.handler.class": (f"{_PYTHON_CLASSES}; {_OAUTH}", frozenset()),
+    "sasl.login.class": (_PYTHON_CLASSES, frozenset()),
+    "sasl.login.connect.timeout.ms": (_LOGIN_PACE, frozenset()),
+    "sasl.login.read.timeout.ms": (_LOGIN_PACE, frozenset()),
+    "sasl.login.refresh.buffer.seconds": (_REFRESH, frozenset({"300"})),
+    "sasl.login.refresh.min.period.seconds": (_REFRESH, frozenset({"60"})),
+    "sasl.login.refresh.window.factor": (_REFRESH, frozenset({"0.8"})),
+    "sasl.login.refresh.window.jitter": (_REFRESH, frozenset({"0.05"})),
+    "sasl.login.retry.backoff.max.ms": (_LOGIN_PACE, frozenset({"10000"})),
+    "sasl.login.retry.backoff.ms": (_LOGIN_PACE, frozenset({"100"})),
+    "sasl.oauthbearer.header.urlencode": (_OAUTH, frozenset({"false"})),
+    "sasl.oauthbearer.method": (_OAUTH, frozenset({"oidc"})),
+    "security.providers": (_PYTHON_CLASSES, frozenset()),
+    "ssl.cipher.suites": (_CONTEXT, frozenset()),
+    "ssl.engine.factory.class": (_PYTHON_CLASSES, frozenset()),
+    "ssl.keymanager.algorithm": (_CONTEXT, frozenset({"sunx509", "pkix"})),
+    "ssl.keystore.password": (_JAVA_STORE, frozenset()),
+    "ssl.protocol": ("see ssl.enabled.protocols", frozenset({"tlsv1.3", "tlsv1.2", "tls"})),
+    "ssl.provider": (_PYTHON_CLASSES, frozenset()),
+    "ssl.secure.random.implementation": (_CONTEXT, frozenset()),
+    "ssl.trustmanager.algorithm": (_CONTEXT, frozenset({"pkix"})),
+    "ssl.truststore.password": (_JAVA_STORE, frozenset()),
     "transaction.timeout.ms": (_TRANSACTIONS, frozenset({"60000"})),
     "transaction.two.phase.commit.enable": (_TRANSACTIONS, frozenset({"false"})),
     "transactional.id": (_TRANSACTIONS, frozenset()),
 }
-_PREFIXES = ("sasl.", "ssl.")
+
+# The same for groups of keys, the longest prefix first.
+_GROUPS: tuple[tuple[str, str, frozenset[str]], ...] = (
+    ("sasl.kerberos.", _KERBEROS, frozenset({"/usr/bin/kinit", "60000", "0.05", "0.8"})),
+    ("sasl.oauthbearer.assertion.", _OAUTH, frozenset({"rs256", "false", "300", "60"})),
+    (
+        "sasl.oauthbearer.",
+        _OAUTH,
+        frozenset(
+            {
+                "30",
+                "100",
+                "10000",
+                "3600000",
+                "scope",
+                "sub",
+                "org.apache.kafka.common.security.oauthbearer.defaultjwtretriever",
+                "org.apache.kafka.common.security.oauthbearer.defaultjwtvalidator",
+            }
+        ),
+    ),
+)
 
 
 def refuse_unsupported(spelling: str, value: object) -> bool:
     """Raise ConfigError for a key this client lacks; True when its value asks for nothing,
     False when Java's producer has no such key either."""
     key = spelling.replace("_", ".")
-    if key.startswith(_PREFIXES):
-        reason, harmless = _TLS_SASL, frozenset[str]()
-    elif key in _KEYS:
+    group = next((group for group in _GROUPS if key.startswith(group[0])), None)
+    if key in _KEYS:
         reason, harmless = _KEYS[key]
+    elif group is not None:
+        _, reason, harmless = group
     else:
         return False
     if value is None or value in ("", [], ()) or str(value).strip().lower() in harmless:

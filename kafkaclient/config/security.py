@@ -1,0 +1,372 @@
+"""The options of encryption and authentication, and how they bear on each other.
+
+Names and meanings are Java's (``SslConfigs``, ``SaslConfigs``); the further names are those of
+librdkafka, aiokafka and kafka-python.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kafkaclient.config.jaas import parse_jaas
+from kafkaclient.config.kinds import (
+    one_of_ignoring_case,
+    optional,
+    path,
+    pem,
+    some_of,
+    ssl_context,
+    text,
+    token_provider,
+    verbatim,
+)
+from kafkaclient.config.options import option
+from kafkaclient.errors import ConfigError
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from kafkaclient.config.options import Given
+
+__all__ = ["SecurityOptions", "settle_security"]
+
+_SECURITY = "Encryption"
+_LOGIN = "Authentication"
+
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+
+# The login module's class, without its package, -> the mechanisms that it serves.
+_MODULES = {
+    "PlainLoginModule": ("PLAIN",),
+    "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
+    "OAuthBearerLoginModule": ("OAUTHBEARER",),
+}
+_OIDC_CLIENT_ID = "sasl_oauthbearer_client_credentials_client_id"
+_OIDC_CLIENT_SECRET = "sasl_oauthbearer_client_credentials_client_secret"  # noqa: S105 - a name
+_JAAS_OPTIONS = {
+    "username": "sasl_username",
+    "password": "sasl_password",
+    "clientId": _OIDC_CLIENT_ID,
+    "clientSecret": _OIDC_CLIENT_SECRET,
+    "scope": "sasl_oauthbearer_scope",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class SecurityOptions:
+    """The part of :class:`~kafkaclient.config.producer.ProducerConfig` that is about security."""
+
+    # --- encryption -----------------------------------------------------------------------------
+
+    security_protocol: str = option(
+        "PLAINTEXT",
+        one_of_ignoring_case("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+        "How brokers are spoken to: SSL and SASL_SSL encrypt (TLS), SASL_PLAINTEXT and SASL_SSL "
+        "authenticate this client by sasl_mechanism. With SASL_PLAINTEXT anybody on the way can "
+        "read what is sent, and with PLAIN or OAUTHBEARER the credentials, too.",
+        section=_SECURITY,
+    )
+    ssl_truststore_location: Path | None = option(
+        None,
+        optional(path()),
+        "A PEM file with the certificates that brokers' certificates must lead to. Without it, "
+        "the ones that the operating system trusts. It is read again for a new connection when "
+        "it has changed.",
+        section=_SECURITY,
+        aliases=("ssl.ca.location", "ssl.cafile"),
+    )
+    ssl_truststore_certificates: str | None = option(
+        None,
+        optional(pem()),
+        "These certificates themselves, as PEM text, instead of a file.",
+        section=_SECURITY,
+        aliases=("ssl.ca.pem",),
+    )
+    ssl_truststore_type: str = option(
+        "PEM",
+        one_of_ignoring_case("PEM"),
+        "The format of the certificates. Java's own formats, JKS and PKCS12, are not read: "
+        "`keytool -exportcert -rfc` writes PEM.",
+        section=_SECURITY,
+    )
+    ssl_keystore_location: Path | None = option(
+        None,
+        optional(path()),
+        "A PEM file with this client's certificate, those between it and its root, and (unless "
+        "ssl_key_location names another file) its private key, for brokers that ask for one. It "
+        "is read again for a new connection when it has changed.",
+        section=_SECURITY,
+        aliases=("ssl.certificate.location", "ssl.certfile"),
+    )
+    ssl_key_location: Path | None = option(
+        None,
+        optional(path()),
+        "The PEM file of the private key, when it is not in ssl_keystore_location.",
+        section=_SECURITY,
+        aliases=("ssl.keyfile",),
+    )
+    ssl_keystore_certificate_chain: str | None = option(
+        None,
+        optional(pem()),
+        "This client's certificate and those between it and its root, as PEM text.",
+        section=_SECURITY,
+        aliases=("ssl.certificate.pem",),
+    )
+    ssl_keystore_key: str | None = option(
+        None,
+        optional(pem()),
+        "The private key of that certificate, as PEM text (PKCS#8, also encrypted).",
+        section=_SECURITY,
+        aliases=("ssl.key.pem",),
+        secret=True,
+    )
+    ssl_keystore_type: str = option(
+        "PEM",
+        one_of_ignoring_case("PEM"),
+        "The format of this client's certificate and key.",
+        section=_SECURITY,
+    )
+    ssl_key_password: str | None = option(
+        None,
+        optional(verbatim()),
+        "What the private key is encrypted with.",
+        section=_SECURITY,
+        aliases=("ssl.password",),
+        secret=True,
+    )
+    ssl_endpoint_identification_algorithm: str = option(
+        "https",
+        one_of_ignoring_case("https", ""),
+        "https checks that a broker's certificate is for the name or address that it is connected "
+        "by; an empty string does not, and lets every owner of a certificate of the same "
+        "authority pass for the broker.",
+        section=_SECURITY,
+    )
+    ssl_enabled_protocols: tuple[str, ...] = option(
+        ("TLSv1.2", "TLSv1.3"),
+        some_of("TLSv1.2", "TLSv1.3"),
+        "The versions of TLS to offer.",
+        section=_SECURITY,
+    )
+    ssl_context: ssl.SSLContext | None = option(
+        None,
+        optional(ssl_context()),
+        "An ssl.SSLContext of your own, used as it is, instead of all other ssl options.",
+        section=_SECURITY,
+    )
+
+    # --- authentication -------------------------------------------------------------------------
+
+    sasl_mechanism: str | None = option(
+        None,
+        optional(one_of_ignoring_case(*_MECHANISMS)),
+        "How this client proves who it is. Java's default, GSSAPI (Kerberos), is not available, "
+        "so that it must be given with SASL_PLAINTEXT and SASL_SSL.",
+        section=_LOGIN,
+        aliases=("sasl.mechanisms",),
+    )
+    sasl_username: str | None = option(
+        None,
+        optional(verbatim()),
+        "The user, for PLAIN and SCRAM.",
+        section=_LOGIN,
+        aliases=("sasl.plain.username",),
+    )
+    sasl_password: str | None = option(
+        None,
+        optional(verbatim()),
+        "The user's password.",
+        section=_LOGIN,
+        aliases=("sasl.plain.password",),
+        secret=True,
+    )
+    sasl_jaas_config: str | None = option(
+        None,
+        optional(text()),
+        "The same in Java's words, `org.apache.kafka.common.security.scram.ScramLoginModule "
+        'required username="..." password="...";` (or plain.PlainLoginModule), and for OIDC '
+        "oauthbearer.OAuthBearerLoginModule with clientId, clientSecret and scope.",
+        section=_LOGIN,
+        secret=True,
+    )
+    sasl_oauth_token_provider: Any = option(
+        None,
+        optional(token_provider()),
+        "Where OAUTHBEARER gets its tokens: an async function without arguments, or an object "
+        "with an async method token(), that returns a kafkaclient.Token. It is asked again after "
+        "80 % of a token's life, by one connection for all; an error it raises is taken for a "
+        "passing one unless it is a kafkaclient.errors.AuthenticationError.",
+        section=_LOGIN,
+    )
+    sasl_oauthbearer_token_endpoint_url: str | None = option(
+        None,
+        optional(text()),
+        "Where OAUTHBEARER gets its tokens by itself, with OIDC's client credentials (KIP-768): "
+        "the https address of the identity provider's token endpoint.",
+        section=_LOGIN,
+    )
+    sasl_oauthbearer_client_credentials_client_id: str | None = option(
+        None,
+        optional(text()),
+        "The client's id there.",
+        section=_LOGIN,
+        aliases=("sasl.oauthbearer.client.id",),
+    )
+    sasl_oauthbearer_client_credentials_client_secret: str | None = option(
+        None,
+        optional(verbatim()),
+        "The client's secret there.",
+        section=_LOGIN,
+        aliases=("sasl.oauthbearer.client.secret",),
+        secret=True,
+    )
+    sasl_oauthbearer_scope: str | None = option(
+        None,
+        optional(text()),
+        "The scope to ask for, if the identity provider wants one.",
+        section=_LOGIN,
+    )
+
+    @property
+    def uses_tls(self) -> bool:
+        return self.security_protocol in ("SSL", "SASL_SSL")
+
+    @property
+    def uses_sasl(self) -> bool:
+        return self.security_protocol.startswith("SASL_")
+
+
+_FOR_TLS = (
+    "ssl_truststore_location",
+    "ssl_truststore_certificates",
+    "ssl_keystore_location",
+    "ssl_keystore_certificate_chain",
+    "ssl_keystore_key",
+    "ssl_key_location",
+    "ssl_context",
+)
+_FOR_SASL = (
+    "sasl_username",
+    "sasl_password",
+    "sasl_jaas_config",
+    "sasl_oauth_token_provider",
+    "sasl_oauthbearer_token_endpoint_url",
+)
+
+
+def settle_security(values: dict[str, Any], given: Mapping[str, Given]) -> None:
+    """Check what goes together, and take the credentials out of sasl.jaas.config.
+
+    Raises ConfigError; its message names options, and no value that is a secret.
+    """
+    protocol = values["security_protocol"]
+    tls, sasl = protocol in ("SSL", "SASL_SSL"), protocol.startswith("SASL_")
+    if "security_protocol" not in given:
+        # Whoever gives credentials wants them used; a protocol given as well is a decision.
+        for names, wanted in ((_FOR_TLS, "SSL or SASL_SSL"), (_FOR_SASL, "SASL_SSL")):
+            for name in names:
+                if values[name] is not None:
+                    raise ConfigError(
+                        f"{given[name].spelling} is given, but security_protocol is not, which "
+                        f"leaves it at PLAINTEXT: give security_protocol={wanted}"
+                    )
+    if tls:
+        _settle_tls(values, given)
+    if sasl:
+        _settle_sasl(values, given)
+
+
+def _settle_tls(values: dict[str, Any], given: Mapping[str, Given]) -> None:
+    if values["ssl_context"] is not None:
+        others = [name for name in _FOR_TLS if values[name] is not None and name != "ssl_context"]
+        if others:
+            raise ConfigError(
+                f"ssl_context is given, which is used as it is; {given[others[0]].spelling} would "
+                "have no effect: give one of them"
+            )
+    for one, other in (
+        ("ssl_truststore_location", "ssl_truststore_certificates"),
+        ("ssl_keystore_location", "ssl_keystore_certificate_chain"),
+        ("ssl_keystore_location", "ssl_keystore_key"),
+    ):
+        if values[one] is not None and values[other] is not None:
+            raise ConfigError(f"{given[one].spelling} and {given[other].spelling}: give one")
+    for one, other in (
+        ("ssl_keystore_certificate_chain", "ssl_keystore_key"),
+        ("ssl_keystore_key", "ssl_keystore_certificate_chain"),
+        ("ssl_key_location", "ssl_keystore_location"),
+    ):
+        if values[one] is not None and values[other] is None:
+            raise ConfigError(
+                f"{given[one].spelling} needs {other}: a certificate and its key go together"
+            )
+
+
+def _settle_sasl(values: dict[str, Any], given: Mapping[str, Given]) -> None:
+    mechanism, protocol = values["sasl_mechanism"], values["security_protocol"]
+    if mechanism is None:
+        raise ConfigError(
+            f"security_protocol={protocol} needs sasl_mechanism: give one of "
+            f"{', '.join(_MECHANISMS)}"
+        )
+    if values["sasl_jaas_config"] is not None:
+        _take_jaas(values, given)
+    if mechanism != "OAUTHBEARER":
+        _need(values, mechanism, "sasl_username", "sasl_password")
+        for name in ("sasl_username", "sasl_password"):
+            if "\0" in values[name] or not values[name]:
+                raise ConfigError(f"{name} must not be empty, or contain a NUL character")
+    elif values["sasl_oauth_token_provider"] is None:
+        if values["sasl_oauthbearer_token_endpoint_url"] is None:
+            raise ConfigError(
+                "sasl_mechanism=OAUTHBEARER needs sasl_oauth_token_provider, or "
+                "sasl_oauthbearer_token_endpoint_url with a client id and secret"
+            )
+        _need(values, "OIDC", _OIDC_CLIENT_ID, _OIDC_CLIENT_SECRET)
+        url = values["sasl_oauthbearer_token_endpoint_url"]
+        if not url.lower().startswith(("https://", "http://")):
+            raise ConfigError(
+                "sasl_oauthbearer_token_endpoint_url must begin with https:// (or http://, for "
+                "tests: the client's secret is then sent in the clear)"
+            )
+    elif values["sasl_oauthbearer_token_endpoint_url"] is not None:
+        raise ConfigError(
+            "sasl_oauth_token_provider and sasl_oauthbearer_token_endpoint_url: give one"
+        )
+
+
+def _take_jaas(values: dict[str, Any], given: Mapping[str, Given]) -> None:
+    """Put the options of the login module in the place of those that have not been given."""
+    module = parse_jaas(values["sasl_jaas_config"])
+    name = module.class_name.rpartition(".")[2]
+    serves = _MODULES.get(name)
+    mechanism = values["sasl_mechanism"]
+    if serves is None:
+        raise ConfigError(
+            f"sasl.jaas.config names the login module {module.class_name}; kafkaclient knows "
+            f"{', '.join(_MODULES)}"
+        )
+    if mechanism not in serves:
+        raise ConfigError(
+            f"sasl.jaas.config names {name}, which is for {' and '.join(serves)}, but "
+            f"sasl_mechanism is {mechanism}"
+        )
+    for word, value in module.options.items():
+        option_name = _JAAS_OPTIONS.get(word)
+        if option_name is None:
+            raise ConfigError(f"sasl.jaas.config: kafkaclient has no {word} for {name}")
+        if option_name in given and values[option_name] != value:
+            raise ConfigError(
+                f"{given[option_name].spelling} and sasl.jaas.config name different values; give "
+                "one of them"
+            )
+        values[option_name] = value
+
+
+def _need(values: dict[str, Any], mechanism: str, *names: str) -> None:
+    missing = [name for name in names if values[name] is None]
+    if missing:
+        raise ConfigError(f"{mechanism} needs {' and '.join(missing)} (or sasl_jaas_config)")

@@ -1,0 +1,1 @@
+"""SASL mechanisms, as state machines without I/O, and where OAUTHBEARER's tokens come from."""

@@ -1,0 +1,176 @@
+"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677, KIP-84): both sides prove that they know the
+password, and neither sends it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from kafkaclient.net.sasl.mechanism import RefusedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["MAX_ITERATIONS", "MIN_ITERATIONS", "KeyCache", "Scram256", "Scram512"]
+
+MIN_ITERATIONS = 4096
+"""Fewer are refused, as in Java (``ScramMechanism.minIterations``): they make the password cheap to
+guess for whoever pretends to be a broker."""
+
+MAX_ITERATIONS = 1_000_000
+"""More are refused; half a second of processor time. Kafka itself creates at most 16384."""
+
+_NO_CHANNEL_BINDING = "n,,"
+
+
+class _Keys(NamedTuple):
+    client: bytes
+    server: bytes
+
+    def __repr__(self) -> str:
+        return "_Keys(hidden)"
+
+
+class KeyCache:
+    """The keys last made of a password. All brokers of a cluster have the same salt, so that the
+    iterations are computed for the first connection only (RFC 5802, section 5.1)."""
+
+    __slots__ = ("_of", "keys")
+
+    def __init__(self) -> None:
+        self._of: tuple[str, bytes, int] | None = None
+        self.keys: _Keys | None = None
+
+    def get(self, password: str, mechanism: type[_Scram], salt: bytes, iterations: int) -> _Keys:
+        wanted = (mechanism.digest, salt, iterations)
+        keys = self.keys
+        if keys is None or self._of != wanted:
+            # Like Java's ScramFormatter, and unlike the RFC, without SASLprep: brokers store keys
+            # made of the plain UTF-8 bytes, and a password would not match if it were prepared.
+            salted = hashlib.pbkdf2_hmac(mechanism.digest, password.encode(), salt, iterations)
+            keys = _Keys(
+                hmac.digest(salted, b"Client Key", mechanism.digest),
+                hmac.digest(salted, b"Server Key", mechanism.digest),
+            )
+            self.keys, self._of = keys, wanted
+        return keys
+
+
+class _Scram:
+    name: ClassVar[str]
+    digest: ClassVar[str]
+    computes: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        username: str,
+        password: str,
+        *,
+        cache: KeyCache | None = None,
+        new_nonce: Callable[[], str] = lambda: secrets.token_urlsafe(24),
+    ) -> None:
+        self._password = password
+        self._cache = cache or KeyCache()
+        self._nonce = new_nonce()
+        escaped = username.replace("=", "=3D").replace(",", "=2C")
+        self._first_bare = f"n={escaped},r={self._nonce}"
+        self._signature: bytes | None = None
+        self._verified = False
+
+    def first(self) -> bytes:
+        return (_NO_CHANNEL_BINDING + self._first_bare).encode()
+
+    def answer(self, challenge: bytes) -> bytes | None:
+        try:
+            text = challenge.decode()
+        except UnicodeDecodeError as error:
+            raise RefusedError("the broker's SCRAM message is not text") from error
+        if self._signature is None:
+            return self._prove(text)
+        if not self._verified:
+            self._verify(text, self._signature)
+        return None
+
+    def _prove(self, server_first: str) -> bytes:
+        nonce, salt, iterations = _server_first(server_first)
+        if not nonce.startswith(self._nonce) or nonce == self._nonce:
+            raise RefusedError("the broker's SCRAM nonce does not continue this client's")
+        if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
+            raise RefusedError(
+                f"the broker asks for {iterations} SCRAM iterations; accepted are "
+                f"{MIN_ITERATIONS} to {MAX_ITERATIONS}"
+            )
+        keys = self._cache.get(self._password, type(self), salt, iterations)
+        binding = base64.b64encode(_NO_CHANNEL_BINDING.encode()).decode()
+        without_proof = f"c={binding},r={nonce}"
+        message = f"{self._first_bare},{server_first},{without_proof}".encode()
+        stored = hashlib.new(self.digest, keys.client).digest()
+        client_signature = hmac.digest(stored, message, self.digest)
+        proof = bytes(a ^ b for a, b in zip(keys.client, client_signature, strict=True))
+        self._signature = hmac.digest(keys.server, message, self.digest)
+        return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
+
+    def _verify(self, server_final: str, expected: bytes) -> None:
+        fields = _fields(server_final)
+        if "e" in fields:
+            raise RefusedError(f"the broker says: {fields['e']}")
+        if not hmac.compare_digest(_decoded(fields.get("v", ""), "signature"), expected):
+            raise RefusedError(
+                "the broker could not prove that it knows the password: its SCRAM signature is "
+                "wrong. It may not be the broker that it pretends to be"
+            )
+        self._verified = True
+
+
+class Scram256(_Scram):
+    """A :class:`~kafkaclient.net.sasl.mechanism.Mechanism`; channel binding is not offered."""
+
+    name: ClassVar[str] = "SCRAM-SHA-256"
+    digest: ClassVar[str] = "sha256"
+
+
+class Scram512(_Scram):
+    """A :class:`~kafkaclient.net.sasl.mechanism.Mechanism`; channel binding is not offered."""
+
+    name: ClassVar[str] = "SCRAM-SHA-512"
+    digest: ClassVar[str] = "sha512"
+
+
+def _server_first(text: str) -> tuple[str, bytes, int]:
+    fields = _fields(text)
+    if "e" in fields:
+        raise RefusedError(f"the broker says: {fields['e']}")
+    if "m" in fields:
+        raise RefusedError("the broker demands a SCRAM extension that this client does not know")
+    try:
+        nonce, salt, count = fields["r"], fields["s"], fields["i"]
+    except KeyError as error:
+        raise RefusedError(f"the broker's first SCRAM message lacks {error}") from error
+    if not (count.isascii() and count.isdecimal() and len(count) <= 10):
+        raise RefusedError("the broker's number of SCRAM iterations is not a number")
+    salt_bytes = _decoded(salt, "salt")
+    if not salt_bytes:
+        raise RefusedError("the broker's SCRAM salt is empty")
+    return nonce, salt_bytes, int(count)
+
+
+def _fields(text: str) -> dict[str, str]:
+    """``a=...,b=...``; a value may contain ``=``, the letter comes before the first one."""
+    fields: dict[str, str] = {}
+    for part in text.split(","):
+        letter, equals, value = part.partition("=")
+        if len(letter) != 1 or not equals or letter in fields:
+            raise RefusedError("the broker's SCRAM message is malformed")
+        fields[letter] = value
+    return fields
+
+
+def _decoded(text: str, what: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise RefusedError(f"the broker's SCRAM {what} is not base64") from error

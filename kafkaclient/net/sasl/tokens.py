@@ -1,0 +1,110 @@
+"""Tokens for OAUTHBEARER: what applications provide, kept while they are good."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from inspect import isawaitable
+from typing import Any, Protocol
+
+from kafkaclient.errors import AuthenticationError, BrokerConnectionError, KafkaError
+from kafkaclient.net.sasl.oauthbearer import check_token
+
+__all__ = ["Token", "TokenProvider", "TokenSource"]
+
+_USED_SHARE = 0.8
+"""After how much of its life a token is replaced; Java's sasl.login.refresh.window.factor."""
+
+_ASSUMED_LIFE_S = 300.0
+"""For tokens that do not say when they end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A bearer token.
+
+    ``expires_at``: when it ends, in seconds since the epoch; None: not known, it is then used for
+    5 minutes. ``extensions``: SASL extensions (KIP-342), such as ``{"logicalCluster": "lkc-1"}``.
+    """
+
+    value: str = field(repr=False)
+    expires_at: float | None = None
+    extensions: Mapping[str, str] = field(default_factory=dict)
+
+
+class TokenProvider(Protocol):
+    """What ``sasl_oauth_token_provider`` may be, besides an async function () -> Token."""
+
+    async def token(self) -> Token:
+        """A token that is good from now on.
+
+        Called when the first connection is made, and when 80 % of the last token's life have
+        passed. What it raises is told with the connections that failed for want of a token, and
+        they are tried again, except after an :class:`~kafkaclient.errors.AuthenticationError`:
+        that one ends a start at once.
+        """
+        ...
+
+
+class TokenSource:
+    """Asks a provider when there is no token, or the last one is old; one asks for all.
+
+    ``wall_clock``: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        provider: TokenProvider | Callable[[], Awaitable[Token]],
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        ask: Any = getattr(provider, "token", provider)
+        self._ask: Callable[[], Awaitable[Token]] = ask
+        self._wall_clock = wall_clock
+        self._lock = asyncio.Lock()
+        self._token: Token | None = None
+        self._good_until = 0.0
+
+    async def get(self) -> Token:
+        """The token to use now.
+
+        Raises an AuthenticationError of the provider's as it is, and
+        :class:`~kafkaclient.errors.BrokerConnectionError` for its other failures.
+        """
+        async with self._lock:
+            if self._token is None or self._wall_clock() >= self._good_until:
+                asked_at = self._wall_clock()
+                token = await self._fetch()
+                ends = token.expires_at
+                life = _ASSUMED_LIFE_S if ends is None else max(0.0, ends - asked_at)
+                self._token, self._good_until = token, asked_at + _USED_SHARE * life
+            return self._token
+
+    def drop(self, token: Token) -> None:
+        """A broker refused this one: do not offer it again."""
+        if token is self._token:
+            self._token = None
+
+    async def _fetch(self) -> Token:
+        try:
+            given = self._ask()
+            if not isawaitable(given):
+                raise TypeError("the token provider is not async")  # noqa: TRY301
+            token: Any = await given
+            if not isinstance(token, Token):
+                raise TypeError(  # noqa: TRY301
+                    f"the token provider returned a {type(token).__name__}, not a "
+                    "kafkaclient.Token"
+                )
+            check_token(token)
+        except KafkaError:
+            raise
+        except (TypeError, ValueError) as error:
+            # A defect of the provider's: it does not pass by itself.
+            raise AuthenticationError(f"no token for OAUTHBEARER: {error}") from error
+        except Exception as error:
+            raise BrokerConnectionError(
+                f"no token for OAUTHBEARER: the provider raised {type(error).__name__}: {error}"
+            ) from error
+        return token

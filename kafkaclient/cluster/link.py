@@ -7,7 +7,12 @@ import logging
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from kafkaclient.cluster.backoff import backoff_s
-from kafkaclient.errors import BrokerConnectionError, KafkaError
+from kafkaclient.errors import (
+    AuthenticationError,
+    BrokerConnectionError,
+    KafkaError,
+    ProtocolError,
+)
 from kafkaclient.net.connection import Connection
 
 if TYPE_CHECKING:
@@ -16,8 +21,10 @@ if TYPE_CHECKING:
 
     from kafkaclient.cluster.view import Broker
     from kafkaclient.config import ProducerConfig
+    from kafkaclient.net.authentication import Session
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.net.meter import Meter
+    from kafkaclient.net.security import Security
 
 __all__ = ["Link", "Purpose"]
 
@@ -29,6 +36,10 @@ _NEWEST_API_VERSIONS = 4
 _API_VERSIONS_FALLBACKS = (3, 0)
 """What to ask with when a broker drops the connection on ApiVersions instead of answering that it
 does not know the version; Azure Event Hubs does so on version 4."""
+
+_REFUSED_PAUSES = 10.0
+"""How many times longer than after other failures the pauses may get after failed authentication:
+it does not mend itself soon, and servers lock accounts after many attempts."""
 
 
 class Link:
@@ -52,6 +63,7 @@ class Link:
         rng: Random,
         meter: Meter | None,
         on_change: Callable[[Link], None],
+        security: Security | None = None,
     ) -> None:
         self.broker = broker
         self.purpose = purpose
@@ -63,6 +75,10 @@ class Link:
         self._rng = rng
         self._meter = meter
         self._on_change = on_change
+        self._security = security
+        self._session: Session | None = None
+        self._lost_early = False
+        self._authenticating = False
         self._connection: Connection | None = None
         self._attempt: asyncio.Task[None] | None = None
         self._failures = 0
@@ -140,7 +156,9 @@ class Link:
         except KafkaError as error:
             self._failed(error)
             self._setup_failures += 1
-            _log.info("%s (failure %d in a row)", error, self._failures)
+            news = isinstance(error, AuthenticationError) and self._failures == 1
+            level = logging.ERROR if news else logging.INFO
+            _log.log(level, "%s (failure %d in a row)", error, self._failures)
         else:
             self._up_since = self._clock()
             self._setup_failures = 0
@@ -152,6 +170,7 @@ class Link:
     async def _connect_in_time(self) -> Connection:
         """A new connection after its handshake; every failure is a :class:`KafkaError`."""
         config = self._config
+        self._authenticating = False
         limit_s = backoff_s(
             self._setup_failures + 1,
             config.socket_connection_setup_timeout_ms / 1000,
@@ -160,10 +179,17 @@ class Link:
         )
         try:
             async with asyncio.timeout(limit_s):
-                return await self._dial_and_shake_hands()
+                connection = await self._dial_and_shake_hands()
+                await self._authenticate(connection)
+                return connection
         except KafkaError:
             raise
         except TimeoutError as error:
+            if self._authenticating:
+                raise BrokerConnectionError(
+                    f"{self.name} and this client could not finish authentication within "
+                    f"{limit_s:.3g} s (socket.connection.setup.timeout.ms)"
+                ) from error
             raise BrokerConnectionError(
                 f"{self.name} could not be connected within {limit_s:.3g} s "
                 "(socket.connection.setup.timeout.ms); is it up, and its port open from here?"
@@ -184,8 +210,10 @@ class Link:
             )
             try:
                 await connection.handshake(version)
-            except BrokerConnectionError:
-                if version == _API_VERSIONS_FALLBACKS[-1]:
+            except (BrokerConnectionError, ProtocolError) as error:
+                connection.abort()
+                await self._explain_silence()
+                if version == _API_VERSIONS_FALLBACKS[-1] or isinstance(error, ProtocolError):
                     raise
             except BaseException:
                 connection.abort()
@@ -195,6 +223,26 @@ class Link:
                     self._api_versions_version = max(version, connection.api_versions_version)
                 return connection
         raise AssertionError("the last version returns or raises")
+
+    async def _explain_silence(self) -> None:
+        if self._security is not None and not self._setup_failures:
+            _, host, port, _ = self.broker
+            await self._security.explain_silence(self.name, host, port, self._dialer)
+
+    async def _authenticate(self, connection: Connection) -> None:
+        if self._security is None:
+            return
+        self._authenticating = True
+        try:
+            if self._lost_early:
+                self._lost_early = False
+                await self._security.explain_loss(connection)
+            self._session = await self._security.authenticate(connection)
+        except BaseException as error:
+            connection.close(error if isinstance(error, KafkaError) else None)
+            connection.abort()
+            raise
+        self._authenticating = False
 
     def _new_connection(self) -> Connection:
         return Connection(
@@ -212,12 +260,16 @@ class Link:
         if connection is not self._connection:
             return  # lost during its handshake: the attempt tells
         self._connection = None
+        if self._session is not None:
+            self._session.close()
+            self._session = None
         served_s = self._clock() - self._up_since
         if error is None or served_s >= self._config.reconnect_backoff_max_ms / 1000:
             self._failures, self._not_before = 0, 0.0
             self.error = error
         else:
             self._failed(error)
+            self._lost_early = isinstance(error, BrokerConnectionError)
         if error is not None and not self._closed:
             _log.info("%s", error)
         self._on_change(self)
@@ -229,9 +281,8 @@ class Link:
     def _failed(self, error: KafkaError) -> None:
         self.error = error
         self._failures += 1
-        self._not_before = self._clock() + backoff_s(
-            self._failures,
-            self._config.reconnect_backoff_ms / 1000,
-            self._config.reconnect_backoff_max_ms / 1000,
-            self._rng,
-        )
+        first_s = self._config.reconnect_backoff_ms / 1000
+        longest_s = self._config.reconnect_backoff_max_ms / 1000
+        if isinstance(error, AuthenticationError):
+            first_s, longest_s = longest_s, longest_s * _REFUSED_PAUSES
+        self._not_before = self._clock() + backoff_s(self._failures, first_s, longest_s, self._rng)

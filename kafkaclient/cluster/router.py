@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kafkaclient.cluster.link import Link
 from kafkaclient.cluster.view import Broker
 from kafkaclient.errors import (
+    AuthenticationError,
     BrokerConnectionError,
     KafkaError,
     ProducerClosedError,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from kafkaclient.net.connection import Connection
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.net.meter import Meter
+    from kafkaclient.net.security import Security
     from kafkaclient.wire.api import Call
 
 __all__ = ["Router"]
@@ -69,6 +71,7 @@ class Router:
         clock: Callable[[], float] | None = None,
         rng: Random | None = None,
         meter: Meter | None = None,
+        security: Security | None = None,
     ) -> None:
         self.on_connection_change: Callable[[int], None] | None = None
         """Called with the node id when a produce connection came up, was lost, can be written to
@@ -78,6 +81,7 @@ class Router:
         self._clock = clock or _loop_time
         self._rng = rng or Random()
         self._meter = meter
+        self._security = security
         self._brokers: dict[int, Broker] = {}
         self._links: dict[tuple[int, Purpose], Link] = {}
         self._bootstrap = [
@@ -150,7 +154,8 @@ class Router:
         and answering together.
 
         Raises :class:`~kafkaclient.errors.BrokerConnectionError` when no broker could be
-        reached, :class:`~kafkaclient.errors.RequestTimedOutError`,
+        reached, :class:`~kafkaclient.errors.AuthenticationError` when that is because one could
+        not be agreed with on who is who, :class:`~kafkaclient.errors.RequestTimedOutError`,
         :class:`~kafkaclient.errors.UnsupportedVersionError`,
         :class:`~kafkaclient.errors.ProtocolError`, or
         :class:`~kafkaclient.errors.ProducerClosedError` after :meth:`close`.
@@ -158,6 +163,7 @@ class Router:
         request_timeout_s = self._config.request_timeout_ms / 1000
         limit_s = request_timeout_s if timeout_s is None else timeout_s
         whom = "any broker" if node_id is None else f"broker {node_id}"
+        connection: Connection | None = None
         try:
             async with asyncio.timeout(limit_s) as limit:
                 connection = await self._control_connection(node_id, bootstrap)
@@ -170,6 +176,8 @@ class Router:
         except TimeoutError as error:
             if isinstance(error, KafkaError) or not limit.expired():
                 raise
+            if connection is None:
+                _raise_refusal(self._errors(node_id))
             raise RequestTimedOutError(
                 f"{call.api_key.name} to {whom} was not answered within {limit_s:.3g} s"
             ) from None
@@ -177,6 +185,15 @@ class Router:
         if throttle_ms > 0:
             connection.throttled_until = self._clock() + throttle_ms / 1000
         return answer
+
+    def _errors(self, node_id: int | None) -> list[KafkaError]:
+        """Why there are no connections: to one broker, or to all."""
+        links = [
+            link
+            for link in (*self._links.values(), *self._bootstrap)
+            if node_id is None or link.broker.node_id == node_id
+        ]
+        return [link.error for link in links if link.error is not None and not link.connection]
 
     async def _control_connection(self, node_id: int | None, bootstrap: bool) -> Connection:
         if self._closed:
@@ -207,6 +224,7 @@ class Router:
         if self._closed:
             raise ProducerClosedError("the connections to the brokers have been closed")
         errors = [link.error for link in tried if link.error is not None]
+        _raise_refusal(errors)
         if errors and not any(error.retriable for error in errors):
             raise errors[0]
         raise BrokerConnectionError(
@@ -264,6 +282,7 @@ class Router:
             rng=self._rng,
             meter=self._meter,
             on_change=self._link_changed,
+            security=self._security,
         )
 
     def _link_changed(self, link: Link) -> None:
@@ -341,6 +360,13 @@ async def _first_up(
     done, _ = await asyncio.wait(attempts, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
     attempts -= done
     return next((link.connection for link in links if link.connection is not None), None)
+
+
+def _raise_refusal(errors: Iterable[KafkaError]) -> None:
+    """What no retry mends comes before what one might."""
+    for error in errors:
+        if isinstance(error, AuthenticationError):
+            raise error.with_traceback(None)
 
 
 async def _all_closed(links: Iterable[Link]) -> None:

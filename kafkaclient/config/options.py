@@ -91,9 +91,7 @@ def options_of(config: type) -> Mapping[str, Option]:
     options = {}
     for field in sorted(dataclasses.fields(config), key=lambda each: each.name in inherited):
         kind, doc, section, aliases, secret = field.metadata[_KEY]
-        options[field.name] = Option(
-            field.name, kind, field.default, doc, section, aliases, secret
-        )
+        options[field.name] = Option(field.name, kind, field.default, doc, section, aliases, secret)
     return MappingProxyType(options)
 
 

@@ -317,8 +317,8 @@ def _settle_sasl(values: dict[str, Any], given: Mapping[str, Given]) -> None:
     if mechanism != "OAUTHBEARER":
         _need(values, mechanism, "sasl_username", "sasl_password")
         for name in ("sasl_username", "sasl_password"):
-            if "\0" in values[name] or not values[name]:
-                raise ConfigError(f"{name} must not be empty, or contain a NUL character")
+            if "\0" in values[name] or not values[name] or not _is_unicode(values[name]):
+                raise ConfigError(f"{name} must be text, not empty, without a NUL character")
     elif values["sasl_oauth_token_provider"] is None:
         if values["sasl_oauthbearer_token_endpoint_url"] is None:
             raise ConfigError(
@@ -370,3 +370,8 @@ def _need(values: dict[str, Any], mechanism: str, *names: str) -> None:
     missing = [name for name in names if values[name] is None]
     if missing:
         raise ConfigError(f"{mechanism} needs {' and '.join(missing)} (or sasl_jaas_config)")
+
+
+def _is_unicode(text: str) -> bool:
+    """Lone surrogates come of bytes that were not UTF-8, and cannot be sent."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)

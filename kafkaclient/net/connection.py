@@ -8,6 +8,7 @@ means that the two sides no longer agree, and the connection is dropped.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import struct
 from collections import deque
@@ -20,13 +21,15 @@ from kafkaclient.errors import (
     ProducerStateError,
     ProtocolError,
     RequestTimedOutError,
+    SslAuthenticationError,
     broker_error,
 )
 from kafkaclient.net.meter import NoMeter
+from kafkaclient.net.tls_failures import explain_tls_error
 from kafkaclient.wire.codec import ApiVersionsCall
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from kafkaclient.net.meter import Meter
     from kafkaclient.types import Buffer
@@ -105,6 +108,7 @@ class Connection(asyncio.Protocol):
         self._lost = asyncio.Event()
         self._error: KafkaError | None = None
         self._writable = True
+        self._released: asyncio.Event | None = None
 
         self._correlation_id = 0
         self._pending: deque[_Pending] = deque()
@@ -142,8 +146,9 @@ class Connection(asyncio.Protocol):
 
     @property
     def writable(self) -> bool:
-        """False while the transport holds more unsent bytes than it likes."""
-        return self._writable and not self._closed
+        """False while the transport holds more unsent bytes than it likes, and while the
+        connection is :meth:`held`."""
+        return self._writable and not self._closed and self._released is None
 
     @property
     def in_flight(self) -> int:
@@ -206,11 +211,29 @@ class Connection(asyncio.Protocol):
             return
         self._meter.request_sent(self._node_id, sum(map(len, buffers)))
 
-    async def call(self, call: Call[T], *, timeout_s: float | None = None) -> T:
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Send nothing but urgent calls meanwhile: others wait, and :attr:`writable` is False.
+
+        Answers to what is in flight are taken as ever.
+        """
+        self._released = released = asyncio.Event()
+        try:
+            yield
+        finally:
+            self._released = None
+            released.set()
+            if self._writable:
+                self.resume_writing()
+
+    async def call(
+        self, call: Call[T], *, timeout_s: float | None = None, urgent: bool = False
+    ) -> T:
         """Send a control call in the newest version that both sides speak; await its answer.
 
-        ``timeout_s`` replaces the request timeout. A caller that is cancelled leaves the
-        connection and all other requests as they are; the answer is dropped when it comes.
+        ``timeout_s`` replaces the request timeout; ``urgent`` calls go out also while the
+        connection is :meth:`held`. A caller that is cancelled leaves the connection and all other
+        requests as they are; the answer is dropped when it comes.
 
         Raises :class:`~kafkaclient.errors.UnsupportedVersionError`,
         :class:`~kafkaclient.errors.BrokerConnectionError`,
@@ -220,6 +243,8 @@ class Connection(asyncio.Protocol):
         if self.api_versions is None:
             raise ProducerStateError(f"the connection to {self._node} has had no handshake yet")
         version = self.api_versions.pick(call.api_key, call.min_version, call.max_version)
+        while self._released is not None and not urgent:
+            await self._released.wait()
         return await self._call(call, version, timeout_s)
 
     async def handshake(self, max_version: int | None = None) -> None:
@@ -302,10 +327,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         in_good_order = self._closed and self._error is None and not self._pending
         if not in_good_order and self._error is None:
-            self._error = BrokerConnectionError(
-                f"the connection to {self._node} was lost with {len(self._pending)} requests in "
-                f"flight: {exc or ('closed here' if self._closed else 'closed by the broker')}"
-            )
+            self._error = self._loss(exc)
             self._error.__cause__ = exc
         self._closed = True
         self._stop_timer()
@@ -319,12 +341,21 @@ class Connection(asyncio.Protocol):
         if self._on_close is not None:
             self._on_close(self, self._error)
 
+    def _loss(self, exc: Exception | None) -> KafkaError:
+        refusal = explain_tls_error(exc) if self.api_versions is None else None
+        if refusal is not None:  # TLS 1.3 tells a client only now that its certificate is missing
+            return SslAuthenticationError(f"TLS with {self._node} failed: {refusal}")
+        return BrokerConnectionError(
+            f"the connection to {self._node} was lost with {len(self._pending)} requests in "
+            f"flight: {exc or ('closed here' if self._closed else 'closed by the broker')}"
+        )
+
     def pause_writing(self) -> None:
         self._writable = False
 
     def resume_writing(self) -> None:
         self._writable = True
-        if self._on_writable is not None and not self._closed:
+        if self._on_writable is not None and self.writable:
             self._on_writable(self)
 
     def data_received(self, data: bytes) -> None:

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from kafkaclient.errors import SslAuthenticationError
+from kafkaclient.net.tls_failures import explain_tls_error, is_plain_kafka
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from kafkaclient.net.tls import TlsContexts
 
 __all__ = ["Dialer", "TcpDialer"]
 
@@ -15,6 +22,9 @@ P = TypeVar("P", bound=asyncio.Protocol)
 
 _HEAD_START_S = 0.25
 """How long an address is tried alone before the next one is tried beside it (RFC 8305)."""
+
+_GOODBYE_S = 1.0
+"""How long the peer has to confirm the end of a TLS connection."""
 
 _USE_SYSTEM_DEFAULT = -1
 
@@ -31,14 +41,15 @@ class Dialer(Protocol):
     ) -> tuple[asyncio.Transport, P]:
         """Connect and return the ready transport with the protocol that ``factory`` made.
 
-        Raises :class:`OSError` when no address of the host could be reached. Sets no time limit
-        of its own; a cancelled dial leaves nothing open.
+        Raises :class:`OSError` when no address of the host could be reached, and
+        :class:`~kafkaclient.errors.SslAuthenticationError` when TLS failed for a reason that will
+        not go away by itself. Sets no time limit of its own; a cancelled dial leaves nothing open.
         """
         ...
 
 
 class TcpDialer:
-    """Plain TCP.
+    """TCP, and with ``tls`` TLS on top of it.
 
     Names are resolved anew on every call, because brokers change their addresses (KIP-899), and
     every address is tried, a fresh one each 250 ms, so that a black-holed one delays the others
@@ -48,6 +59,8 @@ class TcpDialer:
     (``send.buffer.bytes``, default 128 KB, and ``receive.buffer.bytes``, default 32 KB); -1
     leaves them to the system. ``user_timeout_ms`` is how long written data may stay
     unacknowledged by the peer's kernel, default 30 s.
+
+    The certificate must be for ``host`` as given to :meth:`dial`: the advertised one.
     """
 
     def __init__(
@@ -56,7 +69,9 @@ class TcpDialer:
         receive_buffer_bytes: int = 32_768,
         *,
         user_timeout_ms: int = 30_000,
+        tls: TlsContexts | None = None,
     ) -> None:
+        self._tls = tls
         self._options = [
             (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
             (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -79,6 +94,28 @@ class TcpDialer:
         self, host: str, port: int, factory: Callable[[], P]
     ) -> tuple[asyncio.Transport, P]:
         """See :meth:`Dialer.dial`."""
+        if self._tls is None:
+            return await self.dial_plain(host, port, factory)
+        context = self._tls.context()
+        sock = await self._connect_any(await _resolve(host, port))
+        try:
+            return await asyncio.get_running_loop().create_connection(
+                factory,
+                sock=sock,
+                ssl=context,
+                server_hostname=host,
+                ssl_shutdown_timeout=_GOODBYE_S,
+            )
+        except BaseException as error:
+            sock.close()
+            if isinstance(error, OSError):
+                await self._explain(error, host, port)
+            raise
+
+    async def dial_plain(
+        self, host: str, port: int, factory: Callable[[], P]
+    ) -> tuple[asyncio.Transport, P]:
+        """:meth:`dial`, without TLS."""
         sock = await self._connect_any(await _resolve(host, port))
         try:
             loop = asyncio.get_running_loop()
@@ -87,6 +124,20 @@ class TcpDialer:
             sock.close()
             raise
         return transport, protocol
+
+    async def _explain(self, error: OSError, host: str, port: int) -> None:
+        """Raise SslAuthenticationError if the cause of a failed handshake is clear."""
+        why = explain_tls_error(error)
+        # A Kafka broker that does not expect TLS takes its first bytes for the size of a request,
+        # finds it too large and hangs up; so does one that is just being stopped.
+        hung_up = isinstance(error, (ConnectionError, ssl.SSLEOFError))
+        if hung_up and await is_plain_kafka(partial(self.dial_plain, host, port)):
+            why = (
+                "it is a listener without encryption; is security.protocol right, and the port "
+                "that of an SSL or SASL_SSL listener?"
+            )
+        if why is not None:
+            raise SslAuthenticationError(f"TLS with {host}:{port} failed: {why}") from error
 
     async def _connect_any(self, addresses: Sequence[_Address]) -> socket.socket:
         """The first socket to connect; the attempts start staggered and race."""

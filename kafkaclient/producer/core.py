@@ -12,6 +12,7 @@ from kafkaclient.cluster.router import Router
 from kafkaclient.errors import KafkaError, ProducerClosedError
 from kafkaclient.metrics import ProducerMetrics
 from kafkaclient.net.dialer import TcpDialer
+from kafkaclient.net.security import Security
 from kafkaclient.producer.accumulator import RecordAccumulator
 from kafkaclient.producer.delivery import Receipt
 from kafkaclient.producer.failures import UnseenFailures
@@ -66,8 +67,11 @@ class Core:
             now, config.metrics_sample_window_ms, config.metrics_num_samples
         )
         self._failures = UnseenFailures(now, config.on_error, self.loop)
-        dialer = dialer or TcpDialer(config.send_buffer_bytes, config.receive_buffer_bytes)
-        self.router = Router(config, dialer, clock=now, rng=rng, meter=metrics)
+        security = Security(config, clock=now, wall_clock=wall_clock, rng=rng)
+        dialer = dialer or TcpDialer(
+            config.send_buffer_bytes, config.receive_buffer_bytes, tls=security.tls
+        )
+        self.router = Router(config, dialer, clock=now, rng=rng, meter=metrics, security=security)
         identity = ProducerIdentity(config.enable_idempotence)
         self.accumulator = RecordAccumulator(
             accumulator_settings(config, early=0.0 if clock else _lateness(now)),

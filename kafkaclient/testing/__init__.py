@@ -13,13 +13,16 @@ if TYPE_CHECKING:
     from kafkaclient.testing.cluster import LocalCluster
     from kafkaclient.testing.fake import FakeCluster
     from kafkaclient.testing.proxy import FaultProxy
+    from kafkaclient.testing.security import ClusterSecurity, SecureListener
 
-__all__ = ["FakeCluster", "FaultProxy", "LocalCluster"]
+__all__ = ["ClusterSecurity", "FakeCluster", "FaultProxy", "LocalCluster", "SecureListener"]
 
 _MODULES = {
+    "ClusterSecurity": "kafkaclient.testing.security",
     "FakeCluster": "kafkaclient.testing.fake",
     "FaultProxy": "kafkaclient.testing.proxy",
     "LocalCluster": "kafkaclient.testing.cluster",
+    "SecureListener": "kafkaclient.testing.security",
 }
 
 

@@ -25,6 +25,7 @@ from kafkaclient.testing.settings import DEFAULT_VERSION, ClusterSpec
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from kafkaclient.testing.security import ClusterSecurity
     from kafkaclient.testing.supervisor import Launch
 
 __all__ = ["BrokerStatus", "ClusterHandle", "LocalCluster", "Running", "ToolResult"]
@@ -95,6 +96,18 @@ class ClusterHandle:
     def proxied_bootstrap(self) -> str:
         """The same brokers through their fault proxies; clients that start here stay there."""
         return str(self._description["proxied_bootstrap"])
+
+    def secured_bootstrap(self, listener: str) -> str:
+        """The brokers' addresses on a listener of ``security``, such as ``SASL_SSL``."""
+        secured: dict[str, str] = self._description["secured"]
+        if listener not in secured:
+            raise ConfigError(f"there is no listener {listener!r}: {', '.join(secured) or 'none'}")
+        return secured[listener]
+
+    @property
+    def certificates(self) -> Path:
+        """With ``security``, where ``ca.pem`` and ``client.pem`` (certificate and key) are."""
+        return self.directory / "certificates"
 
     @property
     def brokers(self) -> tuple[int, ...]:
@@ -220,9 +233,9 @@ class LocalCluster(ClusterHandle):
     ``racks``: one rack name per broker. ``config``: settings for every broker, by Kafka's dotted
     names, over those of :func:`~kafkaclient.testing.settings.shared_settings`. ``version``: a
     Kafka version there is a lock of jars for; those of 4.3.1, 4.0.2 and 3.9.2 come with this
-    package. ``security``: None, plaintext, is the one value accepted. ``directory``: an empty or
-    missing directory for logs and data, kept afterwards; by default a temporary one that goes with
-    the cluster.
+    package. ``security``: listeners with TLS and SASL beside the plain ones. ``directory``: an
+    empty or missing directory for logs and data, kept afterwards; by default a temporary one that
+    goes with the cluster.
 
     Brokers listen on 127.0.0.1 only. They end with the block, and also when this process dies
     without leaving it. The first use of a version on a machine fetches its jars (56 MB, and 32 to
@@ -236,15 +249,13 @@ class LocalCluster(ClusterHandle):
         brokers: int = 3,
         *,
         racks: Sequence[str] | None = None,
-        security: None = None,
+        security: ClusterSecurity | None = None,
         config: Mapping[str, object] | None = None,
         version: str = DEFAULT_VERSION,
         directory: Path | None = None,
     ) -> None:
-        if security is not None:
-            raise ConfigError(f"security must be None (plaintext listeners), not {security!r}")
         super().__init__(None)
-        self._spec = ClusterSpec.build(brokers, racks, config or {}, version)
+        self._spec = ClusterSpec.build(brokers, racks, config or {}, version, security)
         self._kept = directory
         self._supervisor: subprocess.Popen[bytes] | None = None
 

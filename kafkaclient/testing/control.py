@@ -94,7 +94,8 @@ def prepare_launch(spec: ClusterSpec, cache: JarCache, *, keep: bool) -> Launch:
     java = find_java()
     jars = cache.ensure(read_lock(spec.version))
     classes = _fingerprint(spec.version, java.path, java.banner)
-    settings = _fingerprint(spec.version, sorted(spec.config.items()))
+    users = () if spec.security is None else (sorted(spec.security.users.items()),)
+    settings = _fingerprint(spec.version, sorted(spec.config.items()), *users)
     return Launch(
         brokers=spec.brokers,
         racks=None if spec.racks is None else list(spec.racks),
@@ -106,6 +107,7 @@ def prepare_launch(spec: ClusterSpec, cache: JarCache, *, keep: bool) -> Launch:
         archive=str(cache.directory / "classes" / f"{classes}.jsa"),
         template=str(cache.directory / "formats" / f"{settings}.checkpoint"),
         keep=keep,
+        security=None if spec.security is None else spec.security.to_json(),
     )
 
 

@@ -21,10 +21,12 @@ from kafkaclient.testing.errors import BrokerStartError
 from kafkaclient.testing.ports import free_ports
 from kafkaclient.testing.probe import membership
 from kafkaclient.testing.proxy import FaultProxy
+from kafkaclient.testing.security import make_certificates
 from kafkaclient.testing.settings import (
     HOST,
     ClusterSpec,
     Ports,
+    Secured,
     broker_properties,
     controller_ids,
     new_uuid,
@@ -82,6 +84,7 @@ class Fleet:
         self._say = say
         self._cluster_id = new_uuid()
         self._ports: list[Ports] = []
+        self._secured: list[Secured | None] = []
         self._brokers: list[BrokerProcess] = []
         self._proxies: list[FaultProxy] = []
 
@@ -121,8 +124,17 @@ class Fleet:
 
     async def _try_start(self, deadline: float) -> None:
         spec = self._spec
-        numbers = iter(free_ports(len(Ports._fields) * spec.brokers))
+        secure = spec.secure_listeners
+        numbers = iter(free_ports((len(Ports._fields) + len(secure)) * spec.brokers))
         self._ports = [Ports(*(next(numbers) for _ in Ports._fields)) for _ in range(spec.brokers)]
+        self._secured = [None] * spec.brokers
+        if secure:
+            certificates = self._directory / "certificates"
+            await asyncio.to_thread(make_certificates, certificates)
+            self._secured = [
+                Secured({name: next(numbers) for name in secure}, certificates)
+                for _ in range(spec.brokers)
+            ]
         self._brokers = [
             BrokerProcess(node, self._directory / f"broker-{node}", self._jvm)
             for node in range(spec.brokers)
@@ -130,7 +142,9 @@ class Fleet:
         await self._start_proxies()
         for broker in self._brokers:
             shutil.rmtree(broker.directory, ignore_errors=True)
-            properties = broker_properties(spec, broker.node, self._ports, str(broker.log_dir))
+            properties = broker_properties(
+                spec, broker.node, self._ports, str(broker.log_dir), self._secured[broker.node]
+            )
             broker.prepare(properties)
         await self._format()
         self._say(f"starting {spec.brokers} brokers")
@@ -165,9 +179,17 @@ class Fleet:
 
     async def _make_template(self) -> None:
         first = self._brokers[0]
+        security = self._spec.security
         command = self._jvm.command(
             "kafka.tools.StorageTool",
-            ["format", "--cluster-id", self._cluster_id, "--config", str(first.properties_file)],
+            [
+                "format",
+                "--cluster-id",
+                self._cluster_id,
+                "--config",
+                str(first.properties_file),
+                *(security.scram_arguments() if security is not None else ()),
+            ],
             heap_mb=128,
             properties={"log4j2.level": "OFF"},
         )
@@ -305,6 +327,12 @@ class Fleet:
                 }
                 for broker, ports in zip(self._brokers, self._ports, strict=True)
             ],
+            "secured": {
+                name: ",".join(
+                    f"{HOST}:{secured.ports[name]}" for secured in self._secured if secured
+                )
+                for name in self._spec.secure_listeners
+            },
         }
 
     def proxy_stats(self) -> list[dict[str, Any]]:

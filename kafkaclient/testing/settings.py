@@ -21,12 +21,16 @@ from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from kafkaclient.testing.security import ClusterSecurity
 
 __all__ = [
     "DEFAULT_VERSION",
     "HOST",
     "ClusterSpec",
     "Ports",
+    "Secured",
     "broker_properties",
     "controller_ids",
     "new_uuid",
@@ -70,6 +74,13 @@ class Ports(NamedTuple):
     controller: int
 
 
+class Secured(NamedTuple):
+    """One broker's ports by secure listener, and where the certificates are."""
+
+    ports: dict[str, int]
+    certificates: Path
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
     """A cluster as asked for. Raises ConfigError when it cannot be built.
@@ -82,6 +93,7 @@ class ClusterSpec:
     racks: tuple[str, ...] | None
     config: Mapping[str, str]
     version: str
+    security: ClusterSecurity | None = None
 
     @classmethod
     def build(
@@ -90,6 +102,7 @@ class ClusterSpec:
         racks: Sequence[str] | None,
         config: Mapping[str, object],
         version: str,
+        security: ClusterSecurity | None = None,
     ) -> ClusterSpec:
         """Check and normalise what a caller gave."""
         if not 1 <= brokers <= _MAX_BROKERS:
@@ -104,7 +117,15 @@ class ClusterSpec:
             racks=None if racks is None else tuple(racks),
             config={key: _text(key, value) for key, value in config.items()},
             version=version,
+            security=security,
         )
+
+    @property
+    def secure_listeners(self) -> tuple[str, ...]:
+        """The names of the listeners with TLS or SASL."""
+        if self.security is None:
+            return ()
+        return tuple(listener.name for listener in self.security.listeners)
 
 
 def controller_ids(brokers: int) -> tuple[int, ...]:
@@ -148,12 +169,19 @@ def shared_settings(brokers: int) -> dict[str, str]:
 
 
 def broker_properties(
-    spec: ClusterSpec, broker: int, ports: Sequence[Ports], log_dir: str
+    spec: ClusterSpec,
+    broker: int,
+    ports: Sequence[Ports],
+    log_dir: str,
+    secured: Secured | None = None,
 ) -> dict[str, str]:
-    """One broker's ``server.properties``; ``ports`` are all brokers', ``log_dir`` its own."""
+    """One broker's ``server.properties``; ``ports`` are all brokers', ``log_dir`` and ``secured``
+    its own."""
     controllers = controller_ids(spec.brokers)
     own = ports[broker]
     bound = {"DIRECT": own.direct, "PROXIED": own.proxied, "INTERNAL": own.internal}
+    if secured is not None:
+        bound |= secured.ports
     advertised = bound | {"PROXIED": own.proxy}
     if broker in controllers:
         bound["CONTROLLER"] = own.controller
@@ -169,6 +197,9 @@ def broker_properties(
     }
     if spec.racks is not None:
         properties["broker.rack"] = spec.racks[broker]
+    if secured is not None and spec.security is not None:
+        properties["listener.security.protocol.map"] += spec.security.protocol_map()
+        properties |= spec.security.properties(secured.certificates)
     return properties | dict(spec.config)
 
 

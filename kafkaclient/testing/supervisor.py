@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from kafkaclient.errors import ConfigError, KafkaError
 from kafkaclient.testing.broker import Jvm
 from kafkaclient.testing.fleet import Fleet
+from kafkaclient.testing.security import ClusterSecurity
 from kafkaclient.testing.settings import ClusterSpec
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Launch:
     template: str
     keep: bool
     """Whether the directory stays when the cluster has ended."""
+    security: dict[str, Any] | None = None
 
     def write(self, directory: Path) -> None:
         text = json.dumps({name: getattr(self, name) for name in self.__slots__})
@@ -66,7 +68,8 @@ class Launch:
         return cls(**json.loads((directory / LAUNCH_FILE).read_text("utf-8")))
 
     def spec(self) -> ClusterSpec:
-        return ClusterSpec.build(self.brokers, self.racks, self.config, self.version)
+        security = None if self.security is None else ClusterSecurity.from_json(self.security)
+        return ClusterSpec.build(self.brokers, self.racks, self.config, self.version, security)
 
     def jvm(self) -> Jvm:
         jars = tuple(map(Path, self.jars))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from inspect import isawaitable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkaclient.errors import AuthenticationError, BrokerConnectionError, KafkaError
 from kafkaclient.net.sasl.oauthbearer import check_token
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
 
 __all__ = ["Token", "TokenProvider", "TokenSource"]
 
@@ -81,7 +83,7 @@ class TokenSource:
                 self._token, self._good_until = token, asked_at + _USED_SHARE * life
             return self._token
 
-    def drop(self, token: Token) -> None:
+    def drop(self, token: Token | None) -> None:
         """A broker refused this one: do not offer it again."""
         if token is self._token:
             self._token = None
@@ -94,8 +96,7 @@ class TokenSource:
             token: Any = await given
             if not isinstance(token, Token):
                 raise TypeError(  # noqa: TRY301
-                    f"the token provider returned a {type(token).__name__}, not a "
-                    "kafkaclient.Token"
+                    f"the token provider returned a {type(token).__name__}, not a kafkaclient.Token"
                 )
             check_token(token)
         except KafkaError:

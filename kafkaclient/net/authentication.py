@@ -1,0 +1,187 @@
+"""SASL on a connection: after ApiVersions, and again before the session ends (KIP-368)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from kafkaclient.errors import (
+    AuthenticationError,
+    BrokerConnectionError,
+    KafkaError,
+    SaslAuthenticationError,
+    UnsupportedSaslMechanismError,
+    UnsupportedVersionError,
+    broker_error,
+)
+from kafkaclient.net.sasl.mechanism import RefusedError
+from kafkaclient.wire.sasl import SaslAuthenticateCall, SaslHandshakeCall
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from kafkaclient.net.connection import Connection
+    from kafkaclient.net.sasl.login import Login
+    from kafkaclient.net.sasl.mechanism import Mechanism
+
+__all__ = ["Session", "authenticate", "demanded_mechanisms"]
+
+_log = logging.getLogger(__name__)
+
+_UNSUPPORTED_MECHANISM = 33
+_ILLEGAL_STATE = 34
+_AUTHENTICATION_FAILED = 58
+
+# When a session is renewed, as a share of its length; by chance, so that all the connections that
+# began together don't do it together (Java's SaslClientAuthenticator).
+_RENEW_FROM, _RENEW_TO = 0.85, 0.95
+
+_MOST_STEPS = 10
+_RETRY_SHARE = 0.25
+_NO_MECHANISM = ""
+
+
+async def authenticate(connection: Connection, mechanism: Mechanism) -> float:
+    """Authenticate; how long the connection may be used then, in seconds (0: for ever).
+
+    Raises :class:`~kafkaclient.errors.AuthenticationError` when broker and client do not agree, and
+    what :meth:`Connection.call` raises. The connection is of no use after an error.
+    """
+    node, name = connection.node, mechanism.name
+    told = await connection.call(SaslHandshakeCall(name), urgent=True)
+    if told.error_code == _UNSUPPORTED_MECHANISM:
+        offered = ", ".join(told.mechanisms) or "none"
+        raise UnsupportedSaslMechanismError(
+            f"{node} does not accept sasl.mechanism={name}; it offers: {offered}"
+        )
+    if told.error_code == _ILLEGAL_STATE:
+        raise AuthenticationError(
+            f"{node} does not want SASL on this listener; give security.protocol=PLAINTEXT or SSL, "
+            "or the port of a listener with SASL"
+        )
+    if told.error_code:
+        raise broker_error(told.error_code, f"SaslHandshake for {name} to {node}")
+    try:
+        return await _exchange(connection, mechanism)
+    except RefusedError as error:
+        raise SaslAuthenticationError(f"{name} with {node} failed: {error}") from None
+
+
+async def _exchange(connection: Connection, mechanism: Mechanism) -> float:
+    message = mechanism.first()
+    for _ in range(_MOST_STEPS):
+        answer = await connection.call(SaslAuthenticateCall(message), urgent=True)
+        if answer.error_code:
+            raise _refused(connection.node, mechanism.name, answer.error_code, answer.error_message)
+        lifetime_s = max(0, answer.session_lifetime_ms) / 1000
+        if mechanism.computes:
+            loop = asyncio.get_running_loop()
+            next_message = await loop.run_in_executor(None, mechanism.answer, answer.challenge)
+        else:
+            next_message = mechanism.answer(answer.challenge)
+        if next_message is None:
+            return lifetime_s
+        message = next_message
+    raise RefusedError("the exchange does not come to an end")
+
+
+def _refused(node: str, mechanism: str, code: int, said: str | None) -> KafkaError:
+    if code != _AUTHENTICATION_FAILED:
+        return broker_error(code, f"SaslAuthenticate ({mechanism}) to {node}", said)
+    error = SaslAuthenticationError(
+        f"{node} refused the credentials ({mechanism}): {said or 'it does not say why'}"
+    )
+    error.code = code
+    return error
+
+
+async def demanded_mechanisms(connection: Connection) -> tuple[str, ...] | None:
+    """The mechanisms of a listener that wants SASL before anything else; None: it does not.
+
+    It is asked for a mechanism that does not exist, and hangs up if it does want SASL.
+    """
+    try:
+        told = await connection.call(SaslHandshakeCall(_NO_MECHANISM))
+    except (UnsupportedVersionError, BrokerConnectionError):
+        return None
+    return told.mechanisms if told.error_code == _UNSUPPORTED_MECHANISM else None
+
+
+class Session:
+    """The time for which a connection is authenticated; renewed before it ends (KIP-368).
+
+    The renewal's messages go out behind the requests in flight, which the broker answers first;
+    further requests wait until it is over. Times in seconds.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        login: Login,
+        lifetime: float,
+        *,
+        clock: Callable[[], float],
+        rng: Random,
+    ) -> None:
+        self._connection = connection
+        self._login = login
+        self._clock = clock
+        self._rng = rng
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._schedule(lifetime)
+
+    def close(self) -> None:
+        """The connection has ended."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _schedule(self, lifetime: float) -> None:
+        self._timer = self._task = None
+        if lifetime > 0:
+            self._ends_at = self._clock() + lifetime
+            delay = lifetime * self._rng.uniform(_RENEW_FROM, _RENEW_TO)
+            self._timer = self._loop.call_later(delay, self._begin)
+
+    def _begin(self) -> None:
+        self._timer = None
+        self._task = self._loop.create_task(
+            self._renew(), name=f"authenticate again to {self._connection.node}"
+        )
+
+    async def _renew(self) -> None:
+        connection = self._connection
+        try:
+            mechanism = await self._mechanism()
+            idle_since = None if connection.in_flight else connection.last_used
+            with connection.held():
+                lifetime = await authenticate(connection, mechanism)
+            if idle_since is not None:
+                connection.last_used = idle_since  # this was no use of it
+        except KafkaError as error:
+            self._login.refused(error)
+            _log.warning("%s; the connection is closed", error)
+            connection.close(error)
+        except Exception as error:  # noqa: BLE001 - a session that ends must not end in silence
+            _log.exception("authenticating again to %s failed", connection.node)
+            connection.close(AuthenticationError(f"{connection.node}: {type(error).__name__}"))
+        else:
+            _log.debug("authenticated again to %s, for %.3g s", connection.node, lifetime)
+            self._schedule(lifetime)
+
+    async def _mechanism(self) -> Mechanism:
+        """Asks for a token again, if that is what fails, until the session ends."""
+        while True:
+            try:
+                return await self._login.mechanism()
+            except KafkaError as error:
+                left = self._ends_at - self._clock()
+                if not error.retriable or left <= 0.01:
+                    raise
+                _log.warning("%s; asking again, %.3g s are left", error, left)
+                await asyncio.sleep(left * _RETRY_SHARE)

@@ -1,0 +1,63 @@
+"""The credentials that the options name, as a mechanism for each authentication."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from kafkaclient.errors import SaslAuthenticationError
+from kafkaclient.net.sasl.oauthbearer import OAuthBearer
+from kafkaclient.net.sasl.oidc import ClientCredentials
+from kafkaclient.net.sasl.plain import Plain
+from kafkaclient.net.sasl.scram import KeyCache, Scram256, Scram512
+from kafkaclient.net.sasl.tokens import TokenSource
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaclient.config.security import SecurityOptions
+    from kafkaclient.net.sasl.mechanism import Mechanism
+    from kafkaclient.net.sasl.tokens import Token
+
+__all__ = ["Login"]
+
+_SCRAM = {kind.name: kind for kind in (Scram256, Scram512)}
+
+
+class Login:
+    """Of one client. ``wall_clock``: seconds since the epoch, for the life of tokens."""
+
+    def __init__(
+        self, options: SecurityOptions, wall_clock: Callable[[], float] = time.time
+    ) -> None:
+        self._kind = options.sasl_mechanism
+        self._username = options.sasl_username or ""
+        self._password = options.sasl_password or ""
+        self._keys = KeyCache()
+        self._tokens: TokenSource | None = None
+        self._offered: Token | None = None
+        if self._kind == OAuthBearer.name:
+            provider = options.sasl_oauth_token_provider or ClientCredentials(
+                options.sasl_oauthbearer_token_endpoint_url or "",
+                options.sasl_oauthbearer_client_credentials_client_id or "",
+                options.sasl_oauthbearer_client_credentials_client_secret or "",
+                options.sasl_oauthbearer_scope,
+                wall_clock=wall_clock,
+            )
+            self._tokens = TokenSource(provider, wall_clock)
+
+    async def mechanism(self) -> Mechanism:
+        """A fresh one; waits for a token if one is needed, and raises what
+        :meth:`TokenSource.get` raises."""
+        if self._tokens is not None:
+            self._offered = await self._tokens.get()
+            return OAuthBearer(self._offered)
+        if self._kind == Plain.name:
+            return Plain(self._username, self._password)
+        kind = _SCRAM[self._kind or ""]
+        return kind(self._username, self._password, cache=self._keys)
+
+    def refused(self, error: BaseException) -> None:
+        """Authentication has failed: the next attempt gets another token."""
+        if self._tokens is not None and isinstance(error, SaslAuthenticationError):
+            self._tokens.drop(self._offered)

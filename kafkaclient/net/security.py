@@ -1,0 +1,91 @@
+"""What a client's connections need besides TCP: TLS contexts, credentials, and words for what goes
+wrong between a client and a listener of different kinds."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING
+
+from kafkaclient.errors import AuthenticationError, SslAuthenticationError
+from kafkaclient.net.authentication import Session, authenticate, demanded_mechanisms
+from kafkaclient.net.dialer import TcpDialer
+from kafkaclient.net.sasl.login import Login
+from kafkaclient.net.tls import TlsContexts
+from kafkaclient.net.tls_failures import is_tls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaclient.config.security import SecurityOptions
+    from kafkaclient.net.connection import Connection
+    from kafkaclient.net.dialer import Dialer
+
+__all__ = ["Security"]
+
+
+class Security:
+    """Made once per client; raises :class:`~kafkaclient.errors.ConfigError` for certificates and
+    keys that cannot be used. ``wall_clock``: seconds since the epoch."""
+
+    def __init__(
+        self,
+        options: SecurityOptions,
+        *,
+        clock: Callable[[], float] | None = None,
+        wall_clock: Callable[[], float] = time.time,
+        rng: Random | None = None,
+    ) -> None:
+        self._protocol = options.security_protocol
+        self._clock = clock or asyncio.get_running_loop().time
+        self._rng = rng or Random()
+        self.tls = TlsContexts(options) if options.uses_tls else None
+        self._login = Login(options, wall_clock) if options.uses_sasl else None
+
+    @property
+    def with_sasl(self) -> bool:
+        """Whether connections are authenticated by SASL."""
+        return self._login is not None
+
+    async def authenticate(self, connection: Connection) -> Session | None:
+        """What follows upon ApiVersions; None without SASL.
+
+        Raises :class:`~kafkaclient.errors.AuthenticationError`, and what making a connection
+        raises otherwise.
+        """
+        if self._login is None:
+            return None
+        mechanism = await self._login.mechanism()
+        try:
+            lifetime = await authenticate(connection, mechanism)
+        except AuthenticationError as error:
+            self._login.refused(error)
+            raise
+        return Session(connection, self._login, lifetime, clock=self._clock, rng=self._rng)
+
+    async def explain_silence(self, name: str, host: str, port: int, dialer: Dialer) -> None:
+        """Raise SslAuthenticationError if a broker gave no sensible answer to plain bytes because
+        it expects TLS."""
+        if self.tls is not None or not isinstance(dialer, TcpDialer):
+            return
+        if await is_tls(partial(dialer.dial_plain, host, port)):
+            secure = "SASL_SSL" if self.with_sasl else "SSL"
+            raise SslAuthenticationError(
+                f"{name} expects TLS on this listener, and security.protocol is {self._protocol}; "
+                f"give security.protocol={secure}, or the port of another listener"
+            )
+
+    async def explain_loss(self, connection: Connection) -> None:
+        """Raise AuthenticationError if a broker hangs up on requests because it wants SASL."""
+        if self.with_sasl:
+            return
+        offered = await demanded_mechanisms(connection)
+        if offered is not None:
+            secure = "SASL_SSL" if self.tls is not None else "SASL_PLAINTEXT"
+            raise AuthenticationError(
+                f"{connection.node} wants clients to authenticate, and security.protocol is "
+                f"{self._protocol}; give security.protocol={secure} and one of its mechanisms: "
+                f"{', '.join(offered)}"
+            )

@@ -1,0 +1,191 @@
+"""TLS as the ``ssl`` options ask for it, from PEM files or text."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import ssl
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kafkaclient.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkaclient.config.security import SecurityOptions
+
+__all__ = ["TlsContexts"]
+
+_log = logging.getLogger(__name__)
+
+_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+
+_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
+_LINE = 64
+
+
+class TlsContexts:
+    """Gives each new connection its context; a new one when a file has changed since the last.
+
+    A changed file that cannot be used (it is being written, or wrong) leaves the former context in
+    place, with a warning. Raises :class:`~kafkaclient.errors.ConfigError` at once for what cannot
+    be used from the beginning.
+    """
+
+    def __init__(self, options: SecurityOptions) -> None:
+        self._options = options
+        paths = (
+            options.ssl_truststore_location,
+            options.ssl_keystore_location,
+            options.ssl_key_location,
+        )
+        self._paths = [path for path in paths if path is not None]
+        self._seen = self._signatures()
+        self._context = options.ssl_context or _build(options)
+
+    def context(self) -> ssl.SSLContext:
+        """The context for a connection that is made now. Looks at the files' times, no more."""
+        seen = self._signatures()
+        if seen != self._seen:
+            try:
+                self._context = _build(self._options)
+            except ConfigError as error:
+                _log.warning("%s; the certificates read before stay in use", error)
+            else:
+                _log.info("certificates were read again: a file had changed")
+            self._seen = seen
+        return self._context
+
+    def _signatures(self) -> list[tuple[int, int, int] | None]:
+        return [_signature(path) for path in self._paths]
+
+
+def _signature(path: Path) -> tuple[int, int, int] | None:
+    try:
+        status = path.stat()  # follows links: a new target is a change
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_ino, status.st_size
+
+
+def _build(options: SecurityOptions) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies certificate and host
+    context.check_hostname = options.ssl_endpoint_identification_algorithm == "https"
+    offered = [_VERSIONS[name] for name in options.ssl_enabled_protocols]
+    context.minimum_version, context.maximum_version = min(offered), max(offered)
+    # As in Java, what is in the truststore is trusted, also when it is not a root.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    _trust(context, options)
+    _identify(context, options)
+    return context
+
+
+def _trust(context: ssl.SSLContext, options: SecurityOptions) -> None:
+    path, pem = options.ssl_truststore_location, options.ssl_truststore_certificates
+    if path is not None:
+        where, pem = f"ssl_truststore_location={path}", _read(path, "ssl_truststore_location")
+    elif pem is not None:
+        where = "ssl_truststore_certificates"
+    else:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+        return
+    certificates = [text for kind, text in _blocks(pem) if kind.endswith("CERTIFICATE")]
+    if not certificates:
+        raise ConfigError(f"{where} holds no certificate in PEM{_instead(pem)}")
+    try:
+        context.load_verify_locations(cadata="\n".join(certificates))
+    except ssl.SSLError as error:
+        raise ConfigError(f"{where} holds a certificate that cannot be read: {error}") from error
+
+
+def _identify(context: ssl.SSLContext, options: SecurityOptions) -> None:
+    path = options.ssl_keystore_location
+    if path is not None:
+        where = f"ssl_keystore_location={path}"
+        chain = key = _read(path, "ssl_keystore_location")
+        if options.ssl_key_location is not None:
+            where += f" with ssl_key_location={options.ssl_key_location}"
+            key = _read(options.ssl_key_location, "ssl_key_location")
+    elif options.ssl_keystore_certificate_chain is not None:
+        where = "ssl_keystore_certificate_chain with ssl_keystore_key"
+        chain, key = options.ssl_keystore_certificate_chain, options.ssl_keystore_key or ""
+    else:
+        return
+    certificates = [text for kind, text in _blocks(chain) if kind.endswith("CERTIFICATE")]
+    keys = [(kind, text) for kind, text in _blocks(key) if kind.endswith("PRIVATE KEY")]
+    if not certificates:
+        raise ConfigError(f"{where} holds no certificate in PEM{_instead(chain)}")
+    if len(keys) != 1:
+        raise ConfigError(f"{where} holds {len(keys)} private keys in PEM; one is needed")
+    kind, text = keys[0]
+    password = options.ssl_key_password
+    if password is None and ("ENCRYPTED" in kind or "Proc-Type: 4,ENCRYPTED" in text):
+        raise ConfigError(f"{where}: the private key is encrypted; give ssl_key_password")
+    try:
+        with _as_file("\n".join([*certificates, text])) as file:
+            # A function, or OpenSSL would ask at the terminal for a password that is missing.
+            context.load_cert_chain(file, password=lambda: password or "")
+    except ssl.SSLError as error:
+        raise ConfigError(_why_no_identity(where, error, password)) from error
+
+
+def _why_no_identity(where: str, error: ssl.SSLError, password: str | None) -> str:
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return f"{where}: the private key does not belong to the first certificate"
+    if password is not None:
+        return (
+            f"{where}: the private key cannot be read; ssl_key_password is wrong, or the key is "
+            f"damaged ({error.reason or error})"
+        )
+    return f"{where}: certificate or private key cannot be read ({error.reason or error})"
+
+
+def _read(path: Path, option: str) -> str:
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{option}={path} is not a PEM file{_JAVA}") from error
+    except OSError as error:
+        raise ConfigError(f"{option}={path} cannot be read: {error.strerror}") from error
+
+
+_JAVA = "; Java's own formats (JKS, PKCS12) are not read, `keytool -exportcert -rfc` writes PEM"
+
+
+def _instead(text: str) -> str:
+    return "" if _BLOCK.search(text) else _JAVA
+
+
+def _blocks(text: str) -> Iterator[tuple[str, str]]:
+    """The kinds of a PEM text's parts, and the parts. Line breaks that were lost on the way, as in
+    property files, are put back (Java's PEM reader does without them)."""
+    for match in _BLOCK.finditer(text):
+        kind, body = match[1], match[2]
+        if ":" not in body:  # headers are lines
+            data = "".join(body.replace("\\n", "").split())
+            lines = [data[at : at + _LINE] for at in range(0, len(data), _LINE)]
+            body = "\n" + "\n".join(lines) + "\n"
+        yield kind, f"-----BEGIN {kind}-----{body}-----END {kind}-----\n"
+
+
+@contextlib.contextmanager
+def _as_file(text: str) -> Iterator[str]:
+    """A path at which OpenSSL can read the text; in memory where there is such a thing, so that no
+    disk gets to see a private key that was given as text."""
+    if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():
+        descriptor = os.memfd_create("kafkaclient-pem")
+        try:
+            os.write(descriptor, text.encode())
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory, "identity.pem")
+        path.touch(mode=0o600)
+        path.write_text(text, "utf-8")
+        yield str(path)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.view import ClusterView
     from kafkaclient.config import ProducerConfig
     from kafkaclient.errors import KafkaError
+    from kafkaclient.net.sasl.tokens import Token, TokenProvider
     from kafkaclient.producer.bulk_delivery import BulkDelivery
     from kafkaclient.producer.delivery import Delivery
     from kafkaclient.producer.failures import UnseenFailure
@@ -36,6 +37,8 @@ __all__ = [
     "Producer",
     "ProducerConfig",
     "RecordMetadata",
+    "Token",
+    "TokenProvider",
     "TopicPartition",
     "UnseenFailure",
     "__version__",
@@ -58,6 +61,8 @@ _HOMES = {
     "Producer": "producer.producer",
     "ProducerConfig": "config",
     "RecordMetadata": "types",
+    "Token": "net.sasl.tokens",
+    "TokenProvider": "net.sasl.tokens",
     "TopicPartition": "types",
     "UnseenFailure": "producer.failures",
 }

@@ -421,20 +421,27 @@ def broker_error(
     return error
 
 
-_RESOURCES = {29: "topic", 30: "group", 31: "cluster", 53: "transactional-id"}
+# code -> (kind of resource as kafka-acls calls it, the operation that a producer should be granted:
+# Write implies Describe, None: the one that was denied)
+_RESOURCES: dict[int, tuple[str, str | None]] = {
+    29: ("topic", "Write"),
+    30: ("group", None),
+    31: ("cluster", None),
+    53: ("transactional-id", "Write"),
+}
 
 
-def denied(code: int, operation: str, resource: str = "kafka-cluster") -> str | None:
+def denied(code: int, operation: str, resource: str = "") -> str | None:
     """What an authorisation error code denies, to be given to :func:`broker_error` as advice.
 
-    None for every other code. ``operation`` and ``resource`` are as in an ACL.
+    ``operation`` and ``resource`` are as in an ACL; a cluster has no name. None for other codes.
     """
-    kind = _RESOURCES.get(code)
-    if kind is None:
+    if code not in _RESOURCES:
         return None
-    what = kind if code == 31 else f"{kind} {resource!r}"
-    flag = "--cluster" if code == 31 else f"--{kind} {resource}"
+    kind, granted = _RESOURCES[code]
+    what = f"the {kind} {resource!r}" if resource else f"the {kind}"
+    flag = f"--{kind} {resource}".rstrip()
     return (
-        f"the operation {operation} on {what} is denied to this client's principal "
-        f"(kafka-acls --add --allow-principal User:... --operation {operation} {flag} allows it)"
+        f"this client's principal may not {operation} on {what}; kafka-acls --add "
+        f"--allow-principal User:... --operation {granted or operation} {flag} allows it"
     )

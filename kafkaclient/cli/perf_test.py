@@ -37,6 +37,8 @@ __all__ = ["PerfTestCommand", "PerfTestPlan", "perf_test"]
 
 _CLIENT_ID = "perf-producer-client"
 _DEFAULT_LINGER_MS = 5.0
+# Setting and results are shown and kept; credentials must not be.
+_MAYBE_SECRET = ("sasl.", "sasl_", "ssl.", "ssl_")
 _NOT_IN_SETTING = frozenset({"bootstrap.servers", "client.id", "linger.ms", "telemetry"})
 _SERIALIZERS = frozenset({"key.serializer", "value.serializer"})
 _MANY_WORDS = ("--producer-props", "--command-property")
@@ -81,7 +83,11 @@ class PerfTestPlan:
 
     @property
     def labels(self) -> Labels:
-        named = {name: self.config[name] for name in self.config if name not in _NOT_IN_SETTING}
+        named = {
+            name: self.config[name]
+            for name in self.config
+            if name not in _NOT_IN_SETTING and not name.startswith(_MAYBE_SECRET)
+        }
         linger = self.config.get("linger.ms", str(_DEFAULT_LINGER_MS))
         return Labels(
             setting=",".join(f"{name}={value}" for name, value in named.items()) or "default",

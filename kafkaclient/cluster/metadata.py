@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from copy import copy
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from kafkaclient.cluster.backoff import backoff_s
 from kafkaclient.cluster.view import ClusterView, merge, with_leaders
 from kafkaclient.errors import (
+    AuthenticationError,
     BootstrapError,
     BrokerConnectionError,
     BrokerError,
@@ -21,6 +23,7 @@ from kafkaclient.errors import (
     ProducerStateError,
     UnknownTopicError,
     broker_error,
+    denied,
 )
 from kafkaclient.wire.metadata import MetadataCall, ToldTopics
 
@@ -170,8 +173,8 @@ class Metadata:
 
         A topic that does not exist (yet) is asked for again, with backoff, until it does: the
         brokers may create it. Raises :class:`~kafkaclient.errors.MetadataTimeoutError` after
-        ``timeout_s`` seconds, and at once what waiting cannot mend, such as an invalid name or
-        a missing authorisation.
+        ``timeout_s`` seconds, and at once what waiting cannot mend, such as an invalid name, a
+        missing authorisation, or brokers that refuse this client's credentials.
         """
         topic = self._use(name)
         known = self.view.topics.get(name)
@@ -404,6 +407,10 @@ class Metadata:
         if first is not None and not first.done() and not error.retriable and not self._rebootstrap:
             first.set_exception(error)
             first.exception()
+        if isinstance(error, AuthenticationError):  # whoever waits would wait in vain
+            for topic in self._topics.values():
+                for waiter in topic.waiters:
+                    _fail(waiter, copy(error))
         level = logging.WARNING if self._failures == 1 else logging.INFO
         _log.log(
             level, "metadata could not be fetched (%d times in a row): %s", self._failures, error
@@ -444,7 +451,8 @@ class Metadata:
 
 
 def _topic_error(name: str, code: int) -> BrokerError:
-    return broker_error(code, f"metadata of topic {name!r}")
+    advice = denied(code, "Describe", name)
+    return broker_error(code, f"metadata of topic {name!r}", advice=advice)
 
 
 def _fail(waiter: asyncio.Future[TopicView], error: KafkaError) -> None:

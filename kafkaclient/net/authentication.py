@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.errors import (
     AuthenticationError,
-    BrokerConnectionError,
     KafkaError,
     SaslAuthenticationError,
     UnsupportedSaslMechanismError,
@@ -100,11 +99,12 @@ def _refused(node: str, mechanism: str, code: int, said: str | None) -> KafkaErr
 async def demanded_mechanisms(connection: Connection) -> tuple[str, ...] | None:
     """The mechanisms of a listener that wants SASL before anything else; None: it does not.
 
-    It is asked for a mechanism that does not exist, and hangs up if it does want SASL.
+    It is asked for a mechanism that does not exist, and hangs up if it does want SASL. Raises what
+    :meth:`Connection.call` raises.
     """
     try:
         told = await connection.call(SaslHandshakeCall(_NO_MECHANISM))
-    except (UnsupportedVersionError, BrokerConnectionError):
+    except UnsupportedVersionError:
         return None
     return told.mechanisms if told.error_code == _UNSUPPORTED_MECHANISM else None
 
@@ -143,7 +143,7 @@ class Session:
 
     def _schedule(self, lifetime: float) -> None:
         self._timer = self._task = None
-        if lifetime > 0:
+        if lifetime > 0 and not self._connection.closed:
             self._ends_at = self._clock() + lifetime
             delay = lifetime * self._rng.uniform(_RENEW_FROM, _RENEW_TO)
             self._timer = self._loop.call_later(delay, self._begin)
@@ -164,6 +164,8 @@ class Session:
             if idle_since is not None:
                 connection.last_used = idle_since  # this was no use of it
         except KafkaError as error:
+            if connection.closed:
+                return  # whoever closed it, or lost it, has told
             self._login.refused(error)
             _log.warning("%s; the connection is closed", error)
             connection.close(error)

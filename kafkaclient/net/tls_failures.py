@@ -50,7 +50,7 @@ def explain_tls_error(error: BaseException | None) -> str | None:
     """Why TLS failed for good; None for an error that may pass, or is none of TLS's."""
     if isinstance(error, ssl.SSLCertVerificationError):
         advice = _ADVICE.get(error.verify_code)
-        text = f"its certificate is not accepted: {error.verify_message}"
+        text = f"its certificate is not accepted: {error.verify_message.rstrip('.')}"
         return f"{text}; {advice}" if advice else text
     if not isinstance(error, ssl.SSLError) or not error.reason:
         return None

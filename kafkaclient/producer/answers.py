@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Protocol
 from kafkaclient.cluster.backoff import backoff_s
 from kafkaclient.cluster.view import LeaderHint
 from kafkaclient.errors import (
+    AuthenticationError,
     DeliveryTimeoutError,
     KafkaError,
     ProtocolError,
     RecordTooLargeError,
     broker_error,
+    denied,
 )
 from kafkaclient.producer.partition import Place
 from kafkaclient.producer.verdict import AMBIGUOUS_CODES, REFRESH_CODES, Verdict, verdict_for
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["Answers", "Leaders", "delivery_timeout"]
 
 _log = logging.getLogger(__name__)
+
+_TOPIC_DENIED, _CLUSTER_DENIED = 29, 31
 
 
 class Leaders(Protocol):
@@ -163,7 +167,9 @@ class Answers:
             self._incomplete.complete(batch, answer.base_offset, answer.log_append_time_ms, now)
             return
         what = f"{batch.count} records to {batch.queue.tp} on broker {node_id}"
-        error: KafkaError = broker_error(code, what, answer.error_message)
+        error: KafkaError = broker_error(
+            code, what, answer.error_message, advice=_denied(code, batch.receipt.topic)
+        )
         batch.maybe_written |= code in AMBIGUOUS_CODES
         too_large = verdict is Verdict.SPLIT
         if code in REFRESH_CODES:
@@ -183,7 +189,7 @@ class Answers:
             self.retry(batch, error, now)
         else:
             self._refused(batch, answer, _too_large(batch, error) if too_large else error, now)
-            if verdict is Verdict.FATAL:
+            if verdict is Verdict.FATAL and batch.stamped:  # else only this batch was refused
                 self._on_fatal(error)
 
     def _refused(
@@ -206,6 +212,11 @@ class Answers:
         return backoff_s(
             batch.attempts, settings.retry_backoff, settings.retry_backoff_max, self._rng
         )
+
+
+def _denied(code: int, topic: str) -> str | None:
+    operation = "IdempotentWrite" if code == _CLUSTER_DENIED else "Write"
+    return denied(code, operation, topic if code == _TOPIC_DENIED else "")
 
 
 def _culprits(answer: PartitionResult, batch: ProducerBatch) -> dict[int, KafkaError]:
@@ -267,7 +278,8 @@ def delivery_timeout(
     """The error for a batch that was not acknowledged in time: where it was, why, and whether it
     may have been written. ``age`` and ``limit`` are in seconds; ``cause``: what went wrong last."""
     queue = batch.queue
-    cause = batch.last_error or cause
+    if not isinstance(cause, AuthenticationError):  # which is why there was no further attempt
+        cause = batch.last_error or cause
     maybe_written = batch.on_wire or batch.maybe_written
     state = "was on its way to {whom}" if batch.on_wire else _WAITING[queue.place]
     error = DeliveryTimeoutError(

@@ -13,6 +13,7 @@ from kafkaclient.errors import (
     ProducerFencedError,
     UnsupportedVersionError,
     broker_error,
+    denied,
 )
 from kafkaclient.wire.codec import InitProducerIdCall
 
@@ -72,7 +73,10 @@ class IdentityKeeper:
             try:
                 answer = await self._router.call(InitProducerIdCall())
                 if answer.error_code:
-                    raise broker_error(answer.error_code, "asking for a producer id")
+                    advice = denied(answer.error_code, "IdempotentWrite")
+                    raise broker_error(
+                        answer.error_code, "asking for a producer id (idempotence)", advice=advice
+                    )
             except KafkaError as error:
                 # A cluster that starts or restarts answers with all kinds of errors, also such as
                 # UNKNOWN_SERVER_ERROR; only a clear refusal ends the producer.

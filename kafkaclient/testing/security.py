@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-__all__ = ["ClusterSecurity", "SecureListener", "make_certificates"]
+__all__ = ["MECHANISMS", "ClusterSecurity", "SecureListener", "make_certificates"]
 
 _PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _CERTIFICATES = ("valid", "expired", "elsewhere")
-_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _MODULES = "org.apache.kafka.common.security"
 _LONG_AGO = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 
@@ -32,13 +32,15 @@ class SecureListener:
 
     ``certificate``: ``valid``, ``expired``, or ``elsewhere``, which is for another host's name.
     ``client_certificate``: whether clients need one of the cluster's authority.
-    ``max_reauth_ms``: after how long SASL must be done again (KIP-368); 0 is never.
+    ``mechanisms`` are those of SASL. ``max_reauth_ms``: after how long SASL must be done again
+    (KIP-368); 0 is never.
     """
 
     name: str
     protocol: str
     certificate: str = "valid"
     client_certificate: bool = False
+    mechanisms: tuple[str, ...] = MECHANISMS
     max_reauth_ms: int = 0
 
 
@@ -73,7 +75,10 @@ class ClusterSecurity:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> ClusterSecurity:
-        listeners = tuple(SecureListener(**listener) for listener in values["listeners"])
+        listeners = tuple(
+            SecureListener(**{**listener, "mechanisms": tuple(listener["mechanisms"])})
+            for listener in values["listeners"]
+        )
         return cls(values["users"], listeners, values["acls"])
 
     def to_json(self) -> dict[str, Any]:
@@ -112,7 +117,7 @@ class ClusterSecurity:
         users = " ".join(f'user_{name}="{word}"' for name, word in self.users.items())
         claims = 'unsecuredLoginStringClaim_sub="broker"'
         found = {
-            "sasl.enabled.mechanisms": ",".join(_MECHANISMS),
+            "sasl.enabled.mechanisms": ",".join(listener.mechanisms),
             "plain.sasl.jaas.config": f"{_MODULES}.plain.PlainLoginModule required {users};",
             "oauthbearer.sasl.jaas.config": (
                 f"{_MODULES}.oauthbearer.OAuthBearerLoginModule required {claims};"
@@ -120,7 +125,7 @@ class ClusterSecurity:
         }
         for mechanism in ("scram-sha-256", "scram-sha-512"):
             found[f"{mechanism}.sasl.jaas.config"] = f"{_MODULES}.scram.ScramLoginModule required;"
-        for mechanism in _MECHANISMS if listener.max_reauth_ms else ():
+        for mechanism in MECHANISMS if listener.max_reauth_ms else ():
             key = f"{mechanism.lower()}.connections.max.reauth.ms"
             found[key] = str(listener.max_reauth_ms)
         return found

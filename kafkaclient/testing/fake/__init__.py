@@ -15,6 +15,7 @@ from kafkaclient.testing.fake.control import (
 )
 from kafkaclient.testing.fake.error_code import ErrorCode
 from kafkaclient.testing.fake.log import FakeRecord
+from kafkaclient.testing.fake.sasl import Sasl
 
 __all__ = [
     "CLOSE",
@@ -26,6 +27,7 @@ __all__ = [
     "FakeCluster",
     "FakeRecord",
     "Request",
+    "Sasl",
     "delay",
     "delay_answer",
 ]

@@ -11,6 +11,7 @@ from kafkaclient.testing.fake import (
     list_offsets,
     metadata,
     produce,
+    sasl,
 )
 from kafkaclient.wire.api import ApiKey
 
@@ -45,4 +46,6 @@ APIS: Mapping[int, Api] = {
     ApiKey.API_VERSIONS: api_versions,
     ApiKey.CREATE_TOPICS: create_topics,
     ApiKey.INIT_PRODUCER_ID: init_producer_id,
+    ApiKey.SASL_HANDSHAKE: sasl.HANDSHAKE,
+    ApiKey.SASL_AUTHENTICATE: sasl.AUTHENTICATE,
 }

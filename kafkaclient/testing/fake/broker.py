@@ -189,6 +189,9 @@ class FakeConnection(asyncio.Protocol):
                 return CLOSE
             correlation_id = request.frame.correlation_id
             return encode_response(key, 0, correlation_id, **api_versions.unsupported(self._state))
+        sasl = self._state.sasl
+        if sasl is not None and not sasl.allows(request, self._state.now()):
+            return CLOSE
         api = APIS.get(key)
         if not offered or api is None:
             return CLOSE  # as a broker does with a version that it does not speak

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.testing.fake.control import Answer
     from kafkaclient.testing.fake.log import FakeRecord
+    from kafkaclient.testing.fake.sasl import Sasl
     from kafkaclient.wire.codec import RequestFrame
     from kafkaclient.wire.record_reader import BatchHeader
 
@@ -46,7 +47,8 @@ class FakeCluster:
     ``clock`` gives the times in :attr:`requests` (default: the running loop's); delays use the
     loop's timers, so that on a :class:`~kafkaclient.testing.clock.VirtualTimeLoop` they take no
     real time. ``partitions`` is the number of partitions of topics created without one.
-    ``profile`` names a kind of broker (see :data:`~.api_versions.PROFILES`).
+    ``profile`` names a kind of broker (see :data:`~.api_versions.PROFILES`). ``sasl``: clients must
+    authenticate.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class FakeCluster:
         auto_create_topics: bool = True,
         racks: Sequence[str | None] | None = None,
         profile: str = "kafka-4",
+        sasl: Sasl | None = None,
     ) -> None:
         if racks is not None and len(racks) != brokers:
             raise ValueError(f"{brokers} brokers, but {len(racks)} racks")
@@ -81,6 +84,8 @@ class FakeCluster:
             {**versions, **PROFILES[profile]},
             default_partitions=partitions,
             auto_create_topics=auto_create_topics,
+            now=self._now,
+            sasl=sasl,
         )
         self._state.closes_api_versions_above = CLOSES_ABOVE.get(profile)
 

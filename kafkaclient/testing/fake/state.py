@@ -15,9 +15,10 @@ from kafkaclient.testing.fake.topics import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from kafkaclient.testing.fake.broker import FakeBroker
+    from kafkaclient.testing.fake.sasl import Sasl
 
 __all__ = ["ClusterState"]
 
@@ -34,9 +35,13 @@ class ClusterState:
         *,
         default_partitions: int,
         auto_create_topics: bool,
+        now: Callable[[], float],
+        sasl: Sasl | None = None,
     ) -> None:
         self.brokers = {broker.node_id: broker for broker in brokers}
         self.versions = versions
+        self.now = now
+        self.sasl = sasl
         self.closes_api_versions_above: int | None = None
         self.default_partitions = default_partitions
         self.auto_create_topics = auto_create_topics

@@ -1,0 +1,124 @@
+"""SaslHandshake (17) and SaslAuthenticate (36): who the client is.
+
+Behaviour
+    Without a :class:`Sasl` there is no authentication, and SaslHandshake gets ILLEGAL_SASL_STATE.
+    With one, a connection may ask for nothing but ApiVersions before it has authenticated, nothing
+    but SASL while it does so again (KIP-368), and nothing but SaslHandshake when its session has
+    ended; else it is closed, as by a broker. One message authenticates, as with PLAIN and
+    OAUTHBEARER. After a refusal the connection is closed by the client, or by its next request.
+
+Versions
+    SaslHandshake 0 to 1, SaslAuthenticate 0 to 2; the session's lifetime is told from 1 on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kafkaclient.testing.fake.error_code import ErrorCode
+from kafkaclient.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaclient.testing.fake.control import Request
+    from kafkaclient.testing.fake.state import ClusterState
+
+__all__ = ["AUTHENTICATE", "HANDSHAKE", "Sasl"]
+
+
+def _everybody(_mechanism: str, _message: bytes) -> str | None:
+    return None
+
+
+@dataclass(slots=True)
+class _Peer:
+    """One connection. ``ends_at`` None: it has never authenticated."""
+
+    mechanism: str | None = None
+    ends_at: float | None = None
+
+
+@dataclass(slots=True)
+class Sasl:
+    """What the listeners of a fake cluster demand.
+
+    ``refusal(mechanism, message)`` says why a client is refused, or None. ``lifetime_s``: how long
+    a session lasts, 0 is for ever; it may be changed at any time.
+    """
+
+    mechanisms: tuple[str, ...] = ("PLAIN", "OAUTHBEARER")
+    refusal: Callable[[str, bytes], str | None] = _everybody
+    lifetime_s: float = 0.0
+    messages: list[bytes] = field(default_factory=list)
+    """What clients have sent to authenticate, in the order of arrival."""
+    _peers: dict[int, _Peer] = field(default_factory=dict)
+
+    def allows(self, request: Request, now: float) -> bool:
+        """Whether a broker in this state reads the request at all."""
+        peer = self._peer(request)
+        if request.api_key == ApiKey.SASL_HANDSHAKE:
+            return peer.mechanism is None
+        if request.api_key == ApiKey.SASL_AUTHENTICATE:
+            return peer.mechanism is not None
+        if peer.ends_at is None and peer.mechanism is None:
+            return request.api_key == ApiKey.API_VERSIONS
+        return peer.mechanism is None and (peer.ends_at or 0.0) > now
+
+    def handshake(self, request: Request) -> dict[str, Any]:
+        mechanism = request.message.mechanism
+        known = mechanism in self.mechanisms
+        if known:
+            self._peer(request).mechanism = mechanism
+        code = ErrorCode.NONE if known else ErrorCode.UNSUPPORTED_SASL_MECHANISM
+        return {"error_code": int(code), "mechanisms": list(self.mechanisms)}
+
+    def authenticate(self, request: Request, now: float) -> dict[str, Any]:
+        peer = self._peer(request)
+        message = bytes(request.message.auth_bytes)
+        self.messages.append(message)
+        refusal = self.refusal(peer.mechanism or "", message)
+        peer.mechanism = None
+        if refusal is not None:
+            peer.ends_at = None
+            code = int(ErrorCode.SASL_AUTHENTICATION_FAILED)
+            return {"error_code": code, "error_message": refusal, "auth_bytes": b""}
+        peer.ends_at = now + self.lifetime_s if self.lifetime_s else float("inf")
+        return {
+            "error_code": int(ErrorCode.NONE),
+            "error_message": None,
+            "auth_bytes": b"",
+            "session_lifetime_ms": int(self.lifetime_s * 1000),
+        }
+
+    def _peer(self, request: Request) -> _Peer:
+        return self._peers.setdefault(request.connection, _Peer())
+
+
+class _Handshake:
+    VERSIONS = (0, 1)
+
+    def answer(self, state: ClusterState, request: Request) -> dict[str, Any]:
+        if state.sasl is None:
+            return self.refuse(request, ErrorCode.ILLEGAL_SASL_STATE)
+        return state.sasl.handshake(request)
+
+    def refuse(self, _: Request, error_code: int) -> dict[str, Any]:
+        return {"error_code": int(error_code), "mechanisms": []}
+
+
+class _Authenticate:
+    VERSIONS = (0, 2)
+
+    def answer(self, state: ClusterState, request: Request) -> dict[str, Any]:
+        if state.sasl is None:
+            return self.refuse(request, ErrorCode.ILLEGAL_SASL_STATE)
+        return state.sasl.authenticate(request, state.now())
+
+    def refuse(self, _: Request, error_code: int) -> dict[str, Any]:
+        return {"error_code": int(error_code), "error_message": None, "auth_bytes": b""}
+
+
+HANDSHAKE = _Handshake()
+AUTHENTICATE = _Authenticate()

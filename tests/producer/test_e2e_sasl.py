@@ -1,0 +1,338 @@
+"""Authentication of whole producers: at the start, again while records flow, and in vain."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkaclient import Producer, Token
+from kafkaclient.errors import (
+    AuthenticationError,
+    BootstrapError,
+    DeliveryTimeoutError,
+    SaslAuthenticationError,
+    UnsupportedSaslMechanismError,
+)
+from kafkaclient.testing.clock import virtual_time
+from kafkaclient.testing.fake import FakeCluster, Sasl
+from kafkaclient.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PLAIN = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "alice",
+    "sasl.password": "alice-secret",
+}
+RIGHT = b"\0alice\0alice-secret"
+
+
+def _options(**more: Any) -> dict[str, Any]:
+    return {name.replace(".", "_"): value for name, value in PLAIN.items()} | more
+
+
+def _only(message: bytes) -> Callable[[str, bytes], str | None]:
+    return lambda _, given: None if given == message else "Invalid username or password"
+
+
+@virtual_time
+async def test_every_connection_authenticates_once(producing: Any) -> None:
+    sasl = Sasl(refusal=_only(RIGHT))
+    fake = FakeCluster(2, sasl=sasl)
+    fake.create_topic("t", 4)
+    async with producing(fake, **_options()) as producer:
+        await asyncio.gather(*(producer.send_and_wait("t", b"v", partition=p) for p in range(4)))
+    by_connection: dict[int, list[int]] = {}
+    for request in fake.requests:
+        by_connection.setdefault(request.connection, []).append(request.api_key)
+    assert by_connection
+    for keys in by_connection.values():
+        assert keys[:3] == [ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE]
+        assert ApiKey.SASL_HANDSHAKE not in keys[3:]
+    assert sasl.messages == [RIGHT] * len(by_connection)
+
+
+@virtual_time
+async def test_wrong_credentials_end_the_start_at_once_and_are_not_shown(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    sasl = Sasl(refusal=_only(b"something else"))
+    fake = FakeCluster(3, sasl=sasl)
+    started = asyncio.get_running_loop().time()
+    producer = Producer(fake.bootstrap, dialer=fake, **_options())
+    with caplog.at_level(logging.DEBUG), pytest.raises(SaslAuthenticationError) as caught:
+        await producer.start()
+    assert asyncio.get_running_loop().time() - started < 2
+    assert caught.value.code == 58
+    assert not caught.value.retriable
+    assert "Invalid username or password" in str(caught.value)
+    assert len(sasl.messages) == 3  # each bootstrap server was asked once
+    shown = f"{caught.value!r} {producer!r} {producer.config!r} {caplog.text}"
+    assert "alice-secret" not in shown
+    assert "[hidden]" in repr(producer.config)
+
+
+@virtual_time
+async def test_one_refusal_beats_servers_that_cannot_be_reached() -> None:
+    fake = FakeCluster(2, sasl=Sasl(refusal=_only(b"")))
+    fake.stop_broker(0)
+    with pytest.raises(SaslAuthenticationError):
+        await Producer(fake.bootstrap, dialer=fake, **_options()).start()
+
+
+@virtual_time
+async def test_an_unsupported_mechanism_names_those_that_are() -> None:
+    fake = FakeCluster(1, sasl=Sasl(mechanisms=("SCRAM-SHA-512", "OAUTHBEARER")))
+    with pytest.raises(
+        UnsupportedSaslMechanismError, match="PLAIN; it offers: SCRAM-SHA-512, OAUTHBEARER"
+    ):
+        await Producer(fake.bootstrap, dialer=fake, **_options()).start()
+
+
+@virtual_time
+async def test_a_listener_without_sasl_says_so() -> None:
+    fake = FakeCluster(1)
+    with pytest.raises(AuthenticationError, match="does not want SASL on this listener"):
+        await Producer(fake.bootstrap, dialer=fake, **_options()).start()
+
+
+@virtual_time
+async def test_a_client_without_sasl_is_told_that_it_is_wanted() -> None:
+    fake = FakeCluster(1, sasl=Sasl())
+    started = asyncio.get_running_loop().time()
+    with pytest.raises(AuthenticationError, match=r"SASL_PLAINTEXT and .*: PLAIN, OAUTHBEARER"):
+        await Producer(fake.bootstrap, dialer=fake).start()
+    assert asyncio.get_running_loop().time() - started < 2
+
+
+@virtual_time
+async def test_credentials_refused_later_keep_records_until_they_are_mended(
+    producing: Any,
+) -> None:
+    """Who rotates a password does so in two places, one after the other."""
+    sasl = Sasl(refusal=_only(RIGHT))
+    fake = FakeCluster(1, sasl=sasl)
+    fake.create_topic("t", 1)
+    async with producing(fake, **_options()) as producer:
+        await producer.send_and_wait("t", b"before")
+        sasl.refusal = _only(b"\0alice\0new-secret")
+        fake.drop_connections()
+        delivery = await producer.send("t", b"meanwhile")
+        before = len(sasl.messages)
+        await asyncio.sleep(30)
+        assert not delivery.done()
+        assert len(sasl.messages) - before < 20  # no storm: accounts get locked
+        sasl.refusal = _only(RIGHT)
+        await delivery
+    assert [record.value for record in fake.log("t", 0)] == [b"before", b"meanwhile"]
+
+
+@virtual_time
+async def test_credentials_refused_later_for_good_are_the_cause_of_the_timeout(
+    producing: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    sasl = Sasl(refusal=_only(RIGHT))
+    fake = FakeCluster(1, sasl=sasl)
+    fake.create_topic("t", 1)
+    async with producing(fake, **_options(delivery_timeout_ms=31_000)) as producer:
+        await producer.send_and_wait("t", b"before")
+        sasl.refusal = _only(b"")
+        fake.drop_connections()
+        with pytest.raises(DeliveryTimeoutError, match="Invalid username or password") as caught:
+            await producer.send_and_wait("t", b"meanwhile")
+        assert isinstance(caught.value.__cause__, SaslAuthenticationError)
+        with pytest.raises(SaslAuthenticationError):  # at once, not after max.block.ms
+            async with asyncio.timeout(15):
+                await producer.send("unheard-of", b"v")
+    told = [r for r in caplog.records if r.levelno == logging.ERROR and "refused the" in r.message]
+    assert 1 <= len(told) <= 2  # once per connection that is wanted
+    assert "alice-secret" not in caplog.text
+
+
+# --- again (KIP-368) ----------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_sessions_are_renewed_between_requests_and_nothing_is_lost(producing: Any) -> None:
+    """The fake closes a connection on any request between SaslHandshake and the end of
+    authentication, and on any after the session's end."""
+    loop = asyncio.get_running_loop()
+    asked: list[float] = []
+
+    async def provide() -> Token:
+        asked.append(loop.time())
+        await asyncio.sleep(0.01)
+        return Token(f"token-{len(asked)}", wall_clock() + 1.0)
+
+    def wall_clock() -> float:
+        return 1_000_000.0 + loop.time()
+
+    sasl = Sasl(lifetime_s=1.0)
+    fake = FakeCluster(1, sasl=sasl)
+    fake.round_trip_s = 0.004
+    fake.delay_produce(0, 0.003)
+    fake.create_topic("t", 5)
+    in_flight_at_renewal = []
+    async with producing(
+        fake,
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauth_token_provider=provide,
+        wall_clock=wall_clock,
+        linger_ms=0,
+    ) as producer:
+        deliveries = []
+        while loop.time() < 10:
+            for partition in range(5):
+                value = b"%d" % len(deliveries)
+                deliveries.append(await producer.send("t", value, partition=partition))
+            lanes = list(producer._core.sender.lanes)
+            if lanes and lanes[0].connection is not None and not lanes[0].connection.writable:
+                in_flight_at_renewal.append(len(lanes[0].in_flight))
+            await asyncio.sleep(0.002)
+        await asyncio.gather(*deliveries)
+        dialled = {request.connection for request in fake.requests}
+    written = [int(r.value) for p in range(5) for r in fake.log("t", p)]
+    assert sorted(written) == list(range(len(deliveries)))
+    assert len(dialled) == 3  # bootstrap, control, produce: none was ever closed and made anew
+    assert max(in_flight_at_renewal) >= 1  # requests were on their way while it was renewed
+    renewals = [r.at for r in fake.requests_of(ApiKey.SASL_HANDSHAKE)]
+    produce = next(r.connection for r in fake.requests_of(ApiKey.PRODUCE))
+    times = [r.at for r in fake.requests_of(ApiKey.SASL_HANDSHAKE) if r.connection == produce]
+    gaps = [b - a for a, b in zip(times, times[1:], strict=False)]
+    assert len(renewals) > len(dialled)
+    assert gaps
+    assert all(0.84 < gap < 0.98 for gap in gaps)
+    # One token for all connections that renew at about the same time, and never one too old.
+    assert len(asked) <= len(times) + 1
+    assert all(b - a >= 0.8 for a, b in zip(asked, asked[1:], strict=False))
+
+
+@virtual_time
+async def test_a_refused_renewal_closes_the_connection_and_names_the_cause(
+    producing: Any,
+) -> None:
+    sasl = Sasl(refusal=_only(RIGHT), lifetime_s=2.0)
+    fake = FakeCluster(1, sasl=sasl)
+    fake.create_topic("t", 1)
+    async with producing(fake, **_options(delivery_timeout_ms=31_000)) as producer:
+        await producer.send_and_wait("t", b"v")
+        sasl.refusal = _only(b"")
+        await asyncio.sleep(2)
+        with pytest.raises(DeliveryTimeoutError, match="refused the credentials"):
+            await producer.send_and_wait("t", b"v")
+
+
+@virtual_time
+async def test_renewals_do_not_keep_an_idle_connection_alive(producing: Any) -> None:
+    sasl = Sasl(lifetime_s=2.0)
+    fake = FakeCluster(1, sasl=sasl)
+    fake.create_topic("t", 1)
+    async with producing(fake, **_options(connections_max_idle_ms=9_000)) as producer:
+        await producer.send_and_wait("t", b"v")
+        await asyncio.sleep(5)
+        assert fake.connections(0) > 0
+        await asyncio.sleep(10)
+        assert fake.connections(0) == 0
+        await producer.send_and_wait("t", b"v")
+
+
+# --- tokens -------------------------------------------------------------------------------------
+
+
+def _oauth(provider: Any, **more: Any) -> dict[str, Any]:
+    return {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauth_token_provider": provider,
+        **more,
+    }
+
+
+@virtual_time
+async def test_the_token_and_its_extensions_are_sent(producing: Any) -> None:
+    class Provider:
+        async def token(self) -> Token:
+            return Token("abc.def.ghi", time.time() + 60, {"logicalCluster": "lkc-1"})
+
+    sasl = Sasl()
+    fake = FakeCluster(1, sasl=sasl)
+    async with producing(fake, **_oauth(Provider())):
+        pass
+    assert sasl.messages == [
+        b"n,,\x01auth=Bearer abc.def.ghi\x01logicalCluster=lkc-1\x01\x01"
+    ] * len(sasl.messages)
+
+
+@virtual_time
+async def test_a_provider_that_fails_for_a_while_is_asked_again(producing: Any) -> None:
+    asked = 0
+
+    async def provide() -> Token:
+        nonlocal asked
+        asked += 1
+        if asked < 4:
+            raise OSError("the identity provider is down")
+        return Token("abc")
+
+    fake = FakeCluster(1, sasl=Sasl())
+    async with producing(fake, **_oauth(provide)):
+        assert asked == 4
+
+
+@virtual_time
+async def test_a_provider_that_keeps_failing_is_the_cause_of_the_timeout() -> None:
+    async def provide() -> Token:
+        raise OSError("the identity provider is down")
+
+    fake = FakeCluster(1, sasl=Sasl())
+    with pytest.raises(BootstrapError, match="the identity provider is down"):
+        await Producer(fake.bootstrap, dialer=fake, **_oauth(provide, max_block_ms=5000)).start()
+
+
+@virtual_time
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [
+        ("just text", "returned a str, not a kafkaclient.Token"),
+        (Token(""), "the token is empty"),
+        (Token("secret token"), "characters that no bearer token has"),
+        (Token("secret", None, {"auth": "x"}), "'auth' cannot be the name"),
+        (AuthenticationError("this client may not have one"), "may not have one"),
+    ],
+)
+async def test_a_provider_that_is_wrong_ends_the_start_at_once(result: Any, words: str) -> None:
+    async def provide() -> Token:
+        if isinstance(result, Exception):
+            raise result
+        return result  # type: ignore[no-any-return]
+
+    fake = FakeCluster(1, sasl=Sasl())
+    with pytest.raises(AuthenticationError, match=words) as caught:
+        await Producer(fake.bootstrap, dialer=fake, **_oauth(provide)).start()
+    assert "secret" not in str(caught.value)
+
+
+@virtual_time
+async def test_a_function_that_is_not_async_is_no_provider() -> None:
+    fake = FakeCluster(1, sasl=Sasl())
+    with pytest.raises(AuthenticationError, match="the token provider is not async"):
+        await Producer(fake.bootstrap, dialer=fake, **_oauth(lambda: Token("abc"))).start()
+
+
+@virtual_time
+async def test_a_hanging_provider_is_named(producing: Any) -> None:
+    async def provide() -> Token:
+        await asyncio.sleep(3600)
+        raise AssertionError
+
+    fake = FakeCluster(1, sasl=Sasl())
+    options = _oauth(provide, max_block_ms=60_000)
+    with pytest.raises(BootstrapError, match="could not finish authentication within"):
+        await Producer(fake.bootstrap, dialer=fake, **options).start()

@@ -176,7 +176,7 @@ async def test_sessions_are_renewed_between_requests_and_nothing_is_lost(produci
     sasl = Sasl(lifetime_s=1.0)
     fake = FakeCluster(1, sasl=sasl)
     fake.round_trip_s = 0.004
-    fake.delay_produce(0, 0.003)
+    fake.delay_produce(0, 0.015)
     fake.create_topic("t", 5)
     in_flight_at_renewal = []
     async with producing(
@@ -188,14 +188,14 @@ async def test_sessions_are_renewed_between_requests_and_nothing_is_lost(produci
         linger_ms=0,
     ) as producer:
         deliveries = []
-        while loop.time() < 10:
+        while loop.time() < 5:
             for partition in range(5):
                 value = b"%d" % len(deliveries)
                 deliveries.append(await producer.send("t", value, partition=partition))
             lanes = list(producer._core.sender.lanes)
             if lanes and lanes[0].connection is not None and not lanes[0].connection.writable:
                 in_flight_at_renewal.append(len(lanes[0].in_flight))
-            await asyncio.sleep(0.002)
+            await asyncio.sleep(0.02)
         await asyncio.gather(*deliveries)
         dialled = {request.connection for request in fake.requests}
     written = [int(r.value) for p in range(5) for r in fake.log("t", p)]

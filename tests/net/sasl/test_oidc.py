@@ -1,0 +1,146 @@
+"""Client credentials against an identity provider in this process."""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs
+
+import pytest
+import trustme
+
+from kafkaclient.errors import AuthenticationError, BrokerConnectionError
+from kafkaclient.net.sasl.oidc import ClientCredentials
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SECRET = "client-secret"  # noqa: S105
+
+
+class Issuer:
+    """Answers as it is told, and keeps what it was asked."""
+
+    def __init__(self) -> None:
+        self.status = 200
+        self.body: bytes = json.dumps({"access_token": "abc.def", "expires_in": 300}).encode()
+        self.headers: dict[str, str] = {}
+        self.asked: list[tuple[dict[str, str], dict[str, list[str]]]] = []
+        issuer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                size = int(self.headers["Content-Length"])
+                form = parse_qs(self.rfile.read(size).decode())
+                issuer.asked.append((dict(self.headers), form))
+                self.send_response(issuer.status)
+                for name, value in issuer.headers.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(issuer.body)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.port = self.server.server_address[1]
+
+    def client(self, scheme: str = "http", **more: Any) -> ClientCredentials:
+        url = f"{scheme}://127.0.0.1:{self.port}/token"
+        return ClientCredentials(url, "client-id", SECRET, wall_clock=lambda: 1000.0, **more)
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    issuer = Issuer()
+    yield from _serving(issuer)
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def secure_issuer(authority: trustme.CA) -> Iterator[Issuer]:
+    issuer = Issuer()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    issuer.server.socket = context.wrap_socket(issuer.server.socket, server_side=True)
+    issuer.server.handle_error = lambda *_: None  # type: ignore[method-assign]
+    yield from _serving(issuer)
+
+
+def _serving(issuer: Issuer) -> Iterator[Issuer]:
+    thread = threading.Thread(target=issuer.server.serve_forever, args=(0.01,))
+    thread.start()
+    yield issuer
+    issuer.server.shutdown()
+    thread.join()
+    issuer.server.server_close()
+
+
+async def test_a_token_is_asked_for_as_java_does(issuer: Issuer) -> None:
+    token = await issuer.client(scope="kafka write").token()
+    assert (token.value, token.expires_at) == ("abc.def", 1300.0)
+    headers, form = issuer.asked[0]
+    assert form == {"grant_type": ["client_credentials"], "scope": ["kafka write"]}
+    scheme, _, login = headers["Authorization"].partition(" ")
+    assert scheme == "Basic"
+    assert base64.b64decode(login) == b"client-id:client-secret"
+
+
+async def test_a_token_may_have_no_end(issuer: Issuer) -> None:
+    issuer.body = b'{"access_token": "abc"}'
+    assert (await issuer.client().token()).expires_at is None
+    assert "scope" not in issuer.asked[0][1]
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (401, AuthenticationError),
+        (400, AuthenticationError),
+        (404, AuthenticationError),
+        (302, AuthenticationError),
+        (429, BrokerConnectionError),
+        (500, BrokerConnectionError),
+        (503, BrokerConnectionError),
+    ],
+)
+async def test_refusals_are_final_and_outages_are_not(
+    issuer: Issuer, status: int, kind: type[Exception]
+) -> None:
+    issuer.status, issuer.body = status, b'{"error":"invalid_client"}'
+    issuer.headers = {"Location": f"http://127.0.0.1:{issuer.port}/elsewhere"}
+    client = issuer.client()
+    with pytest.raises(kind, match=f"/token answered {status}.*invalid_client") as caught:
+        await client.token()
+    assert len(issuer.asked) == 1  # a redirection is not followed: the secret is for one address
+    assert SECRET not in f"{caught.value!r} {client!r} {caught.value.__cause__!r}"
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"<html>", b"{}", b'{"access_token": 5}'])
+async def test_an_answer_that_makes_no_sense(issuer: Issuer, body: bytes) -> None:
+    issuer.body = body
+    with pytest.raises(AuthenticationError, match="answered with"):
+        await issuer.client().token()
+
+
+async def test_an_issuer_that_is_down(issuer: Issuer) -> None:
+    client = ClientCredentials("http://127.0.0.1:1/token", "id", SECRET)
+    with pytest.raises(BrokerConnectionError, match="refused"):
+        await client.token()
+
+
+async def test_its_certificate_is_verified(secure_issuer: Issuer, authority: trustme.CA) -> None:
+    with pytest.raises(BrokerConnectionError, match="CERTIFICATE_VERIFY_FAILED"):
+        await secure_issuer.client("https").token()
+    assert not secure_issuer.asked
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    assert (await secure_issuer.client("https", context=context).token()).value == "abc.def"

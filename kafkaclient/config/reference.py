@@ -55,4 +55,10 @@ def _default(option: Option) -> str:
         return "none; it must be given"
     if option.name == "acks":
         return "`all`"
-    return "none" if option.default in (None, "") else f"`{str(option.default).lower()}`"
+    if option.default in (None, ""):
+        return "none"
+    if isinstance(option.default, tuple):
+        return f"`{','.join(option.default)}`"
+    return (
+        f"`{str(option.default).lower() if isinstance(option.default, bool) else option.default}`"
+    )

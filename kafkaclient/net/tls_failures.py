@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Connect", "explain_tls_error", "is_plain_kafka", "is_tls"]
 
-_PATIENCE_S = 2.0
+_PATIENCE_S = 1.0
 
 # OpenSSL's verification codes (X509_V_ERR_...).
 _ADVICE = {

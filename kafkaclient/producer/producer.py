@@ -116,6 +116,9 @@ class Producer(FastPath, BulkEntry):
 
         Raises:
             BootstrapError: no bootstrap server could be reached within ``max.block.ms``.
+            AuthenticationError: they and this client could not agree on who is who; at once, with
+                the cause (also SslAuthenticationError, SaslAuthenticationError).
+            ConfigError: a certificate or key cannot be read.
             ProducerClosedError: :meth:`stop` was called meanwhile.
             ProducerStateError: it has been started before.
         """

@@ -20,12 +20,12 @@ from kafkaclient.testing.control import (
 from kafkaclient.testing.errors import ClusterNotRunningError
 from kafkaclient.testing.jars import JarCache
 from kafkaclient.testing.remote_proxy import RemoteProxy
+from kafkaclient.testing.security import ClusterSecurity
 from kafkaclient.testing.settings import DEFAULT_VERSION, ClusterSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kafkaclient.testing.security import ClusterSecurity
     from kafkaclient.testing.supervisor import Launch
 
 __all__ = ["BrokerStatus", "ClusterHandle", "LocalCluster", "Running", "ToolResult"]
@@ -254,6 +254,8 @@ class LocalCluster(ClusterHandle):
         version: str = DEFAULT_VERSION,
         directory: Path | None = None,
     ) -> None:
+        if security is not None and not isinstance(security, ClusterSecurity):
+            raise ConfigError(f"security must be a ClusterSecurity or None, not {security!r}")
         super().__init__(None)
         self._spec = ClusterSpec.build(brokers, racks, config or {}, version, security)
         self._kept = directory

@@ -63,6 +63,19 @@ def test_where_telemetry_is_kept_is_no_part_of_the_setting(
     assert json.loads(path.read_text())["setting"] == "default"
 
 
+def test_credentials_are_no_part_of_the_setting(
+    perf_test: PerfTest, instant: Any, tmp_path: Path
+) -> None:
+    path, file = tmp_path / "run.json", tmp_path / "client.properties"
+    file.write_text('sasl.jaas.config=a.PlainLoginModule required \\\n  password="hunter2";\n')
+    words = ("--command-config", str(file), "--command-property", "sasl_password=hunter2", "acks=1")
+    result = perf_test("--record-size", "10", "--json", str(path), *words)
+    assert instant.configs[0]["sasl_password"] == "hunter2"
+    assert instant.configs[0]["sasl.jaas.config"].endswith('password="hunter2";')
+    assert json.loads(path.read_text())["setting"] == "acks=1"
+    assert "hunter2" not in path.read_text() + result.stdout + result.stderr
+
+
 def test_steady_state_adds_a_line(perf_test: PerfTest) -> None:
     result = perf_test("--record-size", "10", "--warmup-records", "40")
     lines = result.stdout.splitlines()

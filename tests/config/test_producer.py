@@ -13,8 +13,8 @@ from kafkaclient.errors import ConfigError, KafkaError
 
 BOOTSTRAP = "localhost:9092"
 
-# What ProducerConfig.configDef() of kafka-clients 4.3.1 says, less ssl.* and sasl.*, and the two
-# keys that 4.4.0 adds (KIP-1123).
+# What ProducerConfig.configDef() of kafka-clients 4.3.1 says, and the two keys that 4.4.0 adds
+# (KIP-1123).
 JAVA_DEFAULTS: dict[str, Any] = {
     "acks": "all",
     "batch.size": 16384,
@@ -56,8 +56,76 @@ JAVA_DEFAULTS: dict[str, Any] = {
     "retries": 2147483647,
     "retry.backoff.max.ms": 1000,
     "retry.backoff.ms": 100,
+    "sasl.client.callback.handler.class": None,
+    "sasl.jaas.config": None,
+    "sasl.kerberos.kinit.cmd": "/usr/bin/kinit",
+    "sasl.kerberos.min.time.before.relogin": 60000,
+    "sasl.kerberos.service.name": None,
+    "sasl.kerberos.ticket.renew.jitter": 0.05,
+    "sasl.kerberos.ticket.renew.window.factor": 0.8,
+    "sasl.login.callback.handler.class": None,
+    "sasl.login.class": None,
+    "sasl.login.connect.timeout.ms": None,
+    "sasl.login.read.timeout.ms": None,
+    "sasl.login.refresh.buffer.seconds": 300,
+    "sasl.login.refresh.min.period.seconds": 60,
+    "sasl.login.refresh.window.factor": 0.8,
+    "sasl.login.refresh.window.jitter": 0.05,
+    "sasl.login.retry.backoff.max.ms": 10000,
+    "sasl.login.retry.backoff.ms": 100,
+    "sasl.mechanism": "GSSAPI",
+    "sasl.oauthbearer.assertion.algorithm": "RS256",
+    "sasl.oauthbearer.assertion.claim.aud": None,
+    "sasl.oauthbearer.assertion.claim.exp.seconds": 300,
+    "sasl.oauthbearer.assertion.claim.iss": None,
+    "sasl.oauthbearer.assertion.claim.jti.include": False,
+    "sasl.oauthbearer.assertion.claim.nbf.seconds": 60,
+    "sasl.oauthbearer.assertion.claim.sub": None,
+    "sasl.oauthbearer.assertion.file": None,
+    "sasl.oauthbearer.assertion.private.key.file": None,
+    "sasl.oauthbearer.assertion.private.key.passphrase": None,
+    "sasl.oauthbearer.assertion.template.file": None,
+    "sasl.oauthbearer.client.credentials.client.id": None,
+    "sasl.oauthbearer.client.credentials.client.secret": None,
+    "sasl.oauthbearer.clock.skew.seconds": 30,
+    "sasl.oauthbearer.expected.audience": "",
+    "sasl.oauthbearer.expected.issuer": None,
+    "sasl.oauthbearer.header.urlencode": False,
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms": 3600000,
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": 10000,
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": 100,
+    "sasl.oauthbearer.jwks.endpoint.url": None,
+    "sasl.oauthbearer.jwt.retriever.class": (
+        "org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever"
+    ),
+    "sasl.oauthbearer.jwt.validator.class": (
+        "org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator"
+    ),
+    "sasl.oauthbearer.scope": None,
+    "sasl.oauthbearer.scope.claim.name": "scope",
+    "sasl.oauthbearer.sub.claim.name": "sub",
+    "sasl.oauthbearer.token.endpoint.url": None,
     "security.protocol": "PLAINTEXT",
     "security.providers": None,
+    "ssl.cipher.suites": "",
+    "ssl.enabled.protocols": ("TLSv1.2", "TLSv1.3"),
+    "ssl.endpoint.identification.algorithm": "https",
+    "ssl.engine.factory.class": None,
+    "ssl.key.password": None,
+    "ssl.keymanager.algorithm": "SunX509",
+    "ssl.keystore.certificate.chain": None,
+    "ssl.keystore.key": None,
+    "ssl.keystore.location": None,
+    "ssl.keystore.password": None,
+    "ssl.keystore.type": "JKS",
+    "ssl.protocol": "TLSv1.3",
+    "ssl.provider": None,
+    "ssl.secure.random.implementation": None,
+    "ssl.trustmanager.algorithm": "PKIX",
+    "ssl.truststore.certificates": None,
+    "ssl.truststore.location": None,
+    "ssl.truststore.password": None,
+    "ssl.truststore.type": "JKS",
     "send.buffer.bytes": -1,
     "socket.connection.setup.timeout.max.ms": 30000,
     "socket.connection.setup.timeout.ms": 10000,
@@ -72,6 +140,9 @@ DELIBERATE_DIFFERENCES: dict[str, tuple[Any, str]] = {
     "compression.gzip.level": (None, "the codec's own default, as Java's -1"),
     "compression.lz4.level": (None, "the codec's own default (KIP-390)"),
     "compression.zstd.level": (None, "the codec's own default (KIP-390)"),
+    "sasl.mechanism": (None, "GSSAPI is not available, so that one must be given"),
+    "ssl.keystore.type": ("PEM", "Java's own formats are not read"),
+    "ssl.truststore.type": ("PEM", "Java's own formats are not read"),
 }
 
 # Options without a counterpart among the keys above.
@@ -87,10 +158,16 @@ NOT_IN_JAVA = {
     "partitioner.share.floor": "late binding is not in Java",
     "telemetry": "per-batch facts in files; Java has none",
     "allow.auto.create.topics": "a consumer key in Java; its producer always allows it",
+    "sasl.oauth.token.provider": "an object instead of Java's callback handler classes",
+    "sasl.password": "a plain option for what Java has in sasl.jaas.config, as in librdkafka",
+    "sasl.username": "as sasl.password",
+    "ssl.context": "an object, as in aiokafka",
+    "ssl.key.location": "the key in a file of its own, as in librdkafka",
 }
 
 # Defaults of Java that ask for something this client does not do.
 REFUSED_DEFAULTS = {"enable.metrics.push", "metric.reporters"}
+REFUSED_VALUES = {"sasl.mechanism", "ssl.keystore.type", "ssl.truststore.type"}
 
 
 def build(*, mapping: dict[str, Any] | None = None, **options: Any) -> ProducerConfig:
@@ -134,7 +211,10 @@ def test_every_java_default_is_taken_or_refused_by_name() -> None:
         if key in REFUSED_DEFAULTS:
             with pytest.raises(ConfigError, match="not supported by kafkaclient"):
                 build(mapping={key: value})
-        else:
+        elif key in REFUSED_VALUES:
+            with pytest.raises(ConfigError, match="is not accepted: give one of"):
+                build(mapping={key: value})
+        elif value is not None or key not in by_java_name():  # None: not in the file
             build(mapping={key: value})
 
 
@@ -227,8 +307,9 @@ def test_given_twice() -> None:
     [
         ("transactional.id", "payments"),
         ("transactional_id", "payments"),
-        ("security.protocol", "SASL_SSL"),
-        ("sasl.jaas.config", "hunter2"),
+        ("sasl.kerberos.service.name", "hunter2"),
+        ("sasl.oauthbearer.assertion.private.key.passphrase", "hunter2"),
+        ("ssl.cipher.suites", "TLS_AES_128_GCM_SHA256"),
         ("ssl_keystore_password", "hunter2"),
         ("interceptor.classes", ["a.B"]),
         ("partitioner.class", "a.B"),
@@ -456,7 +537,7 @@ def test_bootstrap_servers_read(given: object, read: object) -> None:
         "localhost:65536",
         "localhost:http",
         "::1:9092",
-        "SSL://a:9092",
+        "HTTP://a:9092",
         "a:9092;b:9092",
         [],
         [9092],

@@ -19,12 +19,14 @@ from kafkaclient.errors import (
     ProducerStateError,
     ProtocolError,
     RequestTimedOutError,
+    SaslAuthenticationError,
     UnsupportedVersionError,
 )
 from kafkaclient.net.connection import MAX_FRAME_SIZE, Connection
 from kafkaclient.testing.clock import run_virtual, virtual_time
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.codec import ApiVersions, MetadataCall, decode_request, encode_response
+from kafkaclient.wire.sasl import SaslHandshakeCall
 
 # --- frames ---------------------------------------------------------------------------------
 
@@ -569,3 +571,55 @@ async def test_a_call_ends_with_its_connection_or_its_time(make_wire: Any, settl
             await call
         assert isinstance(caught.value, KafkaError)
         assert caught.value.retriable
+
+
+# --- held (KIP-368) ---------------------------------------------------------------------------
+
+
+async def test_a_held_connection_sends_nothing_but_what_is_urgent(
+    make_wire: Any, settle: Any
+) -> None:
+    wire = make_wire()
+    wire.connection.api_versions = ApiVersions(0, {ApiKey.SASL_HANDSHAKE: (0, 1)})
+    with wire.connection.held():
+        assert not wire.connection.writable
+        waiting = asyncio.create_task(wire.connection.call(SaslHandshakeCall("later")))
+        urgent = asyncio.create_task(wire.connection.call(SaslHandshakeCall("now"), urgent=True))
+        await settle()
+        assert [b"now" in frame for frame in wire.transport.written] == [True]
+        wire.answer(1, b"\0\0\0\0\0\0")
+        assert (await urgent).error_code == 0
+        assert len(wire.transport.written) == 1
+    assert wire.connection.writable
+    assert wire.writable_again == 1
+    await settle()
+    assert b"later" in wire.transport.written[1]
+    wire.answer(2, b"\0\0\0\0\0\0")
+    await waiting
+
+
+async def test_who_waits_for_a_held_connection_hears_of_its_end(
+    make_wire: Any, settle: Any
+) -> None:
+    wire = make_wire()
+    wire.connection.api_versions = ApiVersions(0, {ApiKey.SASL_HANDSHAKE: (0, 1)})
+    with wire.connection.held():
+        waiting = asyncio.create_task(wire.connection.call(SaslHandshakeCall("later")))
+        await settle()
+        wire.connection.close(SaslAuthenticationError("no"))
+    with pytest.raises(BrokerConnectionError, match="is closed") as caught:
+        await waiting
+    assert isinstance(caught.value.__cause__, SaslAuthenticationError)
+    assert wire.writable_again == 0
+
+
+async def test_a_full_transport_keeps_a_released_connection_waiting(make_wire: Any) -> None:
+    wire = make_wire()
+    with wire.connection.held():
+        wire.connection.pause_writing()
+    assert not wire.connection.writable
+    assert wire.writable_again == 0
+    with wire.connection.held():
+        wire.connection.resume_writing()
+        assert wire.writable_again == 0  # not yet
+    assert wire.writable_again == 1

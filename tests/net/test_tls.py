@@ -18,7 +18,7 @@ from kafkaclient.net.tls import TlsContexts
 if TYPE_CHECKING:
     from pathlib import Path
 
-PASSWORD = "key-password"  # noqa: S105
+PASSWORD = "key-password"
 
 
 @pytest.fixture(scope="module")

@@ -167,7 +167,7 @@ def test_a_handle_of_a_cluster_that_does_not_run() -> None:
 
 
 def test_security_accepts_what_it_can_do() -> None:
-    with pytest.raises(ConfigError, match="security must be None"):
+    with pytest.raises(ConfigError, match="security must be a ClusterSecurity or None"):
         LocalCluster(security="tls")  # type: ignore[arg-type]
 
 

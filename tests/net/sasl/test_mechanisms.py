@@ -55,5 +55,5 @@ def test_a_token_does_not_show_itself() -> None:
     ],
 )
 def test_tokens_that_cannot_be_sent(token: Token) -> None:
-    with pytest.raises(ValueError, match="token|extension"):
+    with pytest.raises(ValueError, match=r"token|extension"):
         check_token(token)

@@ -19,7 +19,7 @@ from kafkaclient.net.sasl.oidc import ClientCredentials
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SECRET = "client-secret"  # noqa: S105
+SECRET = "client-secret"
 
 
 class Issuer:

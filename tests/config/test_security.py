@@ -1,0 +1,221 @@
+"""Which security options go together; and that no secret is ever shown."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+import pytest
+
+from kafkaclient.config import ProducerConfig, render_reference
+from kafkaclient.errors import ConfigError
+
+SECRET = "hunter2"
+PEM = "-----BEGIN X-----\nAAAA\n-----END X-----"
+PLAIN = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
+ALICE = {"sasl.username": "alice", "sasl.password": SECRET}
+OAUTH = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
+MODULES = "org.apache.kafka.common.security"
+
+
+async def provide() -> None: ...
+
+
+def build(**options: Any) -> ProducerConfig:
+    return ProducerConfig.build({"bootstrap.servers": "b:9092"}, options)
+
+
+def refused(**options: Any) -> str:
+    with pytest.raises(ConfigError) as caught:
+        build(**options)
+    assert SECRET not in str(caught.value)
+    return str(caught.value)
+
+
+# --- spellings ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [
+        ("ssl.ca.location", "ssl_truststore_location"),
+        ("ssl_cafile", "ssl_truststore_location"),
+        ("ssl.certificate.location", "ssl_keystore_location"),
+        ("ssl_certfile", "ssl_keystore_location"),
+        ("sasl.mechanisms", "sasl_mechanism"),
+        ("sasl_plain_username", "sasl_username"),
+        ("sasl_plain_password", "sasl_password"),
+        ("sasl.oauthbearer.client.id", "sasl_oauthbearer_client_credentials_client_id"),
+    ],
+)
+def test_names_of_other_clients_are_understood(spelling: str, name: str) -> None:
+    assert spelling in ProducerConfig.OPTIONS[name].spellings
+
+
+@pytest.mark.parametrize("given", ["sasl_ssl", "SASL_SSL", " Sasl_Ssl "])
+def test_case_does_not_matter_as_in_java(given: str) -> None:
+    assert build(**{**PLAIN, **ALICE, "security.protocol": given}).security_protocol == "SASL_SSL"
+
+
+def test_a_password_keeps_its_blanks() -> None:
+    assert build(**PLAIN, sasl_username="a", sasl_password=" x ").sasl_password == " x "
+
+
+# --- secrets --------------------------------------------------------------------------------------
+
+
+def test_the_options_with_secrets_say_so() -> None:
+    secret = {option.name for option in ProducerConfig.OPTIONS.values() if option.secret}
+    assert secret == {
+        "ssl_keystore_key",
+        "ssl_key_password",
+        "sasl_password",
+        "sasl_jaas_config",
+        "sasl_oauthbearer_client_credentials_client_secret",
+    }
+
+
+def test_secrets_are_not_in_the_repr() -> None:
+    jaas = f'{MODULES}.plain.PlainLoginModule required username="alice" password="{SECRET}";'
+    config = build(**PLAIN, sasl_jaas_config=jaas)
+    assert config.sasl_password == SECRET
+    assert SECRET not in repr(config)
+    assert "sasl_password=[hidden]" in repr(config)
+    assert "sasl_username='alice'" in repr(config)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {**PLAIN, "sasl.username": "a", "sasl.password": SECRET, "sasl_password": SECRET + "x"},
+        {**PLAIN, "sasl.username": "a", "sasl.password": 5},
+        {"ssl.keystore.key": SECRET},
+        {"ssl.key.password": SECRET, "ssl_key_password": "other"},
+        {**PLAIN, "sasl.jaas.config": SECRET},
+        {**PLAIN, "sasl.jaas.config": f"a.{SECRET}", "sasl_jaas_config": "b"},
+        {**PLAIN, **ALICE, "sasl.pasword": SECRET},
+        {**PLAIN, "ssl.keystore.password": SECRET},
+        {**PLAIN, "sasl.username": "a", "sasl.password": SECRET + "\0"},
+        {**PLAIN, "sasl.username": "a", "sasl.password": SECRET + "\udc80"},
+        {**PLAIN, "sasl_oauthbearer_client_credentials_client_secret": [SECRET]},
+    ],
+)
+def test_secrets_are_not_in_the_message_about_them(options: dict[str, Any]) -> None:
+    refused(**options)
+
+
+# --- what goes together ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (ALICE, "sasl.username is given, but security_protocol is not"),
+        ({"ssl_cafile": "/ca"}, "ssl_cafile is given, but security_protocol is not"),
+        ({"security.protocol": "SASL_SSL"}, "needs sasl_mechanism: give one of PLAIN, SCRAM"),
+        (PLAIN, "PLAIN needs sasl_username and sasl_password"),
+        ({**PLAIN, "sasl.username": "a"}, "PLAIN needs sasl_password"),
+        ({**PLAIN, **ALICE, "sasl.mechanism": "GSSAPI"}, "give one of PLAIN, SCRAM-SHA-256"),
+        (OAUTH, "needs sasl_oauth_token_provider, or sasl_oauthbearer_token_endpoint_url"),
+        (
+            {**OAUTH, "sasl.oauthbearer.token.endpoint.url": "https://i/t"},
+            "OIDC needs sasl_oauthbearer_client_credentials_client_id and",
+        ),
+        (
+            {
+                **OAUTH,
+                "sasl.oauthbearer.token.endpoint.url": "file:///etc/passwd",
+                "sasl.oauthbearer.client.id": "i",
+                "sasl.oauthbearer.client.secret": SECRET,
+            },
+            "must begin with https://",
+        ),
+        (
+            {
+                **OAUTH,
+                "sasl.oauthbearer.token.endpoint.url": "https://i/t",
+                "sasl_oauth_token_provider": provide,
+            },
+            "give one",
+        ),
+        (
+            {"security.protocol": "SSL", "ssl.ca.location": "/a", "ssl.ca.pem": PEM},
+            "ssl.ca.location and ssl.ca.pem: give one",
+        ),
+        (
+            {"security.protocol": "SSL", "ssl.keystore.key": PEM},
+            "needs ssl_keystore_certificate_chain",
+        ),
+        (
+            {"security.protocol": "SSL", "ssl.keyfile": "/key"},
+            "ssl.keyfile needs ssl_keystore_location",
+        ),
+        (
+            {
+                "security.protocol": "SSL",
+                "ssl_context": ssl.create_default_context(),
+                "ssl_cafile": "/ca",
+            },
+            "ssl_context is given, which is used as it is; ssl_cafile would have no effect",
+        ),
+        ({"security.protocol": "SSL", "ssl_context": "default"}, "give an ssl.SSLContext"),
+        ({"ssl.truststore.type": "JKS"}, "is not accepted: give one of PEM"),
+        ({"ssl.enabled.protocols": "TLSv1.1,TLSv1.2"}, "one or more of TLSv1.2, TLSv1.3"),
+        ({"ssl.enabled.protocols": ""}, "one or more of TLSv1.2, TLSv1.3"),
+        ({"sasl_oauth_token_provider": "a.Provider"}, "an async function"),
+    ],
+)
+def test_what_does_not_go_together(options: dict[str, Any], words: str) -> None:
+    assert words in refused(**options)
+
+
+def test_a_protocol_that_is_given_is_a_decision() -> None:
+    """One property file for two environments, which differ in nothing but the protocol."""
+    config = build(**{**PLAIN, **ALICE, "security.protocol": "PLAINTEXT"})
+    assert not config.uses_sasl
+    assert not config.uses_tls
+
+
+# --- sasl.jaas.config -----------------------------------------------------------------------------
+
+
+def test_oidc_in_javas_words() -> None:
+    config = build(
+        **OAUTH,
+        sasl_oauthbearer_token_endpoint_url="https://i/t",
+        sasl_jaas_config=f"{MODULES}.oauthbearer.OAuthBearerLoginModule required "
+        f'clientId="c" clientSecret="{SECRET}" scope="s";',
+    )
+    assert config.sasl_oauthbearer_client_credentials_client_id == "c"
+    assert config.sasl_oauthbearer_client_credentials_client_secret == SECRET
+    assert config.sasl_oauthbearer_scope == "s"
+
+
+@pytest.mark.parametrize(
+    ("jaas", "more", "words"),
+    [
+        ("com.sun.Krb5LoginModule required useKeyTab=true;", {}, "knows PlainLoginModule, Scram"),
+        (
+            f'{MODULES}.scram.ScramLoginModule required username="a" password="{SECRET}";',
+            {},
+            "which is for SCRAM-SHA-256 and SCRAM-SHA-512, but sasl_mechanism is PLAIN",
+        ),
+        (
+            f'{MODULES}.plain.PlainLoginModule required username="a" tokenauth="true";',
+            {},
+            "kafkaclient has no tokenauth for PlainLoginModule",
+        ),
+        (
+            f'{MODULES}.plain.PlainLoginModule required username="a" password="{SECRET}";',
+            {"sasl.password": "other"},
+            "sasl.password and sasl.jaas.config name different values",
+        ),
+        (f'{MODULES}.plain.PlainLoginModule required username="a";', {}, "needs sasl_password"),
+    ],
+)
+def test_login_modules_that_cannot_serve(jaas: str, more: dict[str, Any], words: str) -> None:
+    assert words in refused(**PLAIN, sasl_jaas_config=jaas, **more)
+
+
+def test_the_reference_shows_no_default_that_is_an_object() -> None:
+    assert "<object" not in render_reference()

@@ -1,0 +1,97 @@
+"""Missing permissions: named, and as far-reaching as they must be and no more."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kafkaclient.errors import AuthorizationError, denied
+from kafkaclient.testing.clock import virtual_time
+from kafkaclient.testing.fake import FakeCluster
+from kafkaclient.wire.api import ApiKey
+
+TOPIC_DENIED, CLUSTER_DENIED = 29, 31
+
+
+@virtual_time
+async def test_a_denied_topic_fails_its_records_and_no_others(producing: Any) -> None:
+    fake = FakeCluster(1)
+    fake.create_topic("t", 2)
+    fake.fail_produce("t", 0, TOPIC_DENIED)
+    async with producing(fake) as producer:
+        denied_one = await producer.send("t", b"v", partition=0)
+        other = await producer.send("t", b"v", partition=1)
+        with pytest.raises(AuthorizationError, match="may not Write on the topic 't'") as caught:
+            await denied_one
+        await other
+        await producer.send_and_wait("t", b"v", partition=0)
+    assert caught.value.code == TOPIC_DENIED
+    assert not caught.value.retriable
+    assert "--operation Write --topic t " in str(caught.value)
+
+
+@virtual_time
+async def test_a_topic_that_may_not_be_seen_is_named_at_once(producing: Any) -> None:
+    fake = FakeCluster(1)
+    topic = {"error_code": TOPIC_DENIED, "name": "t", "partitions": []}
+    fake.create_topic("u", 1)
+
+    def deny(request: Any) -> Any:
+        if [asked.name for asked in request.message.topics] != ["t"]:
+            return None
+        broker = {"node_id": 0, "host": "fake-0", "port": 9092, "rack": None}
+        return {"brokers": [broker], "controller_id": 0, "cluster_id": "c", "topics": [topic]}
+
+    async with producing(fake) as producer:
+        fake.control(ApiKey.METADATA, deny, keep=True)
+        with pytest.raises(AuthorizationError, match="may not Describe on the topic 't'"):
+            async with asyncio.timeout(1):
+                await producer.send("t", b"v")
+
+
+@virtual_time
+async def test_a_denied_cluster_ends_an_idempotent_producer(producing: Any) -> None:
+    fake = FakeCluster(1)
+    fake.create_topic("t", 1)
+    fake.control(ApiKey.INIT_PRODUCER_ID, CLUSTER_DENIED)
+    async with producing(fake) as producer:
+        with pytest.raises(AuthorizationError, match="may not IdempotentWrite on the cluster"):
+            await producer.send_and_wait("t", b"v")
+        with pytest.raises(AuthorizationError, match="asking for a producer id"):
+            await producer.send("t", b"v")
+
+
+@virtual_time
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_a_denied_cluster_is_no_end_for_others(producing: Any, idempotent: bool) -> None:
+    fake = FakeCluster(1)
+    fake.create_topic("t", 1)
+    fake.fail_produce("t", 0, CLUSTER_DENIED)
+    async with producing(fake, enable_idempotence=idempotent) as producer:
+        with pytest.raises(AuthorizationError, match="on the cluster"):
+            await producer.send_and_wait("t", b"v")
+        if idempotent:
+            with pytest.raises(AuthorizationError):
+                await producer.send("t", b"v")
+        else:
+            await producer.send_and_wait("t", b"v")
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (29, "may not Write on the topic 'x'; kafka-acls --add"),
+        (30, "--operation Read --group x allows it"),
+        (31, "--operation IdempotentWrite --cluster allows it"),
+        (53, "--operation Write --transactional-id x allows it"),
+    ],
+)
+def test_what_allows_it_is_told(code: int, words: str) -> None:
+    operation = {29: "Write", 30: "Read", 31: "IdempotentWrite", 53: "Write"}[code]
+    assert words in (denied(code, operation, "" if code == 31 else "x") or "")
+
+
+def test_other_codes_are_no_denials() -> None:
+    assert denied(6, "Write", "x") is None

@@ -236,6 +236,29 @@ def test_the_name_that_is_verified_is_the_one_that_is_dialled(
 # --- failures -----------------------------------------------------------------------------------
 
 
+def _scenario(case: str, authority: trustme.CA) -> tuple[ssl.SSLContext | None, dict[str, Any]]:
+    """How the server is set up, and what options the client has."""
+    tomorrow = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)
+    strict = _server_context(authority, client=trustme.CA())
+    old = _server_context(authority)
+    old.maximum_version = ssl.TLSVersion.TLSv1_2
+    contexts: dict[str, ssl.SSLContext | None] = {
+        "expired": _server_context(
+            authority, not_before=LONG_AGO, not_after=LONG_AGO + datetime.timedelta(days=1)
+        ),
+        "future": _server_context(authority, not_before=tomorrow),
+        "elsewhere": _server_context(authority, "elsewhere.example.org"),
+        "no certificate": strict,
+        "no certificate 1.2": strict,
+        "old": old,
+        "plain": None,
+        "http": None,
+    }
+    versions = {"no certificate 1.2": "TLSv1.2", "old": "TLSv1.3"}
+    options = {"ssl.enabled.protocols": versions[case]} if case in versions else {}
+    return contexts.get(case, _server_context(authority)), options
+
+
 @pytest.mark.parametrize(
     ("case", "words"),
     [
@@ -251,29 +274,8 @@ def test_the_name_that_is_verified_is_the_one_that_is_dialled(
     ],
 )
 def test_failures_name_their_cause(run: Any, authority: trustme.CA, case: str, words: str) -> None:
-    context: ssl.SSLContext | None = _server_context(authority)
-    options: dict[str, Any] = {}
-    trusted = authority
-    if case == "expired":
-        end = LONG_AGO + datetime.timedelta(days=1)
-        context = _server_context(authority, not_before=LONG_AGO, not_after=end)
-    elif case == "future":
-        begin = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)
-        context = _server_context(authority, not_before=begin)
-    elif case == "unknown":
-        trusted = trustme.CA()
-    elif case == "elsewhere":
-        context = _server_context(authority, "elsewhere.example.org")
-    elif case.startswith("no certificate"):
-        context = _server_context(authority, client=trustme.CA())
-        if case.endswith("1.2"):
-            options["ssl.enabled.protocols"] = "TLSv1.2"
-    elif case == "old":
-        assert context is not None
-        context.maximum_version = ssl.TLSVersion.TLSv1_2
-        options["ssl.enabled.protocols"] = "TLSv1.3"
-    elif case in ("plain", "http"):
-        context = None
+    context, options = _scenario(case, authority)
+    trusted = trustme.CA() if case == "unknown" else authority
 
     async def main() -> None:
         async with Server(context) as server:
@@ -325,7 +327,7 @@ def test_a_peer_that_hangs_up_may_be_back(run: Any, authority: trustme.CA) -> No
             writer.close()
 
         server = await asyncio.start_server(hang_up, HERE, 0)
-        with pytest.raises(OSError, match="reset|closed|EOF|lost|abort") as caught:
+        with pytest.raises(OSError, match=r"reset|closed|EOF|lost|abort") as caught:
             await _connect(_dialer(authority), server.sockets[0].getsockname()[1])
         assert not isinstance(caught.value, SslAuthenticationError)
         server.close()

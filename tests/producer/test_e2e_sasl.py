@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -205,13 +206,13 @@ async def test_sessions_are_renewed_between_requests_and_nothing_is_lost(produci
     renewals = [r.at for r in fake.requests_of(ApiKey.SASL_HANDSHAKE)]
     produce = next(r.connection for r in fake.requests_of(ApiKey.PRODUCE))
     times = [r.at for r in fake.requests_of(ApiKey.SASL_HANDSHAKE) if r.connection == produce]
-    gaps = [b - a for a, b in zip(times, times[1:], strict=False)]
+    gaps = [b - a for a, b in pairwise(times)]
     assert len(renewals) > len(dialled)
     assert gaps
     assert all(0.84 < gap < 0.98 for gap in gaps)
     # One token for all connections that renew at about the same time, and never one too old.
     assert len(asked) <= len(times) + 1
-    assert all(b - a >= 0.8 for a, b in zip(asked, asked[1:], strict=False))
+    assert all(b - a >= 0.8 for a, b in pairwise(asked))
 
 
 @virtual_time

@@ -200,6 +200,7 @@ class SecurityOptions:
         "80 % of a token's life, by one connection for all; an error it raises is taken for a "
         "passing one unless it is a kafkaclient.errors.AuthenticationError.",
         section=_LOGIN,
+        secret=True,  # it may hold some, and show them in its repr
     )
     sasl_oauthbearer_token_endpoint_url: str | None = option(
         None,
@@ -346,18 +347,21 @@ def _take_jaas(values: dict[str, Any], given: Mapping[str, Given]) -> None:
     mechanism = values["sasl_mechanism"]
     if serves is None:
         raise ConfigError(
-            f"sasl.jaas.config names the login module {module.class_name}; kafkaclient knows "
-            f"{', '.join(_MODULES)}"
+            f"sasl.jaas.config names another login module than {', '.join(_MODULES)}, which are "
+            "those that kafkaclient knows"
         )
     if mechanism not in serves:
         raise ConfigError(
             f"sasl.jaas.config names {name}, which is for {' and '.join(serves)}, but "
             f"sasl_mechanism is {mechanism}"
         )
-    for word, value in module.options.items():
+    for number, (word, value) in enumerate(module.options.items(), 1):
         option_name = _JAAS_OPTIONS.get(word)
         if option_name is None:
-            raise ConfigError(f"sasl.jaas.config: kafkaclient has no {word} for {name}")
+            raise ConfigError(
+                f"sasl.jaas.config: option {number} of {name} is none of those that kafkaclient "
+                f"knows: {', '.join(_JAAS_OPTIONS)}"
+            )
         if option_name in given and values[option_name] != value:
             raise ConfigError(
                 f"{given[option_name].spelling} and sasl.jaas.config name different values; give "

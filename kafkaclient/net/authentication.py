@@ -37,6 +37,10 @@ _AUTHENTICATION_FAILED = 58
 # began together don't do it together (Java's SaslClientAuthenticator).
 _RENEW_FROM, _RENEW_TO = 0.85, 0.95
 
+# A broker takes a SaslHandshake that comes within a second of the last for an ordinary request, and
+# refuses it (Java's KafkaChannel).
+_LEAST_PAUSE_S = 1.05
+
 _MOST_STEPS = 10
 _RETRY_SHARE = 0.25
 _NO_MECHANISM = ""
@@ -146,6 +150,8 @@ class Session:
         if lifetime > 0 and not self._connection.closed:
             self._ends_at = self._clock() + lifetime
             delay = lifetime * self._rng.uniform(_RENEW_FROM, _RENEW_TO)
+            if delay < _LEAST_PAUSE_S < lifetime:
+                delay = _LEAST_PAUSE_S
             self._timer = self._loop.call_later(delay, self._begin)
 
     def _begin(self) -> None:

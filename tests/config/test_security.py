@@ -71,6 +71,7 @@ def test_the_options_with_secrets_say_so() -> None:
         "ssl_key_password",
         "sasl_password",
         "sasl_jaas_config",
+        "sasl_oauth_token_provider",
         "sasl_oauthbearer_client_credentials_client_secret",
     }
 
@@ -194,16 +195,16 @@ def test_oidc_in_javas_words() -> None:
 @pytest.mark.parametrize(
     ("jaas", "more", "words"),
     [
-        ("com.sun.Krb5LoginModule required useKeyTab=true;", {}, "knows PlainLoginModule, Scram"),
+        (f"{SECRET} required a=b;", {}, "names another login module than PlainLoginModule, Scram"),
         (
             f'{MODULES}.scram.ScramLoginModule required username="a" password="{SECRET}";',
             {},
             "which is for SCRAM-SHA-256 and SCRAM-SHA-512, but sasl_mechanism is PLAIN",
         ),
         (
-            f'{MODULES}.plain.PlainLoginModule required username="a" tokenauth="true";',
+            f'{MODULES}.plain.PlainLoginModule required username="a" {SECRET}="true";',
             {},
-            "kafkaclient has no tokenauth for PlainLoginModule",
+            "option 2 of PlainLoginModule is none of those that kafkaclient knows: username",
         ),
         (
             f'{MODULES}.plain.PlainLoginModule required username="a" password="{SECRET}";',

@@ -25,7 +25,7 @@ from kafkaclient.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kafkaclient.cluster.link import Purpose
     from kafkaclient.cluster.view import ClusterView
@@ -177,7 +177,7 @@ class Router:
             if isinstance(error, KafkaError) or not limit.expired():
                 raise
             if connection is None:
-                _raise_refusal(self._errors(node_id))
+                self._raise_if_refused(node_id)
             raise RequestTimedOutError(
                 f"{call.api_key.name} to {whom} was not answered within {limit_s:.3g} s"
             ) from None
@@ -186,14 +186,16 @@ class Router:
             connection.throttled_until = self._clock() + throttle_ms / 1000
         return answer
 
-    def _errors(self, node_id: int | None) -> list[KafkaError]:
-        """Why there are no connections: to one broker, or to all."""
-        links = [
-            link
-            for link in (*self._links.values(), *self._bootstrap)
-            if node_id is None or link.broker.node_id == node_id
-        ]
-        return [link.error for link in links if link.error is not None and not link.connection]
+    def _raise_if_refused(self, node_id: int | None) -> None:
+        """Raise why there is no connection, if every broker that is being dialled has refused
+        this client, or been refused; one that may yet answer leaves it open."""
+        links = (*self._links.values(), *self._bootstrap)
+        dialled = [link for link in links if link.attempt is not None]
+        if node_id is not None:
+            dialled = [link for link in dialled if link.broker.node_id == node_id]
+        errors = [link.error for link in dialled if isinstance(link.error, AuthenticationError)]
+        if len(errors) == len(dialled):
+            _raise_refusal(errors)
 
     async def _control_connection(self, node_id: int | None, bootstrap: bool) -> Connection:
         if self._closed:
@@ -362,7 +364,7 @@ async def _first_up(
     return next((link.connection for link in links if link.connection is not None), None)
 
 
-def _raise_refusal(errors: Iterable[KafkaError]) -> None:
+def _raise_refusal(errors: Sequence[KafkaError]) -> None:
     """What no retry mends comes before what one might."""
     for error in errors:
         if isinstance(error, AuthenticationError):

@@ -156,6 +156,30 @@ async def test_credentials_refused_later_for_good_are_the_cause_of_the_timeout(
     assert "alice-secret" not in caplog.text
 
 
+@virtual_time
+async def test_one_broker_that_refuses_does_not_speak_for_those_that_may_answer(
+    producing: Any,
+) -> None:
+    """A broker with a wrong certificate must not fail what waits for others that are paused."""
+    refused = False
+
+    def refusal(_mechanism: str, _message: bytes) -> str | None:
+        return "not here" if refused else None
+
+    fake = FakeCluster(2, sasl=Sasl(refusal=refusal))
+    async with producing(fake, **_options(max_block_ms=60_000)) as producer:
+        refused = True
+        fake.drop_connections(0)
+        fake.stall_broker(1)
+        fake.create_topic("t", 1, assignments=[[1]])
+        sending = asyncio.create_task(producer.send("t", b"v"))
+        await asyncio.sleep(8)
+        assert not sending.done()
+        refused = False
+        fake.resume_broker(1)
+        await (await sending)
+
+
 # --- again (KIP-368) ----------------------------------------------------------------------------
 
 

@@ -169,8 +169,8 @@ async def test_one_broker_that_refuses_does_not_speak_for_those_that_may_answer(
     fake = FakeCluster(2, sasl=Sasl(refusal=refusal))
     async with producing(fake, **_options(max_block_ms=60_000)) as producer:
         refused = True
-        fake.drop_connections(0)
-        fake.stall_broker(1)
+        fake.stall_broker(1, swallow_dials=True)
+        fake.drop_connections()
         fake.create_topic("t", 1, assignments=[[1]])
         sending = asyncio.create_task(producer.send("t", b"v"))
         await asyncio.sleep(8)

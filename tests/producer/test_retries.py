@@ -179,12 +179,14 @@ def test_a_refusal_is_final(bench: Any, code: int) -> None:
 
 
 @pytest.mark.parametrize("code", [31, 90])
-def test_some_refusals_end_the_producer(bench: Any, code: int) -> None:
-    b = bench()
+@pytest.mark.parametrize("idempotent", [True, False])
+def test_some_refusals_end_an_idempotent_producer(bench: Any, code: int, idempotent: bool) -> None:
+    b = bench(idempotent=idempotent)
     hub = Hub(b)
     delivery = b.put(0)
     hub.take(b.drain(), code)
-    assert hub.fatal == [delivery.exception()]
+    assert delivery.exception().code == code
+    assert hub.fatal == ([delivery.exception()] if idempotent else [])
 
 
 def test_record_errors_name_the_culprits(bench: Any) -> None:

@@ -80,8 +80,12 @@ class Metadata:
     at least ``retry_backoff_ms`` after the last answer, and up to ``retry_backoff_max_ms`` while
     answers fail or bring nothing new (KIP-580). A topic that was not used for
     ``metadata_max_idle_ms`` is forgotten (KIP-526), unless ``in_use(topic)`` says that something
-    still depends on it. When no known broker can be reached, the router turns to the bootstrap
-    servers again (KIP-899, KIP-1102).
+    still depends on it. ``on_crash(who, error)`` is called when the refreshing has ended by
+    itself, without an error when it was cancelled.
+
+    With ``metadata_recovery_strategy`` rebootstrap, the bootstrap servers are asked again when no
+    known broker can be connected (KIP-899: the router does that), when brokers have given no
+    answer for ``metadata_recovery_rebootstrap_trigger_ms``, and when one says so (KIP-1102).
     """
 
     def __init__(
@@ -92,6 +96,7 @@ class Metadata:
         clock: Callable[[], float] | None = None,
         rng: Random | None = None,
         in_use: Callable[[str], bool] = lambda _topic: False,
+        on_crash: Callable[[str, BaseException | None], None] = lambda _who, _error: None,
     ) -> None:
         self.view = ClusterView()
         """The latest snapshot; replaced, never changed."""
@@ -100,6 +105,7 @@ class Metadata:
         self._clock = clock or _loop_time
         self._rng = rng or Random()
         self._in_use = in_use
+        self._on_crash = on_crash
         self._topics: dict[str, _Topic] = {}
         self._told = ToldTopics()
         self._listeners: list[Callable[[ClusterView, ClusterView], None]] = []
@@ -117,6 +123,7 @@ class Metadata:
         self._fruitless = 0
         self._last_error: KafkaError | None = None
         self._rebootstrap = False
+        self._failing_since = 0.0
 
     # --- lifecycle --------------------------------------------------------------------------
 
@@ -311,17 +318,36 @@ class Metadata:
         result = await self._router.call(
             MetadataCall(tuple(names), self._config.allow_auto_create_topics, self._told),
             timeout_s=min(request_timeout_s, _PATIENCE_S * 2.0 ** min(self._failures, 8)),
-            bootstrap=self._rebootstrap,
+            bootstrap=self._asks_bootstrap(now),
         )
         # Reading a large answer takes a while, and so may taking it up: others go first.
         await asyncio.sleep(0)
-        self._rebootstrap = result.error_code == _REBOOTSTRAP_REQUIRED
+        self._rebootstrap = self._recovers and result.error_code == _REBOOTSTRAP_REQUIRED
         if result.error_code:
             raise broker_error(result.error_code, "metadata request")
         if not result.brokers:
             # A broker that has just started knows of none yet; its answer would make us forget all.
             raise BrokerConnectionError("a broker answered with metadata that names no brokers")
         self._absorb(result, names, full, requested)
+
+    @property
+    def _recovers(self) -> bool:
+        return self._config.metadata_recovery_strategy == "rebootstrap"
+
+    def _asks_bootstrap(self, now: float) -> bool:
+        """Whether to ask the bootstrap servers only. Without having been told so by a broker,
+        every other time: those that are known may come back as well."""
+        if self._rebootstrap:
+            return True
+        trigger_s = self._config.metadata_recovery_rebootstrap_trigger_ms / 1000
+        due = self._failures > 0 and now - self._failing_since >= trigger_s
+        if not (self._recovers and due and self.view.brokers and self._failures % 2):
+            return False
+        _log.warning(
+            "no broker has answered for %.0f s: asking the bootstrap servers again",
+            now - self._failing_since,
+        )
+        return True
 
     def _absorb(
         self, result: MetadataResult, names: list[str], full: bool, requested: str | None
@@ -398,6 +424,8 @@ class Metadata:
         return topic is not None and not topic.leaders <= view.brokers.keys()
 
     def _failed(self, error: KafkaError, full: bool, requested: str | None) -> None:
+        if not self._failures:
+            self._failing_since = self._clock()
         self._failures += 1
         self._last_error = error
         self._not_before = self._clock() + self._pause_s(self._failures)
@@ -445,9 +473,15 @@ class Metadata:
         if task is not self._task:
             return  # stopped on purpose
         self._task = None
-        cause = "cancelled" if task.cancelled() else repr(task.exception())
+        error = None if task.cancelled() else task.exception()
+        cause = "cancelled" if task.cancelled() else repr(error)
         _log.error("the metadata task has ended unexpectedly: %s", cause)
         self._fail_waiters(KafkaError, f"the metadata task has ended unexpectedly: {cause}")
+        first = self._first_answer
+        if first is not None and not first.done():
+            first.set_exception(KafkaError(f"the metadata task has ended unexpectedly: {cause}"))
+            first.exception()
+        self._on_crash("the refreshing of metadata", error)
 
 
 def _topic_error(name: str, code: int) -> BrokerError:

@@ -60,7 +60,7 @@ class Router:
 
     Uses of ``config``: ``bootstrap_servers``, ``client_id``, ``request_timeout_ms``,
     ``reconnect_backoff_ms`` and ``_max_ms``, ``socket_connection_setup_timeout_ms`` and
-    ``_max_ms``, ``connections_max_idle_ms``.
+    ``_max_ms``, ``connections_max_idle_ms``, ``metadata_recovery_strategy``.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Router:
         """Learn the brokers' addresses; connections to a former address are closed.
 
         Once brokers are known, bootstrap connections are closed too; they are made again when
-        no known broker can be reached (KIP-1102).
+        no known broker can be reached (KIP-899).
         """
         self._brokers = dict(view.brokers)
         for key, link in list(self._links.items()):
@@ -249,7 +249,8 @@ class Router:
                 fresh.append(link)
         live.sort(key=_load)
         stalled.sort(key=_load)
-        bootstrap = sorted(self._bootstrap, key=_is_failing)
+        lasting = self._config.metadata_recovery_strategy == "rebootstrap"
+        bootstrap = sorted(self._bootstrap, key=_is_failing) if lasting or not links else []
         return chain(live, fresh[:_MOST_DIALLED], stalled, bootstrap, failing[:_MOST_DIALLED])
 
     def _is_stalled(self, link: Link) -> bool:

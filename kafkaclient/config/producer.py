@@ -142,6 +142,22 @@ class ProducerConfig(SecurityOptions):
         "requests (KIP-526).",
         section=_METADATA,
     )
+    metadata_recovery_strategy: str = option(
+        "rebootstrap",
+        one_of("rebootstrap", "none"),
+        "What to do when no known broker answers any more: 'rebootstrap' asks the bootstrap "
+        "servers again, and follows a broker that says to (KIP-899, KIP-1102); 'none' goes on with "
+        "the brokers that are known.",
+        section=_METADATA,
+    )
+    metadata_recovery_rebootstrap_trigger_ms: int = option(
+        300_000,
+        integer(at_least(0)),
+        "The bootstrap servers are asked again when the known brokers can be connected but have "
+        "not answered for this many milliseconds (KIP-1102). When none can be connected, that is "
+        "done at once.",
+        section=_METADATA,
+    )
     allow_auto_create_topics: bool = option(
         True,
         boolean(),

@@ -35,14 +35,6 @@ _KEYS: dict[str, tuple[str, frozenset[str]]] = {
         frozenset({"false"}),
     ),
     "interceptor.classes": (f"{_PYTHON_CLASSES}; see on_delivery", frozenset()),
-    "metadata.recovery.rebootstrap.trigger.ms": (
-        "the time until bootstrap servers are asked again is not adjustable",
-        frozenset({"300000"}),
-    ),
-    "metadata.recovery.strategy": (
-        "bootstrap servers are asked again when no known broker is reachable",
-        frozenset({"rebootstrap"}),
-    ),
     "metric.reporters": (f"{_PYTHON_CLASSES}; read Producer.metrics()", frozenset()),
     "metrics.recording.level": ("all metrics are recorded at one level", frozenset({"info"})),
     "partitioner.class": (

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import ssl
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
+from weakref import WeakSet
+
+from kafkaclient.net.fork import guard
 
 from kafkaclient.errors import SslAuthenticationError
 from kafkaclient.net.tls_failures import explain_tls_error, is_plain_kafka
@@ -54,6 +58,8 @@ class TcpDialer:
     Names are resolved anew on every call, because brokers change their addresses (KIP-899), and
     every address is tried, a fresh one each 250 ms, so that a black-holed one delays the others
     hardly at all. A dead peer is noticed by TCP keepalive and, on Linux, ``TCP_USER_TIMEOUT``.
+    A forked child has nothing of it: it can open no connection, and what it does to those open
+    reaches no broker.
 
     ``send_buffer_bytes`` and ``receive_buffer_bytes`` size the socket's buffers
     (``send.buffer.bytes``, default 128 KB, and ``receive.buffer.bytes``, default 32 KB); -1
@@ -89,6 +95,23 @@ class TcpDialer:
             option = getattr(socket, name, None)  # not every system has them
             if option is not None:
                 self._options.append((socket.IPPROTO_TCP, option, value))
+        self._open: WeakSet[socket.socket] = WeakSet()
+        self._forked = False
+        guard(self)
+
+    def forked(self) -> None:
+        """See :class:`~kafkaclient.net.fork.Forkable`.
+
+        The child's descriptors are pointed elsewhere rather than closed: an event loop still knows
+        their numbers, and a collector may close them once more. And the parent's connections end
+        when the parent closes them, not when the last child does.
+        """
+        self._forked = True
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for sock in list(self._open):
+            if sock.fileno() >= 0:
+                os.dup2(nowhere, sock.fileno(), inheritable=False)
+        os.close(nowhere)
 
     async def dial(
         self, host: str, port: int, factory: Callable[[], P]
@@ -169,7 +192,10 @@ class TcpDialer:
 
     async def _connect(self, address: _Address) -> socket.socket:
         family, kind, protocol, _, where = address
+        if self._forked:
+            raise OSError("a forked child cannot use its parent's producer")
         sock = socket.socket(family, kind, protocol)
+        self._open.add(sock)
         try:
             sock.setblocking(False)
             for option in self._options:

@@ -11,6 +11,7 @@ cdef class Receipt:
     cdef public object error
     cdef public dict record_errors
     cdef public object on_unseen
+    cdef public object home
     cdef public Py_ssize_t handles
     cdef public object hook
     cdef public list hooked

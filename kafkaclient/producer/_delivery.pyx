@@ -13,12 +13,17 @@ from bisect import bisect_right
 from contextvars import copy_context
 from inspect import iscoroutinefunction
 
+from kafkaclient.errors import ProducerStateError
 from kafkaclient.types import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
 
 __all__ = ["Callback", "Delivery", "Receipt"]
 
 _log = logging.getLogger("kafkaclient.producer.delivery")
 cdef object running_loop = asyncio.get_running_loop
+cdef str ELSEWHERE = (
+    "a delivery can be awaited only in the event loop that its producer was started in; from "
+    "another thread, use asyncio.run_coroutine_threadsafe"
+)
 cdef object CancelledError = asyncio.CancelledError
 cdef object InvalidStateError = asyncio.InvalidStateError
 
@@ -130,6 +135,11 @@ cdef class Receipt:
             return self.record_errors.get(index, self.error)
         return self.error
 
+    def check_home(self, loop):
+        """Raise unless whoever waits in ``loop`` can be woken."""
+        if self.home is not None and loop is not self.home:
+            raise ProducerStateError(ELSEWHERE)
+
     cdef _finish(self):
         self.done = True
         self.awaited = None
@@ -213,6 +223,8 @@ cdef class Awaiting(Waiter):
     def __next__(self):
         """Once to be waited for, then to say what became of the record."""
         if self._callback is None and not self._delivery.done():
+            if self.loop is not self._delivery._receipt.home:  # or nobody knows
+                self._delivery._receipt.check_home(self.loop)
             self._asyncio_future_blocking = True
             return self
         raise StopIteration(self._delivery.result())
@@ -343,6 +355,7 @@ cdef class Delivery:
 
         Raises:
             TypeError: ``callback`` is not callable, or a coroutine function.
+            ProducerStateError: it is not done yet, and this is not the producer's event loop.
         """
         if not callable(callback) or iscoroutinefunction(callback):
             raise TypeError(f"a callback must be a plain function, not {callback!r}")
@@ -353,6 +366,7 @@ cdef class Delivery:
         if receipt.done:
             loop.call_soon(callback, self)
             return
+        self._receipt.check_home(loop)
         nth = 0
         waiting = Callback(loop, callback, self, nth)
         while receipt.knows(waiting):

@@ -9,6 +9,7 @@ from contextvars import copy_context
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, cast
 
+from kafkaclient.errors import ProducerStateError
 from kafkaclient.types import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
 
 if TYPE_CHECKING:
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 __all__ = ["Callback", "Delivery", "Receipt"]
 
 _log = logging.getLogger("kafkaclient.producer.delivery")
+_ELSEWHERE = (
+    "a delivery can be awaited only in the event loop that its producer was started in; from "
+    "another thread, use asyncio.run_coroutine_threadsafe"
+)
 
 
 class Receipt:
@@ -38,6 +43,7 @@ class Receipt:
         "done",
         "error",
         "handles",
+        "home",
         "hook",
         "hooked",
         "log_append_time",
@@ -59,6 +65,8 @@ class Receipt:
         self.error: KafkaError | None = None
         self.record_errors: dict[int, KafkaError] | None = None
         self.on_unseen = on_unseen
+        self.home: asyncio.AbstractEventLoop | None = None
+        """The producer's event loop, which alone wakes those who wait; None: not known."""
         self.handles = 0
         """Deliveries of this receipt that are still referenced by somebody."""
         self.hook: Callable[[Delivery], object] | None = None
@@ -164,6 +172,11 @@ class Receipt:
             return self.record_errors.get(index, self.error)
         return self.error
 
+    def check_home(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Raise unless whoever waits in ``loop`` can be woken."""
+        if self.home is not None and loop is not self.home:
+            raise ProducerStateError(_ELSEWHERE)
+
     def _finish(self) -> None:
         self.done = True
         self.awaited = None
@@ -255,6 +268,7 @@ class _Awaiting(_Waiter):
     def __next__(self) -> _Awaiting:
         """Once to be waited for, then to say what became of the record."""
         if self._callback is None and not self._delivery.done():
+            self._delivery._receipt.check_home(self.loop)
             self._asyncio_future_blocking = True
             return self
         raise StopIteration(self._delivery.result())
@@ -367,6 +381,7 @@ class Delivery:
 
         Raises:
             TypeError: ``callback`` is not callable, or a coroutine function.
+            ProducerStateError: it is not done yet, and this is not the producer's event loop.
         """
         if not callable(callback) or iscoroutinefunction(callback):
             raise TypeError(f"a callback must be a plain function, not {callback!r}")
@@ -376,6 +391,7 @@ class Delivery:
         if receipt.done:
             loop.call_soon(callback, self)
         else:
+            self._receipt.check_home(loop)
             nth = 0
             while receipt.knows(waiting := Callback(loop, callback, self, nth)):
                 nth += 1

@@ -233,6 +233,7 @@ def _merged(ranges: list[OffsetRange]) -> tuple[OffsetRange, ...]:
 async def _until_done(receipt: Receipt, first: int, count: int) -> None:
     """Wait for the last of the records of a batch."""
     loop = asyncio.get_running_loop()
+    receipt.check_home(loop)
     woken = loop.create_future()
     waiter = Callback(loop, _wake, woken, 0)
     part, at = receipt.locate(first + count - 1)

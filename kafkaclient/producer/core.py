@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from typing import TYPE_CHECKING
@@ -92,7 +93,9 @@ class Core:
                 topic, partitioner, lambda: self.metadata.view, self.load
             )
         in_use = self.accumulator.uses
-        self.metadata = Metadata(config, self.router, clock=now, rng=rng, in_use=in_use)
+        self.metadata = Metadata(
+            config, self.router, clock=now, rng=rng, in_use=in_use, on_crash=self._crashed
+        )
         self.keeper = IdentityKeeper(
             identity,
             self.router,
@@ -101,6 +104,7 @@ class Core:
             rng=rng,
             on_assigned=self._identity_assigned,
             on_fatal=self.die,
+            on_crash=self._crashed,
         )
         self.intake = Intake(
             self.accumulator,
@@ -135,6 +139,7 @@ class Core:
         self.metadata.subscribe(self._view_changed)
         self.router.on_connection_change = lambda _node: self.sender.wake()
         self._task: asyncio.Task[None] | None = None
+        self._orphan: asyncio.Task[int] | None = None
         self._journal = self._open_journal(wall_clock)
         self._bind_gauges()
         bind_load_gauges(metrics, self.accumulator, self.sender.lanes)
@@ -148,13 +153,20 @@ class Core:
         try:
             await self.sender.run()
         except asyncio.CancelledError:
-            # Programs that end cancel every task of the loop, and then await their deliveries.
-            self.die(ProducerClosedError("the sender's task was cancelled; nothing is sent"))
+            self._crashed("the sender", None)
         except Exception as error:  # noqa: BLE001 - nobody may be left waiting
-            _log.exception("the sender failed; the producer cannot go on")
-            crash = ProducerClosedError(f"the sender failed: {error!r}; this is a defect")
-            crash.__cause__ = error
-            self.die(crash)
+            self._crashed("the sender", error)
+
+    def _crashed(self, what: str, error: BaseException | None) -> None:
+        """A task of ours has ended that should not have; without an error it was cancelled."""
+        if error is None:
+            # Programs that end cancel every task of the loop, and then await their deliveries.
+            self.die(ProducerClosedError(f"{what}'s task was cancelled; nothing is sent"))
+            return
+        _log.error("%s failed; the producer cannot go on", what, exc_info=error)
+        crash = ProducerClosedError(f"{what} failed: {error!r}; this is a defect")
+        crash.__cause__ = error
+        self.die(crash)
 
     def die(self, error: KafkaError) -> None:
         """Fail everything pending, and every further send, with ``error``."""
@@ -191,6 +203,15 @@ class Core:
             _log.error("the producer stopped with %d records undelivered", undelivered)
         return undelivered
 
+    def stop_later(self) -> None:
+        """Stop in the background; may be called from anywhere, by a garbage collector too. Not in
+        an event loop that has ended: then all of this ends with it."""
+        with contextlib.suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(self._stop_in_background)
+
+    def _stop_in_background(self) -> None:
+        self._orphan = self.loop.create_task(self.stop(None), name="kafkaclient-stop")
+
     async def disconnect(self) -> None:
         """End everything that is under way, also a start."""
         self.accumulator.budget.fail_waiters(
@@ -215,7 +236,7 @@ class Core:
 
     def _new_receipt(self, topic: str) -> Receipt:
         receipt = Receipt(topic, self._report_unseen)
-        receipt.hook = self._config.on_delivery
+        receipt.home, receipt.hook = self.loop, self._config.on_delivery
         return receipt
 
     def _report_unseen(self, receipt: Receipt, error: KafkaError, records: int) -> None:

@@ -33,7 +33,8 @@ _REFUSALS = (AuthorizationError, ProducerFencedError, UnsupportedVersionError)
 
 class IdentityKeeper:
     """``on_assigned()`` is called with a new id in place; ``on_fatal(error)`` when the cluster
-    refuses idempotence for good. Times in seconds."""
+    refuses idempotence for good; ``on_crash(who, error)`` when the asking has ended otherwise,
+    without an error when it was cancelled. Times in seconds."""
 
     def __init__(
         self,
@@ -45,6 +46,7 @@ class IdentityKeeper:
         rng: Random,
         on_assigned: Callable[[], None],
         on_fatal: Callable[[KafkaError], None],
+        on_crash: Callable[[str, BaseException | None], None],
     ) -> None:
         self._identity = identity
         self._router = router
@@ -53,6 +55,7 @@ class IdentityKeeper:
         self._rng = rng
         self._on_assigned = on_assigned
         self._on_fatal = on_fatal
+        self._on_crash = on_crash
         self._task: asyncio.Task[None] | None = None
 
     def ensure(self) -> None:
@@ -61,11 +64,20 @@ class IdentityKeeper:
             self._task = asyncio.get_running_loop().create_task(
                 self._obtain(), name="kafkaclient-producer-id"
             )
+            self._task.add_done_callback(self._ended)
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if task is not self._task:
+            return  # stopped on purpose
+        error = None if task.cancelled() else task.exception()
+        if task.cancelled() or error is not None:
+            self._on_crash("the asking for a producer id", error)
 
     async def _obtain(self) -> None:
         failures = 0

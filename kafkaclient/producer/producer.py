@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import warnings
+import weakref
 from collections.abc import Mapping
 from enum import Enum
 from importlib import import_module
@@ -17,6 +18,7 @@ from kafkaclient.errors import (
     ProducerClosedError,
     ProducerStateError,
 )
+from kafkaclient.net.fork import guard
 from kafkaclient.producer.bulk_entry import BulkEntry
 from kafkaclient.producer.core import Core
 from kafkaclient.producer.fastpath import FastPath
@@ -45,6 +47,7 @@ class _State(Enum):
     RUNNING = "is running"
     STOPPING = "is being stopped"
     STOPPED = "is stopped"
+    FORKED = "belongs to the process that started it; a forked child needs a producer of its own"
 
 
 class Producer(FastPath, BulkEntry):
@@ -62,7 +65,9 @@ class Producer(FastPath, BulkEntry):
     ``wall_clock`` (seconds since the epoch, stamps records) and ``rng`` are seams for tests.
 
     Creating a producer does no I/O; :meth:`start` or ``async with`` connects. It belongs to the
-    event loop it was started in, and uses no threads (but one to write ``telemetry``).
+    event loop it was started in, and uses no threads (but one to write ``telemetry``). A forked
+    child cannot use it, and cannot disturb it. One that is dropped without a :meth:`stop` warns
+    (ResourceWarning), and is stopped in the background while its event loop runs.
 
     Raises:
         ConfigError: an option is unknown, unusable or in conflict with another, or ``telemetry``
@@ -70,6 +75,7 @@ class Producer(FastPath, BulkEntry):
     """
 
     _state = _State.NEW
+    _core: Core | None = None  # what is said at its end is said also of one that was never made
 
     def __init__(
         self,
@@ -95,19 +101,26 @@ class Producer(FastPath, BulkEntry):
         self._clock = clock
         self._wall_clock = wall_clock
         self._rng = rng or Random()
-        self._core: Core | None = None
+        self._core = None
         self._stopping: asyncio.Task[int] | None = None
 
     def __repr__(self) -> str:
         core = self._core
-        if core is None or self._state is _State.STOPPED:
+        if core is None or self._state in (_State.STOPPED, _State.FORKED):
             return f"<Producer {self.config.client_id!r} {self._state.value}>"
         lanes = ", ".join(map(repr, core.sender.lanes))
         return f"<Producer {self.config.client_id!r} {core.accumulator!r} [{lanes}]>"
 
     def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
-        if self._state not in (_State.NEW, _State.STOPPED):
+        core = self._core
+        if core is not None and self._state not in (_State.STOPPED, _State.FORKED):
             _warn(f"unclosed producer {self.config.client_id!r}", ResourceWarning, source=self)
+            core.stop_later()
+
+    def forked(self) -> None:
+        """See :class:`~kafkaclient.net.fork.Forkable`; not for applications."""
+        self._close_taps()
+        self._state = _State.FORKED
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -130,9 +143,10 @@ class Producer(FastPath, BulkEntry):
             clock=self._clock,
             wall_clock=self._wall_clock,
             rng=self._rng,
-            check_open=self._check_open,
+            check_open=_open_check(weakref.ref(self)),
         )
         self._state = _State.STARTING
+        guard(self)
         try:
             await core.metadata.start()
         except BaseException:
@@ -155,12 +169,18 @@ class Producer(FastPath, BulkEntry):
         is left fails with :class:`ProducerClosedError`. Returns how many records that were; 0 means
         that every record had its outcome. A second call waits for the first. A cancelled call
         lets the stop go on in the background. A :meth:`start` under way ends with an error.
+        In a forked child nothing is done: the records are the parent's.
+
+        Raises:
+            ProducerStateError: this is not the event loop that the producer was started in.
         """
         core = self._core
         if core is None:
             self._state = _State.STOPPED
-        if core is None or (self._state is _State.STOPPED and self._stopping is None):
+        over = self._state is _State.STOPPED and self._stopping is None
+        if core is None or over or self._state is _State.FORKED:
             return 0
+        self._check_home(core, "stop")
         if self._stopping is None:
             started, self._state = self._state is _State.RUNNING, _State.STOPPING
             self._close_taps()
@@ -282,15 +302,15 @@ class Producer(FastPath, BulkEntry):
             raise core.fatal.with_traceback(None)  # it is raised again and again
         if core is None or self._state is not _State.RUNNING:
             raise self._not_running("the record was not sent")
-        if _running_loop() is not core.loop:
-            raise ProducerStateError(
-                "the record was not sent: the producer belongs to the event loop it was started "
-                "in; from another thread, use asyncio.run_coroutine_threadsafe"
-            )
+        self._check_home(core, "the record was not sent")
         return core
 
-    def _check_open(self) -> None:
-        self._open()
+    def _check_home(self, core: Core, what: str) -> None:
+        if _running_loop() is not core.loop:
+            raise ProducerStateError(
+                f"{what}: the producer belongs to the event loop it was started in; from another "
+                "thread, use asyncio.run_coroutine_threadsafe"
+            )
 
     # --- waiting and looking ------------------------------------------------------------------
 
@@ -304,6 +324,7 @@ class Producer(FastPath, BulkEntry):
                 ``undelivered`` says how many records are left. They stay on their way.
         """
         core = self._started("flush")
+        self._check_home(core, "flush")
         asked_at = core.now()
         try:
             async with asyncio.timeout(timeout):
@@ -326,6 +347,7 @@ class Producer(FastPath, BulkEntry):
             MetadataTimeoutError: the topic was not known within ``max.block.ms``.
         """
         core = self._started("partitions_for")
+        self._check_home(core, "partitions_for")
         return (await core.metadata.wait_topic(topic, core.max_block)).partitions
 
     def metrics(self) -> Snapshot:
@@ -339,15 +361,28 @@ class Producer(FastPath, BulkEntry):
 
     def _started(self, what: str) -> Core:
         """The parts, from the start on."""
-        if self._core is None:
+        if self._core is None or self._state is _State.FORKED:
             raise self._not_running(what)
         return self._core
 
     def _not_running(self, what: str) -> ProducerStateError:
-        unborn = self._state in (_State.NEW, _State.STARTING)
-        return (ProducerStateError if unborn else ProducerClosedError)(
+        closed = self._state in (_State.STOPPING, _State.STOPPED)
+        return (ProducerClosedError if closed else ProducerStateError)(
             f"{what}: the producer {self._state.value}"
         )
+
+
+def _open_check(producer: weakref.ref[Producer]) -> Callable[[], None]:
+    """Raises when no more records are taken. What works for a producer must not keep it alive, or
+    nobody would notice that the application has dropped it."""
+
+    def check() -> None:
+        owner = producer()
+        if owner is None:
+            raise ProducerClosedError("the producer was dropped without a stop")
+        owner._open()
+
+    return check
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

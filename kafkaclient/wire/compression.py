@@ -27,7 +27,10 @@ _GZIP_WBITS = 31
 _GZIP_DEFAULT_LEVEL = -1
 _GZIP_USUAL_LEVEL = 6  # what zlib makes of -1
 _ZSTD_DEFAULT_LEVEL = 3
-_ZSTD_FIRST_ROOM = 64 * 1024
+_ZSTD_START = struct.Struct("<IB")
+_ZSTD_MAGIC, _ZSTD_SKIPPABLE = 0xFD2FB528, 0x184D2A50
+_ZSTD_RUN, _ZSTD_COMPRESSED = 1, 2
+_ZSTD_LARGEST_BLOCK = 128 * 1024
 # KIP-390: Java's default "level" 9 means its fast compressor, every other one the slow compressor.
 _LZ4_FAST_LEVEL = 9
 _LZ4_MIN_HIGH_LEVEL, _LZ4_MAX_HIGH_LEVEL = 3, 16
@@ -38,7 +41,10 @@ _LZ4_MIN_HIGH_LEVEL, _LZ4_MAX_HIGH_LEVEL = 3, 16
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK = 1024 * 1024
+_SNAPPY_MOST = 22
+"""A byte of a snappy block makes fewer than so many: its densest element makes 64 out of 3."""
 _INT32 = struct.Struct(">i")
+_UINT32_LE = struct.Struct("<I")
 
 
 class Codec(IntEnum):
@@ -198,23 +204,48 @@ def _decompress_snappy(data: memoryview, limit: int) -> bytes:
 
 
 def _decompress_snappy_block(block: memoryview, limit: int) -> bytes:
-    if cramjam.snappy.decompress_raw_len(block) > limit:
+    size: int = cramjam.snappy.decompress_raw_len(block)
+    if size > limit:
         raise _too_large(limit)
+    if size > _SNAPPY_MOST * len(block):
+        raise ValueError(f"{len(block)} bytes of snappy cannot become {size}")
     return bytes(cramjam.snappy.decompress_raw(block))
 
 
 def _decompress_zstd(data: Buffer, limit: int) -> bytes:
     # A streamed frame (Java's) does not tell its size, and the library would grow without bound
-    # on its own. So it is given ever larger room; it fails alike when that is short and when the
-    # frame is damaged, hence the tries up to the limit.
-    room = min(limit, max(_ZSTD_FIRST_ROOM, 8 * len(data)))
-    while True:
-        plain = bytearray(room)
-        try:
-            size: int = cramjam.zstd.decompress_into(data, plain)
-        except cramjam.DecompressionError:
-            if room >= limit:
-                raise
-            room = min(limit, room * 4)
-        else:
-            return bytes(memoryview(plain)[:size])
+    # on its own: so it is given the room that the frame's blocks can need, and no more.
+    plain = bytearray(min(limit, _zstd_bound(memoryview(data))))
+    size: int = cramjam.zstd.decompress_into(data, plain)
+    return bytes(memoryview(plain)[:size])
+
+
+def _zstd_bound(data: memoryview) -> int:
+    """The most bytes that zstd frames can yield, by the headers of their blocks (RFC 8878)."""
+    bound = position = 0
+    while position < len(data):
+        magic, descriptor = _ZSTD_START.unpack_from(_part(data, position, _ZSTD_START.size))
+        if magic & 0xFFFFFFF0 == _ZSTD_SKIPPABLE:
+            (size,) = _UINT32_LE.unpack_from(_part(data, position + 4, 4))
+            position += 8 + size
+            continue
+        if magic != _ZSTD_MAGIC:
+            raise ValueError(f"no zstd frame at byte {position}")
+        single_segment = descriptor >> 5 & 1
+        content_size = (single_segment, 2, 4, 8)[descriptor >> 6]
+        dictionary_id = (0, 1, 2, 4)[descriptor & 3]
+        position += _ZSTD_START.size + (1 - single_segment) + dictionary_id + content_size
+        last = False
+        while not last:
+            header = int.from_bytes(_part(data, position, 3), "little")
+            last, kind, size = bool(header & 1), header >> 1 & 3, header >> 3
+            bound += _ZSTD_LARGEST_BLOCK if kind == _ZSTD_COMPRESSED else size
+            position += 3 + (1 if kind == _ZSTD_RUN else size)
+        position += 4 * (descriptor >> 2 & 1)  # checksum
+    return bound
+
+
+def _part(data: memoryview, start: int, size: int) -> memoryview:
+    if start + size > len(data):
+        raise EOFError("the zstd frame is cut short")
+    return data[start : start + size]

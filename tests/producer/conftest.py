@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkaclient.cluster.view import PartitionView, TopicView
+from kafkaclient.net.dialer import TcpDialer
 from kafkaclient.producer.accumulator import RecordAccumulator
 from kafkaclient.producer.producer import Producer
 from kafkaclient.producer.record import Record
@@ -192,3 +194,76 @@ class Bench:
 def bench() -> type[Bench]:
     """``bench(leaders, **AccumulatorSettings)``: see :class:`Bench`."""
     return Bench
+
+
+class OverTcp:
+    """A dialer to a fake cluster through real sockets on 127.0.0.1, for what only those can show.
+
+    ``dialer`` dials; ``async with`` ends the servers behind it.
+    """
+
+    def __init__(self, fake: FakeCluster, dialer: TcpDialer | None = None) -> None:
+        self.tcp = dialer or TcpDialer()
+        self._fake = fake
+        self._servers: dict[tuple[str, int], asyncio.Server] = {}
+        self._relays: set[asyncio.Task[None]] = set()
+
+    async def dial(self, host: str, port: int, factory: Callable[[], Any]) -> Any:
+        if (host, port) not in self._servers:
+            self._servers[host, port] = await asyncio.get_running_loop().create_server(
+                lambda: _Relay(partial(self._fake.dial, host, port), self._relays), "127.0.0.1", 0
+            )
+        [sock] = self._servers[host, port].sockets
+        return await self.tcp.dial("127.0.0.1", sock.getsockname()[1], factory)
+
+    async def __aenter__(self) -> OverTcp:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for server in self._servers.values():
+            server.close()
+        for relay in self._relays:
+            relay.cancel()
+        await asyncio.gather(*self._relays, return_exceptions=True)
+
+
+class _Relay(asyncio.Protocol):
+    """One end of a connection, whose bytes go to the other end."""
+
+    def __init__(self, dial: Callable[..., Any] | None, tasks: set[asyncio.Task[None]]) -> None:
+        self._dial = dial
+        self._tasks = tasks
+        self._early: list[bytes] = []
+        self.other: Any = None
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+        if self._dial is not None:
+            task = asyncio.get_running_loop().create_task(self._join(self._dial))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _join(self, dial: Callable[..., Any]) -> None:
+        try:
+            self.other, end = await dial(lambda: _Relay(None, self._tasks))
+        except OSError:
+            self.transport.abort()
+            return
+        end.other = self.transport
+        self.other.writelines(self._early)
+
+    def data_received(self, data: bytes) -> None:
+        if self.other is None:
+            self._early.append(data)
+        else:
+            self.other.writelines([data])
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.other is not None:
+            self.other.abort()
+
+
+@pytest.fixture
+def over_tcp() -> type[OverTcp]:
+    """``async with over_tcp(fake) as dialer``: see :class:`OverTcp`."""
+    return OverTcp

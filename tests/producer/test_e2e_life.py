@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import traceback
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 from kafkaclient.errors import ProducerClosedError, ProducerStateError
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import virtual_time
-from kafkaclient.testing.fake import FakeCluster
+from kafkaclient.testing.fake import FakeCluster, delay
+from kafkaclient.wire.api import ApiKey
 
 
 def now() -> float:
@@ -97,16 +99,136 @@ async def test_a_fatal_error_gathers_no_frames(producing: Any) -> None:
 
 
 async def test_the_wrong_event_loop(producing: Any) -> None:
-    """From a thread with another loop, or with none."""
-    async with producing(one_topic()) as producer:
+    """From a thread with another loop, or with none: refused, and nothing is harmed."""
+    fake = one_topic()
+    async with producing(fake) as producer:
         await producer.send_and_wait("t", b"v")
+        fake.control(ApiKey.PRODUCE, delay(0.3))
+        pending = await producer.send("t", b"w")
+        many = await producer.send_many("t", [b"x"])
 
-        def without_loop() -> None:
-            producer.send_nowait("t", b"v")
+        async def wait_for(delivery: Any) -> None:
+            await delivery
 
-        async def send() -> None:
-            await producer.send("t", b"v")
+        async def call_back() -> None:
+            pending.add_done_callback(print)
 
-        for call in (without_loop, lambda: asyncio.run(send())):
-            with pytest.raises(ProducerStateError, match="event loop"):
+        calls: list[Any] = [
+            lambda: producer.send_nowait("t", b"v"),  # without any loop
+            lambda: asyncio.run(producer.send("t", b"v")),
+            lambda: asyncio.run(producer.send_many("t", [b"v"])),
+            lambda: asyncio.run(producer.flush()),
+            lambda: asyncio.run(producer.partitions_for("t")),
+            lambda: asyncio.run(producer.stop()),
+            lambda: asyncio.run(wait_for(pending)),
+            lambda: asyncio.run(wait_for(many)),
+            lambda: asyncio.run(call_back()),
+        ]
+        for call in calls:
+            with pytest.raises(ProducerStateError, match="event loop") as caught:
                 await asyncio.to_thread(call)
+            assert not isinstance(caught.value, ProducerClosedError)
+        await asyncio.gather(pending, many)
+
+
+@virtual_time
+async def test_a_delivery_of_a_split_batch_knows_its_event_loop(producing: Any) -> None:
+    fake = FakeCluster(brokers=1)
+    fake.create_topic("t", 1, max_message_bytes=400)
+    async with producing(fake) as producer:
+        deliveries = [await producer.send("t", bytes(100)) for _ in range(8)]
+        await asyncio.gather(*deliveries)
+        assert {delivery._receipt.locate(0)[0].home for delivery in deliveries} == {
+            asyncio.get_running_loop()
+        }
+
+
+# --- dropped without a stop ---------------------------------------------------------------------
+
+
+def drop(held: list[Producer]) -> None:
+    held.clear()
+    gc.collect()
+
+
+@virtual_time
+async def test_a_producer_that_is_dropped_warns_and_leaves_nothing_behind(values: Any) -> None:
+    """What it had accepted is delivered all the same."""
+    fake = one_topic(1)
+    before = asyncio.all_tasks()
+    held = [Producer(fake.bootstrap, dialer=fake, linger_ms=1000)]
+    await held[0].start()
+    await held[0].send("t", b"first")
+    delivery = await held[0].send("t", b"last")
+    await asyncio.sleep(0)
+    with pytest.warns(ResourceWarning, match="unclosed producer"):
+        drop(held)
+    await delivery
+    assert values(fake, "t") == [b"first", b"last"]
+    await asyncio.sleep(2)
+    assert asyncio.all_tasks() == before
+    assert sum(map(fake.connections, range(3))) == 0
+
+
+@virtual_time
+async def test_many_dropped_producers_take_no_more_than_one() -> None:
+    fake = one_topic(1)
+    for _ in range(20):
+        held = [Producer(fake.bootstrap, dialer=fake)]
+        await held[0].start()
+        await held[0].send_and_wait("t", b"v")
+        with pytest.warns(ResourceWarning, match="unclosed producer"):
+            drop(held)
+        await asyncio.sleep(2)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert sum(map(fake.connections, range(3))) == 0
+
+
+# --- a task of ours ends ------------------------------------------------------------------------
+
+
+def _sender(producer: Producer, fail: Any, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(producer._core.sender, "run_once", fail)
+    producer._core.sender.wake()
+
+
+def _metadata(producer: Producer, fail: Any, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(producer._core.metadata, "_until_due", fail)
+    producer._core.metadata.request_refresh("the test")
+
+
+def _identity(producer: Producer, fail: Any, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("kafkaclient.producer.identity.InitProducerIdCall", fail)
+    producer._core.accumulator.identity.producer_id = -1
+    producer._core.keeper.ensure()
+
+
+@pytest.mark.parametrize("crash", [_sender, _metadata, _identity])
+@virtual_time
+async def test_a_crashed_task_ends_everything_with_its_cause(
+    crash: Any, producing: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """L8: no delivery is left pending, and whoever sends afterwards learns why."""
+
+    def fail(*_: Any) -> Any:
+        raise ZeroDivisionError
+
+    fake = one_topic()
+    async with producing(fake) as producer:
+        await producer.send_and_wait("t", b"first")
+        for node in range(3):
+            fake.stall_broker(node)
+        pending = [await producer.send("t", b"v", partition=n % 3) for n in range(6)]
+        parked = producer.send_nowait("unknown", b"v")
+        crash(producer, fail, monkeypatch)
+        started = now()
+        outcomes = await asyncio.gather(*pending, parked, return_exceptions=True)
+        assert now() - started < 5
+        assert {type(outcome) for outcome in outcomes} == {ProducerClosedError}
+        assert all(isinstance(o.__cause__, ZeroDivisionError) for o in outcomes[:-1])
+        for _ in range(2):
+            with pytest.raises(ProducerClosedError, match="ZeroDivisionError"):
+                await producer.send("t", b"v")
+        await asyncio.wait_for(producer.flush(), 1)
+    told = [r.message for r in caplog.records if "the producer cannot go on" in r.message]
+    assert len(told) == 1

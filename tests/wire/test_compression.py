@@ -233,3 +233,27 @@ def test_an_unknown_codec():
         compress(5, b"")
     with pytest.raises(ProtocolError, match="codec 5"):
         decompress(5, b"")
+
+
+def test_a_damaged_zstd_frame_takes_no_more_memory_than_it_could_fill():
+    """A few bytes made this process touch 256 MB before they were refused."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(ProtocolError):
+            decompress(
+                Codec.ZSTD, bytes.fromhex("28b52ffd 00 58 6d0000 10 00 ffffffffffffffffffff")
+            )
+        assert tracemalloc.get_traced_memory()[1] < MB
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_snappy_block_that_claims_more_than_it_could_fill_is_refused_by_its_claim():
+    with pytest.raises(ProtocolError, match="6 bytes of snappy cannot become 33554431"):
+        decompress(Codec.SNAPPY, b"\xff\xff\xff\x0f" + b"\x00a")
+
+
+def test_zstd_frames_in_a_row_and_frames_to_skip():
+    first, second = compress(Codec.ZSTD, b"a" * 300_000), compress(Codec.ZSTD, b"b" * 10)
+    skipped = bytes.fromhex("502a4d18 03000000") + b"xyz"
+    assert decompress(Codec.ZSTD, first + skipped + second) == b"a" * 300_000 + b"b" * 10

@@ -1,0 +1,220 @@
+"""What is fuzzed. A target takes any bytes and returns; if it raises, hangs or takes memory that
+the bytes do not account for, that is a defect.
+
+The invariant of every decoder: bytes give a result or :class:`~kafkaclient.errors.ProtocolError`.
+Where there are two forms of one, compiled and pure, both must say the same. The first bytes of an
+input choose versions and the like.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from kafkaclient.errors import KafkaError, ProtocolError
+from kafkaclient.net.connection import Connection
+from kafkaclient.wire import _produce_py, _reader_py, codec
+from kafkaclient.wire.compression import Codec, decompress
+from kafkaclient.wire.metadata import MetadataCall, ToldTopics
+from kafkaclient.wire.record_reader import batch_header, iter_records, verify_crc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["CALLS", "TARGETS"]
+
+_LIMIT = 1 << 20
+"""The most bytes that decompression may yield."""
+
+_READS = ("int8", "int16", "int32", "int64", "uvarint", "nullable_string", "string")
+_READS += ("tagged_fields", "array")
+
+
+def _compiled() -> tuple[Any, Any]:
+    """The compiled Produce codec on the compiled reader; the pure ones when they are not built."""
+    try:
+        produce = import_module("kafkaclient.wire._produce")
+        reader = import_module("kafkaclient.wire._reader")
+    except ModuleNotFoundError:
+        return _produce_py, _reader_py
+    produce.Reader = reader.Reader  # it takes the pure one where that was asked for
+    return produce, reader
+
+
+_produce, _reader = _compiled()
+
+
+def _outcome(read: Callable[[], Any]) -> Any:
+    """What was read; the kind of error if nothing was."""
+    try:
+        return read()
+    except ProtocolError as error:
+        return type(error)
+
+
+def _choice(data: bytes, at: int, options: int) -> int:
+    return data[at] % options if at < len(data) else 0
+
+
+# --- answers --------------------------------------------------------------------------------
+
+
+def produce_response(data: bytes) -> None:
+    versions = range(_produce_py.MIN_VERSION, _produce_py.MAX_VERSION + 1)
+    version = versions[_choice(data, 0, len(versions))]
+    pure = _outcome(lambda: _produce_py.decode_response(version, data[1:]))
+    compiled = _outcome(lambda: _produce.decode_response(version, data[1:]))
+    assert pure == compiled
+
+
+def metadata_response(data: bytes) -> None:
+    versions = range(MetadataCall.min_version, MetadataCall.max_version + 1)
+    version, payload = versions[_choice(data, 0, len(versions))], data[1:]
+    told = ToldTopics()
+    first = _outcome(lambda: MetadataCall((), told=told).decode(version, payload))
+    assert first == _outcome(lambda: MetadataCall((), told=told).decode(version, payload))
+
+
+def _calls() -> list[Any]:
+    """Every control call that kafka-python decodes, in a fixed order."""
+    found = sorted(codec._CodecCall.__subclasses__(), key=lambda call: call.__name__)
+    return [call.__new__(call) for call in found]  # what an answer means asks for no fields
+
+
+CALLS = _calls()
+
+
+def control_response(data: bytes) -> None:
+    call = CALLS[_choice(data, 0, len(CALLS))]
+    version = call.min_version + _choice(data, 1, call.max_version - call.min_version + 1)
+    _outcome(lambda: call.decode(version, data[2:]))
+
+
+# --- what brokers read ----------------------------------------------------------------------
+
+
+def request(data: bytes) -> None:
+    _outcome(lambda: codec.decode_request(data))
+
+
+# --- records --------------------------------------------------------------------------------
+
+
+def record_batch(data: bytes) -> None:
+    _outcome(lambda: batch_header(data))
+    _outcome(lambda: verify_crc(data))
+    _outcome(lambda: sum(1 for _ in iter_records(data)))
+
+
+def decompression(data: bytes) -> None:
+    chosen = list(Codec)[_choice(data, 0, len(Codec))]
+    plain = _outcome(lambda: decompress(chosen, data[1:], _LIMIT))
+    assert plain is ProtocolError or len(plain) <= _LIMIT
+
+
+# --- primitive types ------------------------------------------------------------------------
+
+
+def primitive_types(data: bytes) -> None:
+    flexible, steps = bool(_choice(data, 0, 2)), data[1:17]
+    assert _read(_reader_py.Reader, steps, data[17:], flexible) == _read(
+        _reader.Reader, steps, data[17:], flexible
+    )
+
+
+def _read(kind: Any, steps: bytes, data: bytes, flexible: bool) -> list[Any]:
+    reader = kind(data, flexible=flexible)
+    seen: list[Any] = []
+    for step in steps:
+        name = _READS[step % len(_READS)]
+        read = getattr(reader, name)
+        value = _outcome(partial(read, 1 + step % 7) if name == "array" else read)
+        seen.append({k: bytes(v) for k, v in value.items()} if type(value) is dict else value)
+        assert 0 <= reader.position <= reader.end
+        seen.append(reader.position)
+    return seen
+
+
+# --- a connection ---------------------------------------------------------------------------
+
+
+class _Wire(asyncio.Transport):
+    """Takes everything; tells of the end in the next turn, as real ones do."""
+
+    def __init__(self, protocol: asyncio.Protocol) -> None:
+        super().__init__()
+        self._protocol: asyncio.Protocol | None = protocol
+
+    def writelines(self, _: Any) -> None:
+        pass
+
+    def abort(self) -> None:
+        protocol, self._protocol = self._protocol, None
+        if protocol is not None:
+            asyncio.get_running_loop().call_soon(protocol.connection_lost, None)
+
+    close = abort
+
+
+def connection(data: bytes) -> None:
+    _loop().run_until_complete(_feed(_choice(data, 0, 6), 1 + _choice(data, 1, 64), data[2:]))
+
+
+async def _feed(requests: int, chunk: int, data: bytes) -> None:
+    """Every request ends exactly once, in order, and no more is kept than has come."""
+    ended: list[int] = []
+    peer = Connection(node="fuzz", client_id="fuzz", request_timeout_s=60)
+    wire = _Wire(peer)
+    peer.connection_made(wire)
+    for n in range(requests):
+
+        def done(payload: memoryview | None, error: KafkaError | None, n: int = n) -> None:
+            assert (payload is None) != (error is None)
+            ended.append(n)
+
+        peer.send([b""], peer.next_correlation_id(), done)
+    for start in range(0, len(data), chunk):
+        if peer.closed:
+            break
+        peer.data_received(data[start : start + chunk])
+        assert len(peer._partial or b"") <= len(data)
+    wire.abort()
+    await peer.wait_closed()
+    assert ended == list(range(requests))
+
+
+_loops: list[asyncio.AbstractEventLoop] = []
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    if not _loops:
+        _loops.append(asyncio.new_event_loop())
+    return _loops[0]
+
+
+@contextlib.contextmanager
+def closed_at_the_end() -> Iterator[None]:
+    """Close what targets have kept open from one input to the next."""
+    try:
+        yield
+    finally:
+        while _loops:
+            _loops.pop().close()
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    target.__name__: target
+    for target in (
+        produce_response,
+        metadata_response,
+        control_response,
+        request,
+        record_batch,
+        decompression,
+        primitive_types,
+        connection,
+    )
+}

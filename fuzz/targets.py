@@ -74,8 +74,8 @@ def metadata_response(data: bytes) -> None:
     versions = range(MetadataCall.min_version, MetadataCall.max_version + 1)
     version, payload = versions[_choice(data, 0, len(versions))], data[1:]
     told = ToldTopics()
-    first = _outcome(lambda: MetadataCall((), told=told).decode(version, payload))
-    assert first == _outcome(lambda: MetadataCall((), told=told).decode(version, payload))
+    first = _outcome(lambda: MetadataCall(None, told=told).decode(version, payload))
+    assert first == _outcome(lambda: MetadataCall(None, told=told).decode(version, payload))
 
 
 def _calls() -> list[Any]:

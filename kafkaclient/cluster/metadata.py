@@ -21,6 +21,7 @@ from kafkaclient.errors import (
     MetadataTimeoutError,
     ProducerClosedError,
     ProducerStateError,
+    ProtocolError,
     UnknownTopicError,
     broker_error,
     denied,
@@ -432,7 +433,7 @@ class Metadata:
         if full and self._reason is None:
             self._reason = requested or "retry"
         first = self._first_answer
-        if first is not None and not first.done() and not error.retriable and not self._rebootstrap:
+        if first is not None and not first.done() and self._is_hopeless(error):
             first.set_exception(error)
             first.exception()
         if isinstance(error, AuthenticationError):  # whoever waits would wait in vain
@@ -443,6 +444,12 @@ class Metadata:
         _log.log(
             level, "metadata could not be fetched (%d times in a row): %s", self._failures, error
         )
+
+    def _is_hopeless(self, error: KafkaError) -> bool:
+        """Whether a start that met the error shall fail at once."""
+        if isinstance(error, ProtocolError):  # one server that is no broker; others may be
+            return self._failures >= len(self._config.bootstrap_servers)
+        return not error.retriable and not self._rebootstrap
 
     def _pause_s(self, failures: int) -> float:
         config = self._config

@@ -201,7 +201,7 @@ class Router:
         if self._closed:
             raise ProducerClosedError("the connections to the brokers have been closed")
         if node_id is None:
-            links = self._bootstrap if bootstrap else self._by_preference()
+            links = self._bootstrap_links() if bootstrap else self._by_preference()
             return await self._first_connection(links, _HEAD_START_S)
         if node_id not in self._brokers:
             raise BrokerConnectionError(f"broker {node_id} is not known in the cluster's metadata")
@@ -250,8 +250,12 @@ class Router:
         live.sort(key=_load)
         stalled.sort(key=_load)
         lasting = self._config.metadata_recovery_strategy == "rebootstrap"
-        bootstrap = sorted(self._bootstrap, key=_is_failing) if lasting or not links else []
+        bootstrap = self._bootstrap_links() if lasting or not links else []
         return chain(live, fresh[:_MOST_DIALLED], stalled, bootstrap, failing[:_MOST_DIALLED])
+
+    def _bootstrap_links(self) -> list[Link]:
+        """In their order, but those that fail or do not answer last."""
+        return sorted(self._bootstrap, key=lambda link: link.failing or self._is_stalled(link))
 
     def _is_stalled(self, link: Link) -> bool:
         """Whether the broker is slow to answer on any of its connections, or asks for silence."""
@@ -379,10 +383,6 @@ async def _all_closed(links: Iterable[Link]) -> None:
 
 def _load(link: Link) -> int:
     return 0 if link.connection is None else link.connection.in_flight
-
-
-def _is_failing(link: Link) -> bool:
-    return link.failing
 
 
 def _loop_time() -> float:

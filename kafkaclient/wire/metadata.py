@@ -130,7 +130,9 @@ class MetadataCall(Call[MetadataResult]):
         cluster_id = reader.nullable_string()
         controller_id = reader.int32()
         told = self.told or ToldTopics()
-        topics = [_topic(reader, data, version, told) for _ in reader.array(_MIN_TOPIC)]
+        # What was not asked for is not remembered: there would be no end to it.
+        asked = None if self.topics is None else frozenset(self.topics)
+        topics = [_topic(reader, data, version, told, asked) for _ in reader.array(_MIN_TOPIC)]
         if _FIRST_WITH_OPERATIONS <= version <= _LAST_WITH_CLUSTER_OPERATIONS:
             reader.int32()
         error_code = reader.int16() if version >= _FIRST_WITH_ERROR else 0
@@ -140,7 +142,9 @@ class MetadataCall(Call[MetadataResult]):
         return MetadataResult(brokers, cluster_id, controller_id, known, throttle_ms, error_code)
 
 
-def _topic(reader: Reader, data: bytes, version: int, told: ToldTopics) -> TopicInfo | None:
+def _topic(
+    reader: Reader, data: bytes, version: int, told: ToldTopics, asked: frozenset[str] | None
+) -> TopicInfo | None:
     start = reader.position
     error_code = reader.int16()
     name = reader.nullable_string()
@@ -161,7 +165,8 @@ def _topic(reader: Reader, data: bytes, version: int, told: ToldTopics) -> Topic
     if name is None:
         return None
     topic = TopicInfo(name, error_code, topic_id, is_internal, partitions)
-    told.keep(data[start : reader.position], topic, version)
+    if asked is None or name in asked:
+        told.keep(data[start : reader.position], topic, version)
     return topic
 
 

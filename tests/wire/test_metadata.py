@@ -183,17 +183,17 @@ def test_what_was_told_before_changes_no_answer(answers):
     for version, topics in answers:
         payload = encoded(version, topics)
         fresh = MetadataCall().decode(version, payload)
-        assert MetadataCall(told=told).decode(version, payload) == fresh
-        again = MetadataCall(told=told).decode(version, payload)
+        assert MetadataCall(None, told=told).decode(version, payload) == fresh
+        again = MetadataCall(None, told=told).decode(version, payload)
         assert again == fresh
 
 
 @given(version=versions, topics=topic_lists)
 def test_a_topic_that_is_told_once_more_is_the_same_object(version, topics):
     told = ToldTopics()
-    first = MetadataCall(told=told).decode(version, encoded(version, topics)).topics
+    first = MetadataCall(None, told=told).decode(version, encoded(version, topics)).topics
     other = encoded(version, topics[::-1], throttle_time_ms=3)
-    again = MetadataCall(told=told).decode(version, other).topics[::-1]
+    again = MetadataCall(None, told=told).decode(version, other).topics[::-1]
     assert all(a is b for a, b in zip(first, again, strict=True))
 
 
@@ -208,7 +208,7 @@ def test_only_the_topic_that_changed_is_decoded():
         }
         for n, name in enumerate(("a", "b", "c"))
     ]
-    call = MetadataCall(told=told)
+    call = MetadataCall(None, told=told)
     a, b, c = call.decode(13, encoded(13, topics)).topics
     topics[1]["partitions"][0]["leader_id"] = 2
     a2, b2, c2 = call.decode(13, encoded(13, topics)).topics

@@ -81,6 +81,8 @@ class Net:
         self.black_holes: set[str] = set()
         self.refusing: set[str] = set()
         self.silent: set[str] = set()
+        self.mute: set[str] = set()
+        """They shake hands, and answer nothing else."""
         self.broken: dict[str, Exception] = {}
         self.resets_api_versions_above: dict[str, int] = {}
         self.delay_s = 0.001
@@ -131,7 +133,8 @@ class Net:
         self.seen.append(
             Seen(loop.time(), pipe.address, request.api_key, request.version, request.message)
         )
-        if pipe.address in self.silent:
+        mute = pipe.address in self.mute and request.api_key != ApiKey.API_VERSIONS
+        if mute or pipe.address in self.silent:
             return
         if request.api_key == ApiKey.API_VERSIONS:
             if request.version > self.resets_api_versions_above.get(pipe.address, 99):

@@ -451,6 +451,59 @@ async def test_a_broker_may_ask_for_a_new_bootstrap(bench: Any) -> None:
         assert b.metadata._failures == 0
 
 
+@pytest.mark.parametrize(("trigger_s", "strategy"), [(20, "rebootstrap"), (20, "none")])
+@virtual_time
+async def test_brokers_that_answer_nothing_any_more_are_given_up(
+    trigger_s: int, strategy: str, bench: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """KIP-1102: metadata.recovery.rebootstrap.trigger.ms; not with metadata.recovery.strategy=none,
+    and the brokers that are known are asked as well: they may come back."""
+    options = {
+        "metadata.recovery.rebootstrap.trigger.ms": trigger_s * 1000,
+        "metadata.recovery.strategy": strategy,
+    }
+    async with bench(bootstrap="seed:9092", **options) as b:
+        b.net.brokers[9] = "seed:9092"
+        await b.metadata.start()
+        del b.net.brokers[9]
+        b.metadata.request_refresh("the seed is no broker of the cluster")
+        await asyncio.sleep(5)
+        b.net.seen.clear()
+        b.net.mute = {f"b{n}:9092" for n in range(3)}
+        b.net.brokers |= {9: "seed:9092", 10: "new0:9092"}
+        b.metadata.request_refresh("test")
+        first = asyncio.get_running_loop().time()
+        await asyncio.sleep(100)
+        asked = [seen.at - first for seen in b.net.asked() if seen.address == "seed:9092"]
+        if strategy == "none":
+            assert not asked
+            assert 10 not in b.metadata.view.brokers
+        else:
+            assert trigger_s <= asked[0] < trigger_s + 65
+            assert b.metadata.view.brokers[10].host == "new0"
+            assert "asking the bootstrap servers again" in caplog.text
+        b.net.mute.clear()
+        await asyncio.sleep(70)
+        assert b.metadata._failures == 0
+
+
+@virtual_time
+async def test_without_recovery_only_known_brokers_are_asked(bench: Any) -> None:
+    async with bench(bootstrap="seed:9092", metadata_recovery_strategy="none") as b:
+        b.net.brokers[9] = "seed:9092"
+        await b.metadata.start()
+        del b.net.brokers[9]
+        b.metadata.request_refresh("the seed is no broker of the cluster")
+        await asyncio.sleep(5)
+        b.net.brokers = {9: "seed:9092"}
+        b.net.lose_all()
+        b.net.dials.clear()
+        b.metadata.request_refresh("connection lost")
+        await asyncio.sleep(30)
+        assert b.metadata._failures > 5
+        assert not [address for _, address in b.net.dials if address == "seed:9092"]
+
+
 @virtual_time
 async def test_an_answer_without_brokers_is_not_believed(bench: Any) -> None:
     async with bench() as b:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from itertools import pairwise
 from typing import Any
 
@@ -14,8 +15,10 @@ from kafkaclient.errors import (
     DeliveryTimeoutError,
     MetadataTimeoutError,
 )
+from kafkaclient.net.dialer import TcpDialer
+from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import virtual_time
-from kafkaclient.testing.fake import CLOSE_ANSWER, ErrorCode, FakeCluster
+from kafkaclient.testing.fake import CLOSE_ANSWER, DROP, ErrorCode, FakeCluster
 from kafkaclient.wire.api import ApiKey
 
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -254,6 +257,90 @@ async def test_a_broker_that_changes_its_address_is_followed(producing: Any) -> 
         started = now()
         await producer.send_and_wait("t", b"v", partition=0)
         assert now() - started < 1.5
+
+
+@virtual_time
+async def test_a_cluster_that_changes_all_its_addresses_is_found_again(
+    producing: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C5: nothing of what was known can be reached; the bootstrap server's name leads to the new
+    ones (KIP-899)."""
+    fake = one_topic()
+    dial = fake.dial
+
+    async def resolved(host: str, port: int, factory: Any) -> Any:
+        name = fake._state.brokers[0].host if host == "kafka.example" else host
+        return await dial(name, port, factory)
+
+    monkeypatch.setattr(fake, "dial", resolved)
+    monkeypatch.setattr(type(fake), "bootstrap", property(lambda _: "kafka.example:9092"))
+    async with producing(fake, linger_ms=0) as producer:
+        for partition in range(3):
+            await producer.send_and_wait("t", b"first", partition=partition)
+        for node in range(3):
+            fake.set_address(node, f"10.9.8.{node}")
+        started = now()
+        for partition in range(3):
+            await producer.send_and_wait("t", b"v", partition=partition)
+        assert now() - started < 3
+        brokers = producer._core.metadata.view.brokers.values()
+        assert {broker.host for broker in brokers} == {f"10.9.8.{n}" for n in range(3)}
+
+
+# --- C3: half-open connections ------------------------------------------------------------------
+
+
+async def test_live_connections_notice_a_dead_peer(over_tcp: Any) -> None:
+    """C3: whatever buffers the user asks for, keepalive and the user timeout stay."""
+    fake = one_topic()
+    options = {"send_buffer_bytes": 131_072, "receive_buffer_bytes": 65_536}
+    tcp = TcpDialer(*options.values())
+    async with (
+        over_tcp(fake, tcp) as dialer,
+        Producer(fake.bootstrap, dialer=dialer, **options) as producer,
+    ):
+        for partition in range(3):
+            await producer.send_and_wait("t", b"v", partition=partition)
+        links = producer._core.router._links.values()
+        socks = [
+            link.connection._transport.get_extra_info("socket")
+            for link in links
+            if link.connection is not None
+        ]
+        assert len(socks) >= 3
+        for sock in socks:
+            assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) >= 65_536
+            assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) >= 131_072
+            for name, value in (
+                ("TCP_USER_TIMEOUT", 30_000),
+                ("TCP_KEEPIDLE", 30),
+                ("TCP_KEEPINTVL", 10),
+                ("TCP_KEEPCNT", 3),
+            ):
+                option = getattr(socket, name, None)
+                assert option is None or sock.getsockopt(socket.IPPROTO_TCP, option) == value
+
+
+@virtual_time
+async def test_a_black_holed_connection_is_closed_and_made_again(
+    producing: Any, values: Any
+) -> None:
+    """C3: it takes bytes and gives none; closed after request.timeout.ms, and the batch is sent
+    once more on a new one."""
+    fake = one_topic()
+    async with producing(fake, linger_ms=0, request_timeout_ms=4000) as producer:
+        await producer.send_and_wait("t", b"first", partition=0)
+        [hole] = {request.connection for request in fake.requests_of(ApiKey.PRODUCE, 0)}
+        swallow = fake.control(
+            ApiKey.PRODUCE, lambda r: DROP if r.connection == hole else None, keep=True
+        )
+        started = now()
+        await producer.send_and_wait("t", b"v", partition=0)
+        assert now() - started == pytest.approx(4.0, abs=0.2)
+        assert swallow.hits == 1
+    assert values(fake, "t", 0) == [b"first", b"v"]
 
 
 # --- C7: quotas -------------------------------------------------------------------------------

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from kafkaclient.testing.fake.control import Answer, Request
 
+ASYNCIO_DEBUG = False  # many steps
+
 MB = 1024 * 1024
 
 

@@ -19,6 +19,7 @@ from kafkaclient.errors import (
 from kafkaclient.producer.alarm import NEVER, Alarm
 from kafkaclient.producer.answers import Answers, Leaders, delivery_timeout
 from kafkaclient.producer.binder import Binder
+from kafkaclient.producer.lag import LagReport
 from kafkaclient.producer.lane import Request
 from kafkaclient.producer.lanes import Connections, Lanes
 from kafkaclient.wire.api import ApiKey
@@ -96,7 +97,7 @@ class Sender:
             busy=lambda: bool(accumulator.incomplete),
             wake=self.wake,
             on_return=accumulator.forgive,
-            on_lag=metrics.event_loop_lagged,
+            on_lag=LagReport(clock, metrics.event_loop_lagged).lagged,
         )
         accumulator.circumstances.brokers = self.lanes
 

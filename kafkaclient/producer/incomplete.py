@@ -188,6 +188,16 @@ class IncompleteBatches:
             return batch.created + self._delivery_timeout
         return None
 
+    def close_old(self, now: float, age: float) -> None:
+        """Have batches that could not leave for ``age`` seconds take no more records: a record
+        expires with its batch, whose time runs from its first one."""
+        for batch in self._batches:
+            if batch.created > now - age:
+                break
+            if not batch.closed and batch.ready_at <= now - age:
+                batch.close()
+                self._lines.schedule(batch.queue, now)
+
     def abandon(self, batch: ProducerBatch, error: KafkaError, now: float) -> None:
         """Give a batch up without knowing whether it was written. On the wire it keeps its memory
         and its place in the sequence until its answer comes or its connection ends."""

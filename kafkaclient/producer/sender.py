@@ -50,6 +50,10 @@ _log = logging.getLogger(__name__)
 # A deadline that passed while the event loop was blocked is judged again this much later: the
 # answer may lie in the socket (seconds).
 _SECOND_LOOK = 0.01
+# A batch that cannot leave takes records for at most this part of delivery.timeout.ms, which may
+# fail so much too early; it is looked at four times in that time, but not more often than this.
+_GROWTH = 0.1
+_SHORTEST_LOOK = 0.05
 # A connection that was silent for so long may have been closed by the broker (seconds).
 _IDLE = 1.0
 
@@ -86,6 +90,8 @@ class Sender:
         )
         self._closing = False
         self._expiry_seen: float | None = None
+        self._growth = _GROWTH * settings.delivery_timeout
+        self._next_look = 0.0
         self._unavailable: set[int] = set()
         self._binder = Binder(accumulator)
         self._alarm = Alarm(clock, lambda: self.run_once(clock()))
@@ -129,6 +135,7 @@ class Sender:
         self._accumulator.take_sealed(now)
         due = self._expire(now)
         lines.run_timers(now)
+        due = min(due, self._close_old(now))
         due = min(due, self._fill(now))
         if self._accumulator.identity.wanted:
             self._on_identity_wanted()
@@ -315,6 +322,16 @@ class Sender:
         self._expiry_seen = None
         incomplete.expire(now, partial(self._expired, now=now))
         return incomplete.next_expiry() or NEVER
+
+    def _close_old(self, now: float) -> float:
+        """See to it that records live about as long as they may; when to look again."""
+        incomplete = self._accumulator.incomplete
+        if not incomplete:
+            return NEVER
+        if now >= self._next_look:
+            incomplete.close_old(now, self._growth)
+            self._next_look = now + max(self._growth / 4, _SHORTEST_LOOK)
+        return self._next_look
 
     def _expired(self, batch: ProducerBatch, now: float) -> KafkaError:
         age = now - batch.created

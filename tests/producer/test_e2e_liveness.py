@@ -236,6 +236,32 @@ async def test_the_delivery_timeout_holds_in_every_state(state: str, producing: 
         fake.resume_broker(0)
 
 
+@pytest.mark.parametrize("partition", [0, None])
+@virtual_time
+async def test_a_record_has_its_time_though_its_batch_is_old(
+    partition: int | None, producing: Any
+) -> None:
+    """L2: the timeout counts from send, to within a tenth, however long its batch has been open."""
+    fake = one_topic()
+    async with producing(fake) as producer:
+        await producer.send_and_wait("t", b"first", partition=0)
+        for node in range(3):
+            fake.stop_broker(node)
+        lives: list[float] = []
+
+        def ended(sent_at: float) -> Any:
+            return lambda _: lives.append(now() - sent_at)
+
+        deliveries = []
+        for _ in range(130):
+            deliveries.append(await producer.send("t", b"v", partition=partition))
+            deliveries[-1].add_done_callback(ended(now()))
+            await asyncio.sleep(1)
+        await asyncio.gather(*deliveries, return_exceptions=True)
+        assert len(lives) == 130
+        assert 0.87 * 120 < min(lives) <= max(lives) <= 120 + TICK
+
+
 @virtual_time
 async def test_the_delivery_timeout_holds_behind_a_full_lane(producing: Any) -> None:
     """L2: queued, because the broker has all the requests it takes."""

@@ -1,0 +1,44 @@
+"""docs/errors.md against the code: every error and every code, with what is said of them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from kafkaclient import errors
+from kafkaclient.producer.verdict import AMBIGUOUS_CODES, REFRESH_CODES, Verdict, verdict_for
+
+PAGE = (Path(__file__).parent.parent / "docs" / "errors.md").read_text("utf-8")
+CLASSES = {
+    name: found
+    for name in errors.__all__
+    if isinstance(found := getattr(errors, name), type) and issubclass(found, errors.KafkaError)
+}
+WORDS = {
+    Verdict.DONE: "done",
+    Verdict.RETRY: "sent again",
+    Verdict.SPLIT: "split",
+    Verdict.RESEQUENCE: "sent again, with a new epoch",
+    Verdict.FAIL: "fails",
+    Verdict.FATAL: "the producer ends",
+}
+
+
+def test_every_error_has_its_row() -> None:
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([^|]+) \|", PAGE, re.MULTILINE))
+    assert rows.keys() == CLASSES.keys() - {"KafkaError", "KafkaTimeoutError"}
+    for name, retriable in rows.items():
+        if not retriable.startswith("by "):
+            assert (retriable == "yes") is CLASSES[name].retriable, name
+
+
+def test_every_code_does_what_its_row_says() -> None:
+    rows = re.findall(r"^\| (-?\d+) \| (\w+) \| ([^|]+) \| (yes|no) \|$", PAGE, re.MULTILINE)
+    for code, name, then, in_log in rows:
+        assert errors.BROKER_ERRORS[int(code)][0] == name
+        assert then.startswith(WORDS[verdict_for(int(code))]), name
+        assert (in_log == "yes") is (int(code) in AMBIGUOUS_CODES), name
+    told = {int(code) for code, *_ in rows}
+    assert told >= AMBIGUOUS_CODES | REFRESH_CODES
+    for code in errors.BROKER_ERRORS.keys() - told:
+        assert verdict_for(code) in (Verdict.FAIL, Verdict.RETRY), code

@@ -90,5 +90,5 @@ def _part(batch: ProducerBatch, records: Sequence[ReadRecord], make: Make) -> Pr
 
 def _receipt(batch: ProducerBatch) -> Receipt:
     receipt = Receipt(batch.receipt.topic, batch.receipt.on_unseen)
-    receipt.partition = batch.receipt.partition
+    receipt.partition, receipt.home = batch.receipt.partition, batch.receipt.home
     return receipt

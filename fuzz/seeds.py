@@ -79,7 +79,7 @@ def _answer(api_key: int, version: int, fields: dict[str, Any]) -> bytes:
 
 
 def _produce_responses() -> Iterator[bytes]:
-    for number, version in enumerate(range(3, 13)):
+    for number, version in enumerate(range(3, 14)):
         yield bytes([number]) + _answer(ApiKey.PRODUCE, version, _PRODUCED)
 
 

@@ -10,9 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 from weakref import WeakSet
 
-from kafkaclient.net.fork import guard
-
 from kafkaclient.errors import SslAuthenticationError
+from kafkaclient.net.fork import guard
 from kafkaclient.net.tls_failures import explain_tls_error, is_plain_kafka
 
 if TYPE_CHECKING:

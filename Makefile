@@ -34,8 +34,8 @@ check: $(STAMP) ## ruff, mypy, import-linter
 	$(BIN)/lint-imports --no-cache
 
 unit: $(STAMP) ## no network; on the compiled builder, then the wire tests on the pure one
-	$(BIN)/pytest tests
-	KAFKACLIENT_PURE_PYTHON=1 $(BIN)/pytest -q tests/wire tests/producer
+	$(BIN)/pytest -q -n 2 tests
+	KAFKACLIENT_PURE_PYTHON=1 $(BIN)/pytest -q -n 2 tests/wire tests/producer
 
 slice: $(STAMP) ## real brokers, without what takes long
 	$(BIN)/pytest integration -m "not full"

@@ -20,17 +20,26 @@ if TYPE_CHECKING:
     from kafkaclient.producer.load import BrokerLoad, LoadSnapshot, LoadView, PartitionLoad
     from kafkaclient.producer.policies import Partitioner
     from kafkaclient.producer.producer import Producer
-    from kafkaclient.types import BulkMetadata, OffsetRange, RecordMetadata, TopicPartition
+    from kafkaclient.types import (
+        BulkMetadata,
+        ConsumerGroupMetadata,
+        OffsetAndMetadata,
+        OffsetRange,
+        RecordMetadata,
+        TopicPartition,
+    )
 
 __all__ = [
     "BrokerLoad",
     "BulkDelivery",
     "BulkMetadata",
     "ClusterView",
+    "ConsumerGroupMetadata",
     "Delivery",
     "KafkaError",
     "LoadSnapshot",
     "LoadView",
+    "OffsetAndMetadata",
     "OffsetRange",
     "PartitionLoad",
     "Partitioner",
@@ -51,10 +60,12 @@ _HOMES = {
     "BulkDelivery": "producer.bulk_delivery",
     "BulkMetadata": "types",
     "ClusterView": "cluster.view",
+    "ConsumerGroupMetadata": "types",
     "Delivery": "producer.delivery",
     "KafkaError": "errors",
     "LoadSnapshot": "producer.load",
     "LoadView": "producer.load",
+    "OffsetAndMetadata": "types",
     "OffsetRange": "types",
     "PartitionLoad": "producer.load",
     "Partitioner": "producer.policies",

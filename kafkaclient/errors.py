@@ -46,6 +46,9 @@ __all__ = [
     "SequenceError",
     "SerializationError",
     "SslAuthenticationError",
+    "TransactionAbortableError",
+    "TransactionAbortedError",
+    "TransactionTimeoutError",
     "UnknownTopicError",
     "UnsupportedSaslMechanismError",
     "UnsupportedVersionError",
@@ -107,6 +110,16 @@ class ProducerStateError(KafkaError, RuntimeError):
 
 class ProducerClosedError(ProducerStateError):
     """The producer is stopped, or was stopped before the record was delivered."""
+
+
+class TransactionAbortableError(KafkaError):
+    """The transaction cannot be committed any more, and nothing more can be sent in it; aborting it
+    leads back. ``__cause__`` is what went wrong (a record that failed, a refusal by the broker)."""
+
+
+class TransactionAbortedError(KafkaError):
+    """The record belonged to a transaction that was aborted: consumers that read committed records
+    only never see it. ``__cause__`` is why, unless it was the application's wish."""
 
 
 class BufferFullError(KafkaError):
@@ -171,6 +184,11 @@ class DeliveryTimeoutError(KafkaTimeoutError):
 
     maybe_written: bool = False
     """Whether the record may be in the log nevertheless (its request had left)."""
+
+
+class TransactionTimeoutError(KafkaTimeoutError):
+    """A call on a transaction did not come to its end within ``max.block.ms``. It goes on in the
+    background; the same call made again waits for the same outcome."""
 
 
 class BulkFailure(NamedTuple):

@@ -10,8 +10,10 @@ __all__ = [
     "NO_TIMESTAMP",
     "Buffer",
     "BulkMetadata",
+    "ConsumerGroupMetadata",
     "Headers",
     "HeadersLike",
+    "OffsetAndMetadata",
     "OffsetRange",
     "RecordMetadata",
     "TopicPartition",
@@ -85,3 +87,27 @@ class BulkMetadata(NamedTuple):
     topic: str
     records: int
     partitions: Mapping[int, tuple[OffsetRange, ...]]
+
+
+class OffsetAndMetadata(NamedTuple):
+    """An offset to commit for a group: that of the next record to read.
+
+    ``leader_epoch`` is -1 when it is not known (Java: ``OffsetAndMetadata``).
+    """
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+class ConsumerGroupMetadata(NamedTuple):
+    """Who commits offsets for a group (KIP-447; Java: ``ConsumerGroupMetadata``).
+
+    With the member's id and the generation of its last join the group refuses the offsets of a
+    member whose partitions it has given to others; without them only the transactional id fences.
+    """
+
+    group_id: str
+    generation_id: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None

@@ -30,6 +30,7 @@ __all__ = [
     "at_least",
     "between",
     "boolean",
+    "filled_text",
     "function",
     "integer",
     "name_or_object",
@@ -146,6 +147,15 @@ def pem() -> Kind[str]:
         raise ValueError
 
     return Kind("PEM text, with -----BEGIN ...-----", read)
+
+
+def filled_text() -> Kind[str]:
+    def read(value: object) -> str:
+        if isinstance(value, str) and value.strip():
+            return value.strip()
+        raise TypeError(value)
+
+    return Kind("a string that is not empty", read)
 
 
 def path() -> Kind[Path]:

@@ -18,6 +18,7 @@ from kafkaclient.config.kinds import (
     at_least,
     between,
     boolean,
+    filled_text,
     function,
     integer,
     name_or_object,
@@ -42,6 +43,7 @@ _CONNECTIONS = "Connections"
 _METADATA = "Metadata"
 _BATCHING = "Batching and memory"
 _DELIVERY = "Delivery and retries"
+_TRANSACTIONS = "Transactions"
 _PARTITIONS = "Choice of partition"
 _COMPRESSION = "Compression"
 _HOOKS = "Serializers and hooks"
@@ -198,7 +200,7 @@ class ProducerConfig(SecurityOptions):
         60_000,
         integer(at_least(0, INT64_MAX)),
         "How long send, partitions_for and start may wait for metadata and buffer space together, "
-        "in milliseconds.",
+        "in milliseconds; and how long a call on a transaction may take.",
         section=_BATCHING,
     )
 
@@ -247,6 +249,24 @@ class ProducerConfig(SecurityOptions):
         integer(at_least(0, INT64_MAX)),
         "The longest of those pauses, in milliseconds.",
         section=_DELIVERY,
+    )
+
+    # --- transactions -------------------------------------------------------------------------
+
+    transactional_id: str | None = option(
+        None,
+        optional(filled_text()),
+        "The name under which transactions are begun (KIP-98); see transactions.md. Records can "
+        "then be sent within a transaction only. It fences: of several producers with the same "
+        "one, only the last that was started may write. Needs idempotence, and with it acks=all.",
+        section=_TRANSACTIONS,
+    )
+    transaction_timeout_ms: int = option(
+        60_000,
+        integer(at_least(0)),
+        "How long a transaction may be open before its coordinator aborts it, in milliseconds. "
+        "Brokers refuse more than their transaction.max.timeout.ms, 15 minutes by default.",
+        section=_TRANSACTIONS,
     )
 
     # --- choice of partition ------------------------------------------------------------------

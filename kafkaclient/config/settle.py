@@ -39,6 +39,11 @@ def settle(values: dict[str, Any], given: Mapping[str, Given]) -> None:
 
 def _settle_idempotence(values: dict[str, Any], given: Mapping[str, Given]) -> None:
     if not values["enable_idempotence"]:
+        if values["transactional_id"] is not None:
+            raise ConfigError(
+                f"{given['transactional_id']} is in conflict with {given['enable_idempotence']}: "
+                "transactions need idempotence"
+            )
         return
     in_flight = values["max_in_flight_requests_per_connection"]
     needs = []
@@ -52,8 +57,9 @@ def _settle_idempotence(values: dict[str, Any], given: Mapping[str, Given]) -> N
     if not needs:
         return
     message = f"idempotence needs {' and '.join(needs)}"
-    if explicit := given.get("enable_idempotence"):
-        raise ConfigError(f"{explicit} is in conflict with another option: {message}")
+    for name in ("enable_idempotence", "transactional_id"):
+        if (explicit := given.get(name)) and values[name]:
+            raise ConfigError(f"{explicit} is in conflict with another option: {message}")
     if len(needs) == 1 and in_flight > MAX_IN_FLIGHT_IDEMPOTENT:
         # Acks and retries say that duplicates are accepted; a number of requests does not.
         raise ConfigError(f"{message}; or turn it off with enable_idempotence=False")

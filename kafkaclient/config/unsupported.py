@@ -20,7 +20,6 @@ _KERBEROS = "GSSAPI (Kerberos) is not available"
 _OAUTH = "give sasl_oauth_token_provider for ways to a token other than OIDC client credentials"
 _REFRESH = "a token is asked for again after 80 % of its life"
 _LOGIN_PACE = "attempts follow reconnect.backoff.ms and socket.connection.setup.timeout.ms"
-_TRANSACTIONS = "transactions are not available yet"
 _PYTHON_CLASSES = "Java classes cannot be loaded"
 
 # key -> (why not, the values that ask for nothing)
@@ -65,9 +64,10 @@ _KEYS: dict[str, tuple[str, frozenset[str]]] = {
     "ssl.secure.random.implementation": (_CONTEXT, frozenset()),
     "ssl.trustmanager.algorithm": (_CONTEXT, frozenset({"pkix"})),
     "ssl.truststore.password": (_JAVA_STORE, frozenset()),
-    "transaction.timeout.ms": (_TRANSACTIONS, frozenset({"60000"})),
-    "transaction.two.phase.commit.enable": (_TRANSACTIONS, frozenset({"false"})),
-    "transactional.id": (_TRANSACTIONS, frozenset()),
+    "transaction.two.phase.commit.enable": (
+        "two-phase commit with a store of your own (KIP-939) is not available",
+        frozenset({"false"}),
+    ),
 }
 
 # The same for groups of keys, the longest prefix first.

@@ -276,6 +276,7 @@ class RecordAccumulator:
             ratio=queue.topic.ratio,
         )
         batch.charged = capacity
+        batch.transactional = self.identity.transactional
         batch.movable = movable
         batch.free = movable or queue.unbound
         batch.ready_at = created + self.settings.linger

@@ -35,6 +35,7 @@ __all__ = ["Answers", "Leaders", "delivery_timeout"]
 _log = logging.getLogger(__name__)
 
 _TOPIC_DENIED, _CLUSTER_DENIED = 29, 31
+_INVALID_PRODUCER_EPOCH = 47
 
 
 class Leaders(Protocol):
@@ -139,7 +140,7 @@ class Answers:
         """Send the batch again after its back-off, unless its retries are used up."""
         pause = 0.0
         if not batch.receipt.done:
-            if batch.retries >= self._settings.retries:
+            if batch.retries >= self._settings.retries or self._accumulator.identity.doomed:
                 self.refuse(batch, error, now)
                 return
             self._metrics.records_retried(batch.receipt.topic, batch.count)
@@ -182,7 +183,7 @@ class Answers:
         elif verdict is Verdict.RESEQUENCE and batch.torn and batch.queue.unacked[0] is batch:
             # The log expects what follows the whole, or has lost what came before it.
             self.refuse(batch, _torn(batch, error), now)
-        elif verdict is Verdict.RESEQUENCE and batch.stamped:
+        elif verdict is Verdict.RESEQUENCE and self._repairs(batch, code):
             self._metrics.records_retried(batch.receipt.topic, batch.count)
             self._incomplete.resequence(batch, error, now + self._backoff(batch), now)
         elif verdict is Verdict.RETRY:
@@ -197,13 +198,21 @@ class Answers:
     ) -> None:
         culprits = _culprits(answer, batch)
         innocent = batch.count - len(culprits)
-        if not culprits or not innocent or batch.maybe_written:
+        doomed = self._accumulator.identity.transactional
+        if not culprits or not innocent or batch.maybe_written or doomed:
             self.refuse(batch, error, now, culprits or None)
             return
         # Which records share a batch is chance: the innocent ones don't fail for it. Java's do.
         self._metrics.records_failed(batch.receipt.topic, len(culprits))
         self._metrics.records_retried(batch.receipt.topic, innocent)
         self._accumulator.sort_out(batch, culprits, error, now)
+
+    def _repairs(self, batch: ProducerBatch, code: int) -> bool:
+        """Whether the sequence goes on with a new epoch, or with the batch that is missing. Within
+        a transaction the epoch is not ours to raise: the coordinator does, when it is aborted."""
+        if self._accumulator.identity.transactional:
+            return code != _INVALID_PRODUCER_EPOCH and batch.queue.unacked[0] is not batch
+        return batch.stamped
 
     def _backoff(self, batch: ProducerBatch) -> float:
         if batch.queue.leader_epoch > batch.leader_epoch:

@@ -94,6 +94,7 @@ class ProducerBatch:
         "tap",
         "topic_id",
         "torn",
+        "transactional",
     )
 
     def __init__(
@@ -153,6 +154,7 @@ class ProducerBatch:
         """How many batches of its partition were numbered before it."""
         self.producer_id = self.producer_epoch = -1
         self._codec, self._level = codec, level
+        self.transactional = False
         self._ratio = ratio or CompressionRatio()
         self._ratio_factor = 1.0 if codec is Codec.NONE else self._ratio.value * _ESTIMATE_MARGIN
         self._raw_full = self._raw_size_of(limit)
@@ -289,7 +291,7 @@ class ProducerBatch:
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.base_sequence = base_sequence
-        self.builder.stamp(producer_id, producer_epoch, base_sequence)
+        self.builder.stamp(producer_id, producer_epoch, base_sequence, self.transactional)
 
     @property
     def stamped(self) -> bool:

@@ -54,6 +54,8 @@ class Binder:
             for node in [n for n in leaders if room[n] < size and n in requests]:
                 leaders.remove(node)
                 del room[node]
+            if self._lines.gate is not None:
+                self._lines.gate.invite(topic, leaders)
             partition = topic.spread.pick(leaders, partial(is_open, topic))
             return None if partition is None else topic.queue(partition)
 

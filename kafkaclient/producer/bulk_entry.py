@@ -105,5 +105,5 @@ class BulkEntry:
         await columns.send_columns(bulk, data, partition, timestamp_ms)
         return bulk.delivery
 
-    def _open(self) -> Core:
+    def _open(self, *, in_transaction: bool = True) -> Core:
         raise NotImplementedError

@@ -15,6 +15,7 @@ from kafkaclient.metrics import ProducerMetrics
 from kafkaclient.net.dialer import TcpDialer
 from kafkaclient.net.security import Security
 from kafkaclient.producer.accumulator import RecordAccumulator
+from kafkaclient.producer.coordinator import Coordinators
 from kafkaclient.producer.delivery import Receipt
 from kafkaclient.producer.failures import UnseenFailures
 from kafkaclient.producer.gauges import bind_load_gauges
@@ -27,6 +28,9 @@ from kafkaclient.producer.sealing import DefaultExecutor
 from kafkaclient.producer.sender import Sender
 from kafkaclient.producer.sequence import ProducerIdentity
 from kafkaclient.producer.settings import accumulator_settings, sender_settings
+from kafkaclient.producer.transaction_calls import TransactionalIdentity, TransactionCalls
+from kafkaclient.producer.transactions import Transactions
+from kafkaclient.wire.produce import FIRST_OF_TRANSACTIONS_V2, MAX_VERSION, MIN_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +77,12 @@ class Core:
             config.send_buffer_bytes, config.receive_buffer_bytes, tls=security.tls
         )
         self.router = Router(config, dialer, clock=now, rng=rng, meter=metrics, security=security)
-        identity = ProducerIdentity(config.enable_idempotence)
+        transactional = config.transactional_id is not None
+        identity = (
+            TransactionalIdentity()
+            if transactional
+            else ProducerIdentity(config.enable_idempotence)
+        )
         self.accumulator = RecordAccumulator(
             accumulator_settings(config, early=0.0 if clock else _lateness(now)),
             identity=identity,
@@ -137,6 +146,9 @@ class Core:
             clock=now,
         )
         self.metadata.subscribe(self._view_changed)
+        self.transactions = None
+        if isinstance(identity, TransactionalIdentity):
+            self.transactions = self._new_transactions(identity, rng)
         self.router.on_connection_change = lambda _node: self.sender.wake()
         self._task: asyncio.Task[None] | None = None
         self._orphan: asyncio.Task[int] | None = None
@@ -172,6 +184,8 @@ class Core:
         """Fail everything pending, and every further send, with ``error``."""
         if self.fatal is None:
             self.fatal = error
+            if self.transactions is not None:
+                self.transactions.dead(error)
             self._fail_pending(error)
 
     async def stop(self, timeout: float | None) -> int:
@@ -181,6 +195,8 @@ class Core:
         undelivered = 0
         try:
             async with asyncio.timeout(timeout):
+                if self.transactions is not None:
+                    await self.transactions.close()
                 await self.drained()
         except TimeoutError:
             pass
@@ -231,10 +247,47 @@ class Core:
             await parking.wait_gone(asked_at)
             await self.accumulator.incomplete.flush(self.now())
 
+    async def initialize_transactions(self) -> None:
+        """Fence older producers with the same transactional id."""
+        if self.transactions is not None:
+            await self.transactions.initialize()
+            first = FIRST_OF_TRANSACTIONS_V2
+            v1, v2 = (MIN_VERSION, first - 1), (first, MAX_VERSION)
+            self.sender.produce_versions = v2 if self.transactions.calls.v2 else v1
+
+    def _new_transactions(self, identity: TransactionalIdentity, rng: Random) -> Transactions:
+        config, name = self._config, self._config.transactional_id or ""
+        coordinators = Coordinators(
+            self.router,
+            retry_backoff=config.retry_backoff_ms / 1000,
+            retry_backoff_max=config.retry_backoff_max_ms / 1000,
+            request_timeout=config.request_timeout_ms / 1000,
+            rng=rng,
+            on_unknown=self.metadata.request_refresh,
+        )
+        transactions = Transactions(
+            name,
+            self.accumulator,
+            identity,
+            TransactionCalls(name, config.transaction_timeout_ms, identity, coordinators),
+            max_block=self.max_block,
+            clock=self.now,
+            drained=self.drained,
+            fail_parked=self.intake.parking.fail_all,
+            on_fatal=self.die,
+            wake=self.sender.wake,
+        )
+        self.accumulator.incomplete.on_failed = transactions.failed
+        self.intake.parking.on_failed = transactions.failed
+        self.intake.admission = transactions.admission
+        return transactions
+
     def _wake(self, when: float) -> None:
         self.sender.wake(when)
 
     def _new_receipt(self, topic: str) -> Receipt:
+        if self.transactions is not None:
+            self.transactions.new_batch()
         receipt = Receipt(topic, self._report_unseen)
         receipt.home, receipt.hook = self.loop, self._config.on_delivery
         return receipt

@@ -38,6 +38,8 @@ class IncompleteBatches:
         self._lines = lines
         self._delivery_timeout = delivery_timeout
         self.journal: Journal | None = None
+        self.on_failed: Callable[[KafkaError], None] | None = None
+        """Called with the error of every batch that fails."""
         self._flushes: dict[asyncio.Future[None], int] = {}
 
     def __len__(self) -> int:
@@ -99,8 +101,7 @@ class IncompleteBatches:
         queue.unacked.remove(batch)
         queue.sequence.unresolved |= batch.stamped and batch.maybe_written
         queue.sequence.start_over |= batch.stamped and not batch.maybe_written
-        if not batch.receipt.done:
-            batch.receipt.fail(error, record_errors)
+        self._tell(batch, error, record_errors)
         self._finish(batch, now)
 
     def retry(self, batch: ProducerBatch, error: KafkaError, retry_at: float, now: float) -> None:
@@ -202,15 +203,14 @@ class IncompleteBatches:
         """Give a batch up without knowing whether it was written. On the wire it keeps its memory
         and its place in the sequence until its answer comes or its connection ends."""
         queue = batch.queue
+        self._tell(batch, error)
         if batch.on_wire:
-            batch.receipt.fail(error)
             self._settle(batch, now)
             return
         queue.batches.remove(batch)
         if batch in queue.unacked:
             queue.unacked.remove(batch)
             queue.sequence.unresolved |= batch.stamped
-        batch.receipt.fail(error)
         self._finish(batch, now)
 
     def discard(self, batch: ProducerBatch, error: KafkaError, now: float) -> None:
@@ -222,9 +222,20 @@ class IncompleteBatches:
             if batch in line:
                 line.remove(batch)
         queue.sequence.unresolved |= batch.stamped
-        if not batch.receipt.done:
-            batch.receipt.fail(error)
+        self._tell(batch, error)
         self._finish(batch, now)
+
+    def _tell(
+        self,
+        batch: ProducerBatch,
+        error: KafkaError,
+        record_errors: dict[int, KafkaError] | None = None,
+    ) -> None:
+        if batch.receipt.done:
+            return
+        batch.receipt.fail(error, record_errors)
+        if self.on_failed is not None:
+            self.on_failed(error)
 
     def _finish(self, batch: ProducerBatch, now: float) -> None:
         self._settle(batch, now)

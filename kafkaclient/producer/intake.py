@@ -53,6 +53,9 @@ class Intake:
         self._ask_once = ask_once
         self._clock = clock
         self.check_open = check_open
+        self.admission: Callable[[], Callable[[], None]] = lambda: self.check_open
+        """Called before a wait; what it returns is called after it, and raises if the record is
+        not to be taken any more."""
         self.parking = ParkingLot(
             accumulator,
             metadata,
@@ -88,12 +91,13 @@ class Intake:
         """Wait until the topic is known, and has the partition; how many it has."""
         buffer = self._accumulator.topic(topic)
         if buffer.view is None or (partition or 0) >= buffer.view.partition_count:
+            check_open = self.admission()
             buffer.waiting += 1
             try:
                 await self._wait_metadata(topic, partition, self._clock() + self._max_block)
             finally:
                 buffer.waiting -= 1
-            self.check_open()
+            check_open()
         return buffer.known_view.partition_count
 
     async def wait_and_put(self, topic: str, record: Record, room: int = 0) -> Delivery:
@@ -103,14 +107,18 @@ class Intake:
         """
         room = max(room, record.upper_bound)
         deadline = self._clock() + self._max_block
-        buffer = self._accumulator.topic(topic)
+        buffer, check_open = self._accumulator.topic(topic), self.admission()
         buffer.waiting += 1
         try:
             await self._wait_metadata(topic, record.partition, deadline)
-            self.check_open()
+            check_open()
             delivery = self._try_place(buffer, record)
             if delivery is None:
-                delivery = await self._place_when_free(buffer, record, room, deadline)
+                await self._wait_room(buffer, record, room, deadline)
+                with self._accumulator.budget.spend(room):
+                    check_open()
+                    delivery = self._place(buffer, record)
+                    assert delivery is not None
             return delivery
         finally:
             buffer.waiting -= 1
@@ -140,9 +148,9 @@ class Intake:
             partition = partition_for_key(key, view.partition_count)
         return self._accumulator.append(buffer, partition, record, self._clock(), force=force)
 
-    async def _place_when_free(
+    async def _wait_room(
         self, buffer: TopicBuffer, record: Record, room: int, deadline: float
-    ) -> Delivery:
+    ) -> None:
         accumulator, asked_at = self._accumulator, self._clock()
         try:
             async with asyncio.timeout(deadline - asked_at):
@@ -155,11 +163,6 @@ class Intake:
             raise self._buffer_full(buffer.name, record, self._max_block) from None
         finally:
             self._metrics.buffer_waited(self._clock() - asked_at)
-        with accumulator.budget.spend(room):
-            self.check_open()
-            delivery = self._place(buffer, record)
-            assert delivery is not None
-            return delivery
 
     async def _wait_metadata(self, topic: str, partition: int | None, deadline: float) -> None:
         asked_at = self._clock()

@@ -10,24 +10,41 @@ from __future__ import annotations
 from collections import Counter, deque
 from heapq import heappop, heappush
 from itertools import count, islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kafkaclient.producer.partition import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from kafkaclient.producer.batch import ProducerBatch
     from kafkaclient.producer.partition import PartitionQueue
     from kafkaclient.producer.sealing import Sealer
     from kafkaclient.producer.sequence import ProducerIdentity
+    from kafkaclient.producer.topic import TopicBuffer
 
-__all__ = ["SOON", "Lines"]
+__all__ = ["SOON", "Gate", "Lines"]
 
 _NOW = 0.0
 # What is due so soon is done now: event loops count time in milliseconds, and the next timer
 # would come too late by more than this one came too early (seconds).
 SOON = 0.0005
+
+
+class Gate(Protocol):
+    """Whoever has to be asked before fresh batches may go to a partition."""
+
+    def holds(self, queue: PartitionQueue) -> bool:
+        """Whether they may by now."""
+        ...
+
+    def want(self, queue: PartitionQueue) -> None:
+        """A batch waits for it; the queue is to be scheduled when it may leave."""
+        ...
+
+    def invite(self, topic: TopicBuffer, leaders: Iterable[int]) -> None:
+        """A batch without partition waits for any that one of these brokers leads."""
+        ...
 
 
 class Lines:
@@ -46,6 +63,7 @@ class Lines:
         "_timers",
         "_wake",
         "blocked",
+        "gate",
         "leaderless",
         "ready",
         "unbound",
@@ -67,6 +85,7 @@ class Lines:
         self.blocked: Counter[int] = Counter()
         """Per leader: how many queues wait for batches on the wire (or for a producer id)."""
         self.leaderless: dict[PartitionQueue, None] = {}
+        self.gate: Gate | None = None
         self._one_in_flight = one_in_flight
         self._identity = identity
         self._sealer = sealer
@@ -206,10 +225,14 @@ class Lines:
             return queue.unacked[0] is head and (
                 head.maybe_written or not queue.sequence.start_over
             )
+        if self.gate is not None:
+            self.gate.want(queue)
         return self._may_send_fresh(queue)
 
     def _may_send_fresh(self, queue: PartitionQueue) -> bool:
         if self._one_in_flight and queue.on_wire:
+            return False
+        if self.gate is not None and not self.gate.holds(queue):
             return False
         return not self._identity.enabled or queue.sequence.may_stamp(queue, self._identity)
 

@@ -48,6 +48,8 @@ class ParkingLot:
         self._place = place
         self._new_receipt = new_receipt
         self._on_failed = on_failed
+        self.on_failed: Callable[[KafkaError], None] = lambda _: None
+        """Called with the error of every record that fails."""
         self._watches: dict[str, asyncio.Task[None]] = {}
         self._some_left = asyncio.Event()
 
@@ -74,8 +76,7 @@ class ParkingLot:
                 try:
                     delivery = self._place(topic, parked.record)
                 except KafkaError as error:
-                    self._on_failed(topic.name)
-                    parked.receipt.fail(error)
+                    self._fail(topic, parked, error)
                 else:
                     assert delivery is not None
                     parked.delivery.move_to(delivery)
@@ -153,6 +154,10 @@ class ParkingLot:
     def _fail_first(self, topic: TopicBuffer, error: KafkaError) -> None:
         parked = topic.parked.popleft()
         self._accumulator.budget.give_back(parked.record.upper_bound)
+        self._fail(topic, parked, error)
+        self._some_left.set()
+
+    def _fail(self, topic: TopicBuffer, parked: ParkedRecord, error: KafkaError) -> None:
         self._on_failed(topic.name)
         parked.receipt.fail(error)
-        self._some_left.set()
+        self.on_failed(error)

@@ -8,6 +8,7 @@ import warnings
 import weakref
 from collections.abc import Mapping
 from enum import Enum
+from functools import partial
 from importlib import import_module
 from random import Random
 from typing import TYPE_CHECKING, Any, Self
@@ -23,6 +24,7 @@ from kafkaclient.producer.bulk_entry import BulkEntry
 from kafkaclient.producer.core import Core
 from kafkaclient.producer.fastpath import FastPath
 from kafkaclient.producer.record import Record, checked_record
+from kafkaclient.producer.transaction_entry import TransactionEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -50,7 +52,7 @@ class _State(Enum):
     FORKED = "belongs to the process that started it; a forked child needs a producer of its own"
 
 
-class Producer(FastPath, BulkEntry):
+class Producer(FastPath, BulkEntry, TransactionEntry):
     """Publishes records to Kafka from one asyncio event loop.
 
     ::
@@ -125,10 +127,14 @@ class Producer(FastPath, BulkEntry):
     # --- life ---------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Connect to the cluster.
+        """Connect to the cluster. With a ``transactional.id``, end what an older producer with the
+        same one left open, and fence it.
 
         Raises:
             BootstrapError: no bootstrap server could be reached within ``max.block.ms``.
+            TransactionTimeoutError: the transaction coordinator did not give a producer id within
+                ``max.block.ms``.
+            BrokerError: it refused to.
             AuthenticationError: they and this client could not agree on who is who; at once, with
                 the cause (also SslAuthenticationError, SaslAuthenticationError).
             ConfigError: a certificate or key cannot be read.
@@ -149,6 +155,7 @@ class Producer(FastPath, BulkEntry):
         guard(self)
         try:
             await core.metadata.start()
+            await core.initialize_transactions()
         except BaseException:
             if self._stopping is None:
                 self._state = _State.STOPPED
@@ -158,12 +165,21 @@ class Producer(FastPath, BulkEntry):
             raise ProducerClosedError("the producer was stopped while it was being started")
         self._state = _State.RUNNING
         core.begin()
+        if core.transactions is None:
+            self._let_in(core)
+        else:
+            core.transactions.on_begin = partial(self._let_in, core)
+            core.transactions.on_end = self._close_taps
+
+    def _let_in(self, core: Core) -> None:
+        """From now on records take the fast way, if they may."""
         if self.config.key_serializer is None and self.config.value_serializer is None:
             largest = min(self.config.max_request_size, self.config.buffer_memory) - _OVERHEAD
             self._open_taps(core.accumulator.taps, core.loop, largest, self._wall_clock)
 
     async def stop(self, timeout: float | None = None) -> int:
-        """Send what is there, wait for its outcome, disconnect.
+        """Send what is there, wait for its outcome, disconnect. A transaction that is open is
+        aborted instead.
 
         After ``timeout`` seconds (None: as long as ``delivery.timeout.ms`` lets records live) what
         is left fails with :class:`ProducerClosedError`. Returns how many records that were; 0 means
@@ -239,7 +255,9 @@ class Producer(FastPath, BulkEntry):
             MetadataTimeoutError: the topic was not known within ``max.block.ms``.
             BufferFullError: ``buffer.memory`` stayed full for ``max.block.ms``.
             BrokerError: the topic name is invalid, or access is denied.
-            ProducerStateError: the producer is not running.
+            ProducerStateError: the producer is not running, or has a ``transactional.id`` and no
+                transaction is open.
+            TransactionAbortableError: something of the transaction has failed.
         """
         delivery = self._put(topic, value, key, partition, timestamp_ms, headers)
         if delivery is None:
@@ -295,14 +313,16 @@ class Producer(FastPath, BulkEntry):
             self.config, self._wall_clock, topic, value, key, partition, timestamp_ms, headers
         )
 
-    def _open(self) -> Core:
-        """The parts, while records are taken."""
+    def _open(self, *, in_transaction: bool = True) -> Core:
+        """The parts, while records are taken; or the producer runs, but for its transactions."""
         core = self._core
         if core is not None and core.fatal is not None:
             raise core.fatal.with_traceback(None)  # it is raised again and again
         if core is None or self._state is not _State.RUNNING:
             raise self._not_running("the record was not sent")
         self._check_home(core, "the record was not sent")
+        if in_transaction and core.transactions is not None:
+            core.transactions.check_open()
         return core
 
     def _check_home(self, core: Core, what: str) -> None:

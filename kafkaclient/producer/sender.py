@@ -88,6 +88,8 @@ class Sender:
         self._answers = Answers(
             accumulator, leaders, settings.retrying, metrics, rng=rng, on_fatal=on_fatal
         )
+        self.produce_versions = (MIN_VERSION, MAX_VERSION)
+        """The oldest and the newest that may be spoken."""
         self._closing = False
         self._expiry_seen: float | None = None
         self._growth = _GROWTH * settings.delivery_timeout
@@ -211,15 +213,15 @@ class Sender:
         if versions is None:
             raise ProtocolError(f"the connection to {connection.node} has had no handshake")
         names: dict[bytes, str] = {}
-        newest = MAX_VERSION
+        oldest, newest = self.produce_versions
         for batch in batches:
             topic = batch.queue.topic
             batch.topic_id = topic_id = topic.topic_id
             if topic_id is None:  # an older broker told of the topic: all go by name
-                newest = FIRST_WITH_TOPIC_IDS - 1
+                newest = min(newest, FIRST_WITH_TOPIC_IDS - 1)
             else:
                 names[topic_id] = topic.name
-        version = versions.pick(ApiKey.PRODUCE, MIN_VERSION, newest)
+        version = versions.pick(ApiKey.PRODUCE, oldest, newest)
         by_id = version >= FIRST_WITH_TOPIC_IDS
         topics: dict[str | bytes, list[tuple[int, Buffer]]] = {}
         for batch in batches:
@@ -234,6 +236,7 @@ class Sender:
             settings.acks,
             int(settings.request_timeout * 1000),
             list(topics.items()),
+            settings.transactional_id,
         )
         request = Request(lane, connection, batches, version, now, len(lane.in_flight), names)
         answered = partial(self._answered, request) if settings.acks else None

@@ -19,7 +19,7 @@ The rules, as in Java's ``TransactionManager`` for a producer without transactio
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from kafkaclient.producer.batch import ProducerBatch
@@ -46,6 +46,10 @@ class ProducerIdentity:
     """
 
     __slots__ = ("enabled", "epoch", "producer_id")
+
+    transactional: ClassVar[bool] = False
+    doomed: bool = False
+    """Nothing is sent again: whatever is left belongs to a transaction that is to be aborted."""
 
     def __init__(self, enabled: bool) -> None:
         self.enabled = enabled

@@ -61,6 +61,7 @@ class SenderSettings:
     """Times in seconds, sizes in bytes."""
 
     client_id: str
+    transactional_id: str | None = None
     acks: int = -1
     max_request_size: int = 1048576
     max_in_flight: int = 5
@@ -102,6 +103,7 @@ def accumulator_settings(config: ProducerConfig, early: float = 0.0) -> Accumula
 def sender_settings(config: ProducerConfig) -> SenderSettings:
     return SenderSettings(
         client_id=config.client_id,
+        transactional_id=config.transactional_id,
         acks=config.acks,
         max_request_size=config.max_request_size,
         max_in_flight=config.max_in_flight_requests_per_connection,

@@ -54,6 +54,7 @@ __all__ = [
     "ApiVersions",
     "ApiVersionsCall",
     "BrokerInfo",
+    "CodecCall",
     "CreateTopicsCall",
     "CreateTopicsResult",
     "DeleteTopicsCall",
@@ -125,7 +126,7 @@ def _guarded(what: str, read: Callable[[], _R]) -> _R:
         raise ProtocolError(f"malformed {what}: {type(error).__name__}: {error}") from error
 
 
-class _CodecCall(Call[T], ABC, Generic[T]):
+class CodecCall(Call[T], ABC, Generic[T]):
     """A call encoded by kafka-python: subclasses map values to its messages and back."""
 
     @abstractmethod
@@ -156,7 +157,7 @@ class _CodecCall(Call[T], ABC, Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class ApiVersionsCall(_CodecCall[ApiVersions]):
+class ApiVersionsCall(CodecCall[ApiVersions]):
     """What the broker speaks (KIP-35); the first call on every connection.
 
     A broker that does not know the version asked for answers in version 0 with
@@ -179,14 +180,15 @@ class ApiVersionsCall(_CodecCall[ApiVersions]):
 
     def _result(self, message: Any) -> ApiVersions:
         ranges = {api.api_key: (api.min_version, api.max_version) for api in message.api_keys}
-        return ApiVersions(message.error_code, ranges, message.throttle_time_ms or 0)
+        features = {f.name: f.max_version_level for f in message.finalized_features or ()}
+        return ApiVersions(message.error_code, ranges, message.throttle_time_ms or 0, features)
 
 
 # --- InitProducerId -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class InitProducerIdCall(_CodecCall[InitProducerIdResult]):
+class InitProducerIdCall(CodecCall[InitProducerIdResult]):
     """A new producer id, or (KIP-360, version 3 on) the next epoch of the one given."""
 
     api_key: ClassVar[ApiKey] = ApiKey.INIT_PRODUCER_ID
@@ -234,7 +236,7 @@ class NewTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTopicsCall(_CodecCall[CreateTopicsResult]):
+class CreateTopicsCall(CodecCall[CreateTopicsResult]):
     """Create topics. ``timeout_ms``: how long the broker waits for them to exist everywhere."""
 
     api_key: ClassVar[ApiKey] = ApiKey.CREATE_TOPICS
@@ -272,7 +274,7 @@ def _new_topic(topic: NewTopic) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteTopicsCall(_CodecCall[DeleteTopicsResult]):
+class DeleteTopicsCall(CodecCall[DeleteTopicsResult]):
     """Delete topics by name."""
 
     api_key: ClassVar[ApiKey] = ApiKey.DELETE_TOPICS
@@ -303,7 +305,7 @@ LATEST_TIMESTAMP = -1
 
 
 @dataclass(frozen=True, slots=True)
-class ListOffsetsCall(_CodecCall[ListOffsetsResult]):
+class ListOffsetsCall(CodecCall[ListOffsetsResult]):
     """Offsets by timestamp (default: the end). Must go to the partitions' leader."""
 
     # Later versions add special timestamps that nothing here asks for.

@@ -26,7 +26,11 @@ else:
     MAX_VERSION, MIN_VERSION = _twin.MAX_VERSION, _twin.MIN_VERSION
     decode_response, encode_request = _twin.decode_response, _twin.encode_request
 
+FIRST_OF_TRANSACTIONS_V2 = 12
+"""From here on a Produce makes its partitions part of the transaction by itself (KIP-890)."""
+
 __all__ = [
+    "FIRST_OF_TRANSACTIONS_V2",
     "FIRST_WITH_TOPIC_IDS",
     "MAX_VERSION",
     "MIN_VERSION",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.errors import UnsupportedVersionError
@@ -37,6 +37,8 @@ class ApiVersions:
     error_code: int
     ranges: Mapping[int, tuple[int, int]]
     throttle_ms: int = 0
+    features: Mapping[str, int] = field(default_factory=dict)
+    """The cluster's feature levels (KIP-584), as of version 3: ``transaction.version`` and more."""
 
     def pick(self, api_key: ApiKey, min_version: int, max_version: int) -> int:
         """The newest version of the API that both sides speak.

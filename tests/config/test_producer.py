@@ -305,8 +305,7 @@ def test_given_twice() -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("transactional.id", "payments"),
-        ("transactional_id", "payments"),
+        ("transaction.two.phase.commit.enable", True),
         ("sasl.kerberos.service.name", "hunter2"),
         ("sasl.oauthbearer.assertion.private.key.passphrase", "hunter2"),
         ("ssl.cipher.suites", "TLS_AES_128_GCM_SHA256"),
@@ -328,7 +327,7 @@ def test_javas_keys_that_are_missing_here(key: str, value: object) -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("transactional.id", None),
+        ("transaction.two.phase.commit.enable", "false"),
         ("interceptor.classes", ""),
         ("security_protocol", "plaintext"),
         ("enable.metrics.push", False),

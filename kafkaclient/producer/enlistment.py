@@ -1,0 +1,122 @@
+"""Which partitions are part of the transaction, while that has to be said beforehand.
+
+Transactions v1 (KIP-98): AddPartitionsToTxn must be answered before the first batch goes to a
+partition. With v2 (KIP-890) Produce says it itself, and nothing of this is in the way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from kafkaclient.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from kafkaclient.producer.lines import Lines
+    from kafkaclient.producer.partition import PartitionQueue
+    from kafkaclient.producer.topic import TopicBuffer
+    from kafkaclient.types import TopicPartition
+
+__all__ = ["Enlistment"]
+
+
+_log = logging.getLogger(__name__)
+
+
+class Enlistment:
+    """The :class:`~kafkaclient.producer.lines.Gate` of a producer with transactions v1.
+
+    ``add(partitions)`` has them added, or raises; ``on_added()`` is called when batches may leave
+    that could not, ``on_failed(error)`` when adding has failed for good.
+    """
+
+    def __init__(
+        self,
+        lines: Lines,
+        add: Callable[[tuple[TopicPartition, ...]], Awaitable[None]],
+        *,
+        clock: Callable[[], float],
+        on_added: Callable[[], None],
+        on_failed: Callable[[KafkaError], None],
+    ) -> None:
+        self._lines = lines
+        self._add = add
+        self._clock = clock
+        self._on_added = on_added
+        self._on_failed = on_failed
+        self._open = False
+        self._added: set[PartitionQueue] = set()
+        self._asked: dict[PartitionQueue, None] = {}
+        """To be added, or being added: those come first, and leave when they have been."""
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether no partition was asked for in this transaction."""
+        return not (self._added or self._asked)
+
+    @property
+    def task(self) -> asyncio.Task[None] | None:
+        """What adds partitions at this moment."""
+        return self._task
+
+    def begin(self) -> None:
+        """A transaction begins, without any partition."""
+        self._added.clear()
+        self._asked.clear()
+        self._open = True
+
+    def end(self) -> None:
+        """No partition can become part of the transaction any more."""
+        self._open = False
+
+    # --- the gate -----------------------------------------------------------------------------
+
+    def holds(self, queue: PartitionQueue) -> bool:
+        """Whether batches may go to the partition."""
+        return queue in self._added
+
+    def want(self, queue: PartitionQueue) -> None:
+        """A batch waits for the partition to become part of the transaction."""
+        if not self._open or queue in self._added or queue in self._asked:
+            return
+        self._asked[queue] = None
+        if self._task is None or self._task.done():
+            # It begins after what is going on now: whoever comes till then is in the same request.
+            self._task = asyncio.get_running_loop().create_task(
+                self._run(), name="kafkaclient-add-partitions"
+            )
+
+    def invite(self, topic: TopicBuffer, leaders: Iterable[int]) -> None:
+        """A batch waits for any partition of the topic: have one of each of the brokers.
+
+        Not all of theirs, because every partition costs a marker when the transaction ends.
+        """
+        there = {q.leader for q in (*self._added, *self._asked) if q.topic is topic}
+        for leader in leaders:
+            if leader not in there:
+                partition = topic.spread.pick([leader], lambda _: True)
+                if partition is not None:
+                    self.want(topic.queue(partition))
+
+    async def _run(self) -> None:
+        while self._asked and self._open:
+            queues = tuple(self._asked)
+            try:
+                await self._add(tuple(queue.tp for queue in queues))
+            except KafkaError as error:
+                self._on_failed(error)
+                return
+            except Exception as defect:  # noqa: BLE001 - nobody may be left waiting
+                _log.exception("adding partitions to a transaction failed")
+                self._on_failed(KafkaError(f"adding partitions failed: {defect!r}; a defect"))
+                return
+            self._added.update(queues)
+            now = self._clock()
+            for queue in queues:
+                del self._asked[queue]
+                self._lines.schedule(queue, now)
+            self._on_added()

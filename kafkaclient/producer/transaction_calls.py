@@ -1,0 +1,156 @@
+"""What a transactional producer asks of its coordinators, in the way of transactions v1 or v2."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkaclient.errors import KafkaError, UnsupportedVersionError, broker_error
+from kafkaclient.producer.sequence import NO_PRODUCER_ID, ProducerIdentity
+from kafkaclient.producer.transaction_state import Outcome, outcome_of
+from kafkaclient.types import OffsetAndMetadata
+from kafkaclient.wire.codec import ApiVersionsCall
+from kafkaclient.wire.transactions import (
+    AddOffsetsToTxnCall,
+    AddPartitionsToTxnCall,
+    CoordinatorKind,
+    EndTxnCall,
+    EndTxnV2Call,
+    InitTransactionsCall,
+    OffsetFetchCall,
+    TxnIdentity,
+    TxnOffsetCommitCall,
+    TxnOffsetCommitV2Call,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkaclient.producer.coordinator import Coordinators
+    from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
+
+__all__ = ["TransactionCalls", "TransactionalIdentity", "is_fatal"]
+
+_FEATURE, _V2 = "transaction.version", 2
+
+
+def is_fatal(error: KafkaError) -> bool:
+    """Whether the producer may not go on after ``error`` in a call to a coordinator."""
+    if error.code is None:
+        return isinstance(error, UnsupportedVersionError)
+    return outcome_of(error.code) is Outcome.FATAL
+
+
+class TransactionalIdentity(ProducerIdentity):
+    """The identity that is good for the transaction that is open, and given by the coordinator."""
+
+    __slots__ = ("doomed", "open")
+
+    transactional = True
+
+    def __init__(self) -> None:
+        super().__init__(enabled=True)
+        self.open = False
+        """Whether batches may leave."""
+        self.doomed = False
+        """Nothing is sent again: the transaction is going to be aborted."""
+
+    @property
+    def valid(self) -> bool:
+        return self.open
+
+    @property
+    def wanted(self) -> bool:
+        return False
+
+    def raise_epoch(self) -> bool:
+        # What is lost in a transaction is not repaired; aborting it brings a new epoch.
+        return False
+
+
+class TransactionCalls:
+    """Every method takes as long as it takes, and raises a KafkaError when making the call again
+    cannot help; see :func:`is_fatal`."""
+
+    def __init__(
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        identity: TransactionalIdentity,
+        coordinators: Coordinators,
+    ) -> None:
+        self.v2 = False
+        self._id = transactional_id
+        self._timeout_ms = timeout_ms
+        self._identity = identity
+        self._coordinators = coordinators
+
+    @property
+    def last_error(self) -> KafkaError | None:
+        """What stood in the way last."""
+        return self._coordinators.last_error
+
+    async def initialize(self) -> None:
+        """End what an older instance left open, fence it, and find out about transactions v2."""
+        kind = CoordinatorKind.TRANSACTION
+        versions = await self._coordinators.call(kind, self._id, ApiVersionsCall())
+        self.v2 = versions.features.get(_FEATURE, 0) >= _V2
+        await self._init(NO_PRODUCER_ID, -1)
+
+    async def raise_epoch(self) -> None:
+        """End whatever is open under the own identity, and go on with the next epoch (KIP-360)."""
+        await self._init(self._identity.producer_id, self._identity.epoch)
+
+    async def _init(self, producer_id: int, epoch: int) -> None:
+        call = InitTransactionsCall(self._id, self._timeout_ms, producer_id, epoch)
+        answer = await self._coordinators.call(CoordinatorKind.TRANSACTION, self._id, call)
+        self._check(answer.error_code, "asking for the producer id")
+        self._identity.assign(answer.producer_id, answer.producer_epoch)
+
+    async def end(self, *, commit: bool) -> None:
+        call = (EndTxnV2Call if self.v2 else EndTxnCall)(self._who(), commit)
+        answer = await self._coordinators.call(CoordinatorKind.TRANSACTION, self._id, call)
+        self._check(answer.error_code, "committing" if commit else "aborting")
+        if answer.producer_epoch >= 0:
+            self._identity.assign(answer.producer_id, answer.producer_epoch)
+
+    async def add_partitions(self, partitions: tuple[TopicPartition, ...]) -> None:
+        call = AddPartitionsToTxnCall(self._who(), partitions)
+        answer = await self._coordinators.call(CoordinatorKind.TRANSACTION, self._id, call)
+        code = answer.error_code
+        guilty = ", ".join(str(tp) for tp, own in answer.codes.items() if own == code)
+        self._check(code, f"adding {guilty} to the transaction")
+
+    async def send_offsets(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group: ConsumerGroupMetadata,
+    ) -> None:
+        if not self.v2:
+            add = AddOffsetsToTxnCall(self._who(), group.group_id)
+            added = await self._coordinators.call(CoordinatorKind.TRANSACTION, self._id, add)
+            self._check(added.error_code, f"adding offsets of group {group.group_id!r}")
+        commit = (TxnOffsetCommitV2Call if self.v2 else TxnOffsetCommitCall)(
+            self._who(), group, offsets
+        )
+        answer = await self._coordinators.call(CoordinatorKind.GROUP, group.group_id, commit)
+        self._check(answer.error_code, f"sending offsets of group {group.group_id!r}")
+
+    async def committed(
+        self, group_id: str, partitions: tuple[TopicPartition, ...]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        call = OffsetFetchCall(group_id, partitions)
+        answer = await self._coordinators.call(CoordinatorKind.GROUP, group_id, call)
+        self._check(answer.error_code, f"reading the offsets of group {group_id!r}")
+        found = {
+            tp: OffsetAndMetadata(o.offset, o.metadata, o.leader_epoch)
+            for tp, o in answer.offsets.items()
+            if o.offset >= 0
+        }
+        return {tp: found.get(tp) for tp in partitions}
+
+    def _who(self) -> TxnIdentity:
+        return TxnIdentity(self._id, self._identity.producer_id, self._identity.epoch)
+
+    def _check(self, code: int, what: str) -> None:
+        if code:
+            raise broker_error(code, f"transactional id {self._id!r}, {what}")

@@ -1,0 +1,168 @@
+"""The producer's methods for transactions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkaclient.errors import KafkaError, ProducerStateError
+from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from types import TracebackType
+
+    from kafkaclient.producer.core import Core
+    from kafkaclient.producer.transactions import Transactions
+
+__all__ = ["Transaction", "TransactionEntry"]
+
+
+class TransactionEntry:
+    """What :class:`~kafkaclient.Producer` with a ``transactional.id`` is called by.
+
+    All of a transaction's records, and the offsets sent in it, become visible to consumers with
+    ``isolation.level=read_committed``, or none does. See docs/transactions.md.
+
+    Methods that wait do so for up to ``max.block.ms``, and then raise TransactionTimeoutError; what
+    they wait for goes on, also when they are cancelled. Called again they wait for the same
+    outcome. Beyond what is said with each, they raise ProducerFencedError once another producer
+    with the same transactional id has been started, which ends this one.
+    """
+
+    def transaction(self) -> Transaction:
+        """A transaction as a block: committed at its end, aborted when it raises or is cancelled::
+
+            async with producer.transaction():
+                await producer.send("orders", order)
+                await producer.send_offsets_to_transaction(offsets, group)
+
+        A commit that fails is followed by an abort, and its error is raised. Cancelled while it is
+        being committed, the transaction is aborted if its coordinator cannot know of the commit
+        yet; else the commit goes on, and :meth:`commit_transaction` tells its outcome.
+
+        Raises what :meth:`begin_transaction` and :meth:`commit_transaction` raise.
+        """
+        return Transaction(self._transactions("transaction"))
+
+    async def begin_transaction(self) -> None:
+        """Begin a transaction: from now on records can be sent. Waits for the end of one that is
+        still being committed or aborted.
+
+        Raises:
+            ProducerStateError: a transaction is open.
+            TransactionAbortableError: the one before could not be committed, and was not aborted.
+        """
+        await self._transactions("begin_transaction").begin()
+
+    async def commit_transaction(self) -> None:
+        """Send everything at once, without lingering, and commit when all of it is written.
+
+        Raises:
+            TransactionAbortableError: something of the transaction has failed. Nothing is
+                committed: call :meth:`abort_transaction`, and the producer can go on.
+            ProducerStateError: no transaction is open.
+        """
+        await self._transactions("commit_transaction").commit()
+
+    async def abort_transaction(self) -> None:
+        """Abort: records that were not sent yet fail with TransactionAbortedError and never are;
+        those that were written stay invisible to consumers that read committed records only.
+
+        Raises:
+            ProducerStateError: no transaction is open, or its commit is on its way to the
+                coordinator already.
+        """
+        await self._transactions("abort_transaction").abort()
+
+    async def send_offsets_to_transaction(
+        self,
+        offsets: Mapping[Any, OffsetAndMetadata | int | Any],
+        group: str | ConsumerGroupMetadata,
+    ) -> None:
+        """Have the offsets of what was consumed committed with the transaction, or not at all.
+
+        Parameters: ``offsets`` maps (topic, partition) pairs, such as aiokafka's TopicPartition,
+        to the offset of the next record to read: an int, or an object with ``offset`` and
+        ``metadata``.
+        ``group`` with the member's id and generation (:class:`ConsumerGroupMetadata`) has the group
+        refuse offsets of a member that it has given up on (KIP-447); a name alone does not.
+
+        Raises:
+            TransactionAbortableError: they were refused, because the group has rebalanced, say.
+            ProducerStateError: no transaction is open.
+            ValueError, TypeError: ``offsets`` are not as above.
+        """
+        transactions = self._transactions("send_offsets_to_transaction")
+        if isinstance(group, str):
+            group = ConsumerGroupMetadata(group)
+        await transactions.send_offsets(
+            {TopicPartition(*tp): _offset(value) for tp, value in offsets.items()}, group
+        )
+
+    async def committed(
+        self, group_id: str, partitions: Iterable[Any]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """A group's committed offsets, None where there is none. Waits until no open transaction is
+        about to change them (KIP-447, ``require_stable``), so that nothing is processed twice.
+
+        After :meth:`start` this producer's own earlier instance cannot change them any more.
+
+        Raises:
+            AuthorizationError: the group may not be read.
+            TransactionTimeoutError: ``max.block.ms`` have passed.
+        """
+        pairs = tuple(TopicPartition(*tp) for tp in partitions)
+        return await self._transactions("committed").committed(group_id, pairs)
+
+    def _transactions(self, what: str) -> Transactions:
+        transactions = self._open(in_transaction=False).transactions
+        if transactions is None:
+            raise ProducerStateError(f"{what}: the producer was made without a transactional.id")
+        return transactions
+
+    def _open(self, *, in_transaction: bool = True) -> Core:
+        raise NotImplementedError
+
+
+class Transaction:
+    """What :meth:`Producer.transaction` returns: good for one ``async with``."""
+
+    __slots__ = ("_transactions",)
+
+    def __init__(self, transactions: Transactions) -> None:
+        self._transactions = transactions
+
+    async def __aenter__(self) -> None:
+        await self._transactions.begin()
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if exc is not None:
+            await self._abort(exc)
+            return
+        try:
+            await self._transactions.commit()
+        except BaseException as error:
+            await self._abort(error)
+            raise
+
+    async def _abort(self, cause: BaseException) -> None:
+        """Abort if that is possible; the cause is what the caller is told, whatever comes of it."""
+        if self._transactions.abortable:
+            try:
+                await self._transactions.abort()
+            except KafkaError as error:
+                cause.add_note(f"the transaction could not be aborted: {error}")
+
+
+def _offset(value: Any) -> OffsetAndMetadata:
+    if isinstance(value, int):
+        value = OffsetAndMetadata(value)
+    offset, metadata = value.offset, value.metadata
+    if type(offset) is not int or offset < 0:
+        raise ValueError(f"an offset is an int from 0 on, not {offset!r}")
+    return OffsetAndMetadata(offset, metadata or "", getattr(value, "leader_epoch", -1))

@@ -1,0 +1,441 @@
+"""Transactions: begun, filled, committed or aborted as a whole (KIP-98, KIP-360, KIP-890).
+
+Java: ``TransactionManager``. ``transaction_state.py`` has the states, this file what is done in
+them. A transaction ends in a task of its own: whoever asked for it may be cancelled or lose
+patience, the end goes on, and has one outcome, which can be asked for again.
+
+v1 and v2: with v2 a partition becomes part of the transaction with its first Produce, and every end
+brings a new epoch, so that what is still on its way from an old transaction is refused. With v1
+partitions are added beforehand (``enlistment.py``), and an abort waits for what is on the wire and
+then asks for the next epoch. The cluster's feature level tells at the start which of the two it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, TypeVar
+
+from kafkaclient.errors import (
+    KafkaError,
+    ProducerStateError,
+    TransactionAbortableError,
+    TransactionAbortedError,
+    TransactionTimeoutError,
+)
+from kafkaclient.producer.enlistment import Enlistment
+from kafkaclient.producer.transaction_calls import is_fatal
+from kafkaclient.producer.transaction_state import TRANSITIONS, TransactionState
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
+
+    from kafkaclient.producer.accumulator import RecordAccumulator
+    from kafkaclient.producer.transaction_calls import TransactionalIdentity, TransactionCalls
+    from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+
+__all__ = ["Transactions"]
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_S = TransactionState
+_PATIENCE = 3.0
+"""How long an abort waits for calls of its transaction that are under way, in seconds."""
+
+
+class _Ending:
+    """A commit or an abort."""
+
+    def __init__(self, *, commit: bool) -> None:
+        self.commit = commit
+        self.task: asyncio.Task[None]
+        self.error: KafkaError | None = None
+        self.sent = False
+        """The coordinator may know of it: there is no other way than to learn its outcome."""
+        self.told = False
+        """Somebody knows the outcome."""
+
+    @property
+    def name(self) -> str:
+        return "commit_transaction" if self.commit else "abort_transaction"
+
+
+class Transactions:
+    """The transactions of one producer, one after the other.
+
+    ``drained()`` sends all records without lingering and waits for their outcome,
+    ``fail_parked(error)`` fails those that wait for metadata, ``on_fatal(error)`` ends the
+    producer, ``wake()`` has a pass of the sender begin. Times in seconds.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        accumulator: RecordAccumulator,
+        identity: TransactionalIdentity,
+        calls: TransactionCalls,
+        *,
+        max_block: float,
+        clock: Callable[[], float],
+        drained: Callable[[], Awaitable[None]],
+        fail_parked: Callable[[KafkaError], object],
+        on_fatal: Callable[[KafkaError], None],
+        wake: Callable[[], None],
+    ) -> None:
+        self.state = _S.UNINITIALIZED
+        self.serial = 0
+        """How many transactions were begun."""
+        self.calls = calls
+        self.on_begin: Callable[[], None] = lambda: None
+        self.on_end: Callable[[], None] = lambda: None
+        self._name = name
+        self._accumulator = accumulator
+        self._identity = identity
+        self._max_block = max_block
+        self._clock = clock
+        self._drained = drained
+        self._fail_parked = fail_parked
+        self._on_fatal = on_fatal
+        self._cause: KafkaError | None = None
+        """Why the open transaction can only be aborted, or why the producer cannot go on."""
+        self._used = False
+        """Whether the coordinator may know of the transaction."""
+        self._ending: _Ending | None = None
+        self._sending: set[asyncio.Task[None]] = set()
+        self._enlistment = Enlistment(
+            accumulator.lines,
+            calls.add_partitions,
+            clock=clock,
+            on_added=wake,
+            on_failed=self.failed,
+        )
+
+    def __repr__(self) -> str:
+        return f"<Transactions of {self._name!r}: {self.state.name}, {self.serial} begun>"
+
+    # --- states -------------------------------------------------------------------------------
+
+    def _move(self, state: TransactionState) -> None:
+        if state not in TRANSITIONS[self.state]:
+            raise ProducerStateError(
+                f"transactional id {self._name!r}: no way from {self.state.name} to {state.name}; "
+                "this is a defect"
+            )
+        self.state = state
+
+    def check_open(self) -> None:
+        """Raises unless records may be sent."""
+        if self.state is not _S.IN_TRANSACTION:
+            raise self._refusal("the record was not sent", "begin_transaction comes first")
+
+    def admission(self) -> Callable[[], None]:
+        """For who has to wait before a record is taken: raises if its transaction is over."""
+        serial = self.serial
+
+        def check() -> None:
+            self.check_open()
+            if serial != self.serial:
+                raise ProducerStateError(
+                    "the record was not sent: the transaction ended while send waited for metadata "
+                    "or buffer space"
+                )
+
+        return check
+
+    def _refusal(self, what: str, advice: str) -> KafkaError:
+        """Why a call is not possible in this state."""
+        if self.state is _S.FATAL and self._cause is not None:
+            return self._cause
+        if self.state is _S.ABORTABLE_ERROR:
+            error = TransactionAbortableError(
+                f"{what}: the transaction of {self._name!r} can only be aborted: {self._cause}"
+            )
+            error.__cause__ = self._cause
+            return error
+        return ProducerStateError(f"{what}: the producer {self.state.value}; {advice}")
+
+    def new_batch(self) -> None:
+        """Records were taken that the coordinator will hear of."""
+        self._used = True
+
+    def failed(self, error: KafkaError) -> None:
+        """A record of the transaction, or a call for it, has failed."""
+        if self.state not in (_S.IN_TRANSACTION, _S.COMMITTING):
+            return
+        if is_fatal(error):
+            self._die(error)
+            return
+        self._cause = error
+        self._move(_S.ABORTABLE_ERROR)
+        self._shut()
+        # Not now: whoever tells of the failure is at work on the batches.
+        asyncio.get_running_loop().call_soon(self._give_up_what_waits)
+
+    def dead(self, error: KafkaError) -> None:
+        """The producer may not go on."""
+        if self.state is not _S.FATAL:
+            self._cause = error
+            self._move(_S.FATAL)
+            self._shut()
+
+    def _die(self, error: KafkaError) -> None:
+        self.dead(error)
+        self._on_fatal(error)
+
+    def _shut(self) -> None:
+        """Nothing fresh leaves any more, and nothing is tried again."""
+        self._identity.open, self._identity.doomed = False, True
+        self._enlistment.end()
+        self.on_end()
+
+    # --- life ---------------------------------------------------------------------------------
+
+    async def initialize(self) -> None:
+        """Ask for the producer id. Raises TransactionTimeoutError after ``max.block.ms``."""
+        self._move(_S.INITIALIZING)
+        try:
+            async with asyncio.timeout(self._max_block) as limit:
+                await self.calls.initialize()
+        except TimeoutError as error:
+            if isinstance(error, KafkaError) or not limit.expired():
+                raise
+            raise self._timeout("the producer was not started") from self.calls.last_error
+        self._accumulator.lines.gate = None if self.calls.v2 else self._enlistment
+        self._move(_S.READY)
+
+    async def begin(self) -> None:
+        if self._ending is not None and not self._ending.task.done():
+            await self._outcome(self._ending)
+        if self.state is not _S.READY:
+            raise self._refusal("no transaction was begun", "it has to end first")
+        self._move(_S.IN_TRANSACTION)
+        self.serial += 1
+        self._ending = self._cause = None
+        self._used = False
+        self._enlistment.begin()
+        self._identity.open, self._identity.doomed = True, False
+        self.on_begin()
+
+    async def close(self) -> None:
+        """Abort an open transaction, wait for one that is being ended; up to ``max.block.ms``."""
+        try:
+            if self.state in (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR):
+                await self.abort()
+            elif self._ending is not None:
+                await self._outcome(self._ending)
+        except KafkaError as error:
+            _log.warning("the transaction of %r was left to its coordinator: %s", self._name, error)
+        finally:
+            self._shut()
+            tasks = {*self._sending, *filter(None, (self._enlistment.task,))}
+            if self._ending is not None:
+                tasks.add(self._ending.task)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    # --- the end of a transaction -------------------------------------------------------------
+
+    async def commit(self) -> None:
+        ending = self._ending
+        if ending is None or not ending.commit or (ending.told and ending.task.done()):
+            if self.state is not _S.IN_TRANSACTION:
+                raise self._refusal("nothing was committed", "there is nothing to commit")
+            ending = self._start(_Ending(commit=True), _S.COMMITTING, self._commit)
+        await self._outcome(ending)
+
+    async def abort(self) -> None:
+        ending = self._ending
+        if self.state is _S.COMMITTING and ending is not None and ending.sent:
+            raise ProducerStateError(
+                f"the transaction of {self._name!r} cannot be aborted: its commit is on its way; "
+                "await commit_transaction again for the outcome"
+            )
+        if self.state in (_S.IN_TRANSACTION, _S.COMMITTING, _S.ABORTABLE_ERROR):
+            if ending is not None:  # a commit that waits for records, or has failed by them
+                ending.task.cancel()
+            ending = self._start(_Ending(commit=False), _S.ABORTING, self._abort)
+        elif ending is None or ending.commit or (ending.told and ending.task.done()):
+            raise self._refusal("nothing was aborted", "there is nothing to abort")
+        await self._outcome(ending)
+
+    @property
+    def abortable(self) -> bool:
+        """Whether there is a transaction that :meth:`abort` can end."""
+        if self.state is _S.COMMITTING:
+            return self._ending is not None and not self._ending.sent
+        return self.state in (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR)
+
+    def _start(
+        self,
+        ending: _Ending,
+        state: TransactionState,
+        work: Callable[[_Ending], Coroutine[None, None, None]],
+    ) -> _Ending:
+        self._move(state)
+        self.on_end()
+        self._ending = ending
+        ending.task = asyncio.get_running_loop().create_task(
+            self._end(ending, work), name=f"kafkaclient-{ending.name}"
+        )
+        return ending
+
+    async def _end(
+        self, ending: _Ending, work: Callable[[_Ending], Coroutine[None, None, None]]
+    ) -> None:
+        try:
+            await work(ending)
+        except KafkaError as error:
+            ending.error = error
+        except Exception as defect:  # noqa: BLE001 - nobody may be left waiting
+            _log.exception("ending a transaction failed")
+            ending.error = KafkaError(f"{ending.name} failed: {defect!r}; this is a defect")
+            ending.error.__cause__ = defect
+            self._die(ending.error)
+
+    async def _outcome(self, ending: _Ending) -> None:
+        """Wait for the end; raises what it failed with, or TransactionTimeoutError meanwhile."""
+        await asyncio.wait({ending.task}, timeout=self._max_block)
+        if not ending.task.done():
+            raise self._timeout(
+                f"{ending.name} goes on; await it again for its outcome"
+            ) from self.calls.last_error
+        ending.told = True
+        if ending.task.cancelled():
+            raise self._refusal(
+                f"{ending.name} was given up", "it was aborted or stopped meanwhile"
+            )
+        if ending.error is not None:
+            raise ending.error.with_traceback(None)
+
+    async def _commit(self, ending: _Ending) -> None:
+        if self._sending:
+            await asyncio.wait(self._sending)
+        await self._drained()
+        if self.state is not _S.COMMITTING:  # a record has failed
+            raise self._refusal("nothing was committed", "it was not committed")
+        self._identity.open = False
+        self._enlistment.end()
+        if self._used:
+            ending.sent = True
+            try:
+                await self.calls.end(commit=True)
+            except KafkaError as error:
+                self.failed(error)
+                raise self._refusal("nothing was committed", "") from error
+        self._move(_S.READY)
+
+    async def _abort(self, ending: _Ending) -> None:
+        self._shut()
+        await self._stop_calls()
+        aborted = TransactionAbortedError(
+            f"the transaction of {self._name!r} that the record belonged to was aborted"
+            + (f": {self._cause}" if self._cause else "")
+        )
+        aborted.__cause__ = self._cause
+        self._fail_parked(aborted)
+        self._drop(aborted, on_wire=self.calls.v2)
+        # What may still arrive at its broker must not come after the end of the transaction. With
+        # v2 the epoch takes care of that.
+        await self._drained()
+        if self._used:
+            ending.sent = True
+            try:
+                await self._end_for_good()
+            except KafkaError as error:
+                self._die(error)
+                raise
+        self._move(_S.READY)
+
+    async def _end_for_good(self) -> None:
+        try:
+            await self.calls.end(commit=False)
+        except KafkaError as error:
+            if is_fatal(error):
+                raise
+            # Whatever the coordinator has against it: asking for the next epoch ends the rest, and
+            # tells whether this producer is still the one (KIP-360).
+            _log.info("EndTxn was refused, the epoch is raised instead: %s", error)
+        else:
+            if self.calls.v2:
+                return
+        await self.calls.raise_epoch()
+
+    async def _stop_calls(self) -> None:
+        """Have nothing under way for the transaction that could come after its end."""
+        tasks = {*self._sending, *filter(None, (self._enlistment.task,))}
+        tasks = {task for task in tasks if not task.done()}
+        if tasks and not self.calls.v2:
+            await asyncio.wait(tasks, timeout=_PATIENCE)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _give_up_what_waits(self) -> None:
+        if self.state is _S.ABORTABLE_ERROR:
+            error = TransactionAbortedError(
+                f"the record was not sent: its transaction can only be aborted: {self._cause}"
+            )
+            error.__cause__ = self._cause
+            self._drop(error)
+
+    def _drop(self, error: KafkaError, *, on_wire: bool = False) -> None:
+        now, incomplete = self._clock(), self._accumulator.incomplete
+        for batch in list(incomplete):
+            if on_wire or not batch.on_wire:
+                incomplete.abandon(batch, error, now)
+
+    def _timeout(self, what: str) -> TransactionTimeoutError:
+        last = self.calls.last_error
+        return TransactionTimeoutError(
+            f"transactional id {self._name!r}: {what}; max.block.ms={self._max_block * 1000:.0f} "
+            f"have passed, last error: {last or 'none'}"
+        )
+
+    # --- offsets ------------------------------------------------------------------------------
+
+    async def send_offsets(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group: ConsumerGroupMetadata,
+    ) -> None:
+        self.check_open()
+        if not offsets:
+            return
+        self._used = True
+        failures: list[KafkaError | None] = []
+        task = asyncio.get_running_loop().create_task(
+            self._send_offsets(offsets, group, failures), name="kafkaclient-send-offsets"
+        )
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+        await asyncio.wait({task}, timeout=self._max_block)
+        if not task.done():
+            raise self._timeout("send_offsets_to_transaction goes on, and the commit waits for it")
+        if failures or task.cancelled():
+            raise self._refusal("the offsets were not sent", "") from (failures or [None])[0]
+
+    async def _send_offsets(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        group: ConsumerGroupMetadata,
+        failures: list[KafkaError | None],
+    ) -> None:
+        try:
+            await self.calls.send_offsets(offsets, group)
+        except KafkaError as error:
+            failures.append(error)
+            self.failed(error)
+
+    async def committed(
+        self, group_id: str, partitions: tuple[TopicPartition, ...]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        try:
+            async with asyncio.timeout(self._max_block) as limit:
+                return await self.calls.committed(group_id, partitions)
+        except TimeoutError as error:
+            if isinstance(error, KafkaError) or not limit.expired():
+                raise
+            raise self._timeout(f"no offsets of group {group_id!r}") from self.calls.last_error

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.cluster.metadata import Metadata
 from kafkaclient.cluster.router import Router
-from kafkaclient.errors import KafkaError, ProducerClosedError
+from kafkaclient.errors import KafkaError, ProducerClosedError, TransactionAbortedError
 from kafkaclient.metrics import ProducerMetrics
 from kafkaclient.net.dialer import TcpDialer
 from kafkaclient.net.security import Security
@@ -293,6 +293,8 @@ class Core:
         return receipt
 
     def _report_unseen(self, receipt: Receipt, error: KafkaError, records: int) -> None:
+        if isinstance(error, TransactionAbortedError):
+            return  # as the application wished, or for a failure that is told of by itself
         self.metrics.errors_unseen(records)
         self._failures.report(receipt, error, records)
 

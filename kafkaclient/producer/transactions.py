@@ -109,7 +109,7 @@ class Transactions:
             calls.add_partitions,
             clock=clock,
             on_added=wake,
-            on_failed=self.failed,
+            on_failed=self.call_failed,
         )
 
     def __repr__(self) -> str:
@@ -160,12 +160,18 @@ class Transactions:
         """Records were taken that the coordinator will hear of."""
         self._used = True
 
-    def failed(self, error: KafkaError) -> None:
-        """A record of the transaction, or a call for it, has failed."""
-        if self.state not in (_S.IN_TRANSACTION, _S.COMMITTING):
-            return
+    def call_failed(self, error: KafkaError) -> None:
+        """A coordinator has refused something within the transaction."""
         if is_fatal(error):
             self._die(error)
+        else:
+            self.failed(error)
+
+    def failed(self, error: KafkaError) -> None:
+        """A record of the transaction has failed. Whether this producer may go on, the coordinator
+        tells: a leader takes an epoch that was raised for a time-out for that of another producer.
+        """
+        if self.state not in (_S.IN_TRANSACTION, _S.COMMITTING):
             return
         self._cause = error
         self._move(_S.ABORTABLE_ERROR)
@@ -323,7 +329,7 @@ class Transactions:
             try:
                 await self.calls.end(commit=True)
             except KafkaError as error:
-                self.failed(error)
+                self.call_failed(error)
                 raise self._refusal("nothing was committed", "") from error
         self._move(_S.READY)
 
@@ -427,7 +433,7 @@ class Transactions:
             await self.calls.send_offsets(offsets, group)
         except KafkaError as error:
             failures.append(error)
-            self.failed(error)
+            self.call_failed(error)
 
     async def committed(
         self, group_id: str, partitions: tuple[TopicPartition, ...]

@@ -5,7 +5,8 @@ Behaviour
     :data:`PROFILES` entry, or any range of its own. A request in a version that is not offered is
     answered in version 0 with UNSUPPORTED_VERSION; from Kafka 2.4 on that answer names the range
     of ApiVersions itself (KIP-511). Some close the connection instead when asked in a version
-    above their limit (:data:`CLOSES_ABOVE`), as Azure Event Hubs does.
+    above their limit (:data:`CLOSES_ABOVE`), as Azure Event Hubs does. The feature level
+    ``transaction.version`` tells whether the cluster has transactions v2 (KIP-890).
 
 Versions
     0 to 4.
@@ -33,7 +34,13 @@ _FIRST_FLEXIBLE = 3
 PROFILES: Mapping[str, Mapping[int, tuple[int, int]]] = {
     "kafka-4": {},
     "kafka-4.0": {ApiKey.PRODUCE: (0, 12)},
-    "kafka-3": {ApiKey.PRODUCE: (0, 9), ApiKey.METADATA: (0, 12), ApiKey.API_VERSIONS: (0, 3)},
+    "kafka-3": {
+        ApiKey.PRODUCE: (0, 9),
+        ApiKey.METADATA: (0, 12),
+        ApiKey.API_VERSIONS: (0, 3),
+        ApiKey.TXN_OFFSET_COMMIT: (0, 3),
+        ApiKey.END_TXN: (0, 3),
+    },
     "kafka-2.1": {
         ApiKey.PRODUCE: (0, 7),
         ApiKey.METADATA: (0, 7),
@@ -57,7 +64,14 @@ CLOSES_ABOVE: Mapping[str, int] = {"event-hubs": 3}
 def answer(state: ClusterState, _: Request) -> dict[str, Any]:
     """The response's fields."""
     ranges = [_range(key, *versions) for key, versions in sorted(state.versions.items())]
-    return {"error_code": ErrorCode.NONE, "api_keys": ranges}
+    level = 2 if state.transactions_v2 else 1
+    levels = {"max_version_level": level, "min_version_level": level}
+    return {
+        "error_code": ErrorCode.NONE,
+        "api_keys": ranges,
+        "finalized_features_epoch": 1,
+        "finalized_features": [{"name": "transaction.version", **levels}],
+    }
 
 
 def unsupported(state: ClusterState) -> dict[str, Any]:

@@ -5,13 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkaclient.testing.fake import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     api_versions,
     create_topics,
+    end_txn,
+    find_coordinator,
     init_producer_id,
     list_offsets,
     metadata,
+    offset_fetch,
     produce,
     sasl,
+    txn_offset_commit,
 )
 from kafkaclient.wire.api import ApiKey
 
@@ -43,9 +49,15 @@ APIS: Mapping[int, Api] = {
     ApiKey.PRODUCE: produce,
     ApiKey.LIST_OFFSETS: list_offsets,
     ApiKey.METADATA: metadata,
+    ApiKey.OFFSET_FETCH: offset_fetch,
+    ApiKey.FIND_COORDINATOR: find_coordinator,
     ApiKey.API_VERSIONS: api_versions,
     ApiKey.CREATE_TOPICS: create_topics,
     ApiKey.INIT_PRODUCER_ID: init_producer_id,
     ApiKey.SASL_HANDSHAKE: sasl.HANDSHAKE,
     ApiKey.SASL_AUTHENTICATE: sasl.AUTHENTICATE,
+    ApiKey.ADD_PARTITIONS_TO_TXN: add_partitions_to_txn,
+    ApiKey.ADD_OFFSETS_TO_TXN: add_offsets_to_txn,
+    ApiKey.END_TXN: end_txn,
+    ApiKey.TXN_OFFSET_COMMIT: txn_offset_commit,
 }

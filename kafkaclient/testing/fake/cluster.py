@@ -19,6 +19,7 @@ from kafkaclient.testing.fake.topics import (
     FakePartition,
     FakeTopic,
 )
+from kafkaclient.testing.fake.transaction_controls import TransactionControls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,7 +38,7 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 _PORT = 9092
 
 
-class FakeCluster:
+class FakeCluster(TransactionControls):
     """A Kafka cluster in this process, for tests: no sockets, no threads, no waiting.
 
     It is a dialer: hand it to a client (``Producer(fake.bootstrap, dialer=fake)``) and every
@@ -47,8 +48,9 @@ class FakeCluster:
     ``clock`` gives the times in :attr:`requests` (default: the running loop's); delays use the
     loop's timers, so that on a :class:`~kafkaclient.testing.clock.VirtualTimeLoop` they take no
     real time. ``partitions`` is the number of partitions of topics created without one.
-    ``profile`` names a kind of broker (see :data:`~.api_versions.PROFILES`). ``sasl``: clients must
-    authenticate.
+    ``profile`` names a kind of broker (see :data:`~.api_versions.PROFILES`). ``transactions_v2``
+    is the feature level ``transaction.version=2`` (KIP-890); brokers before 4.0 do not have it.
+    ``sasl``: clients must authenticate.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class FakeCluster:
         racks: Sequence[str | None] | None = None,
         profile: str = "kafka-4",
         sasl: Sasl | None = None,
+        transactions_v2: bool = True,
     ) -> None:
         if racks is not None and len(racks) != brokers:
             raise ValueError(f"{brokers} brokers, but {len(racks)} racks")
@@ -88,6 +91,7 @@ class FakeCluster:
             sasl=sasl,
         )
         self._state.closes_api_versions_above = CLOSES_ABOVE.get(profile)
+        self._state.transactions_v2 = transactions_v2
 
     def __repr__(self) -> str:
         brokers = ", ".join(

@@ -2,8 +2,9 @@
 
 Behaviour
     Without a transactional id every request gets a new producer id with epoch 0, also one that
-    presents an old identity, as brokers do. With one, its producer id is kept and every request
-    bumps the epoch; an identity that is not the current one is fenced. Every broker answers.
+    presents an old identity, as brokers do; every broker answers. With one, only its coordinator
+    does (``transactions.py``): the producer id is kept and every request bumps the epoch, an
+    identity that is not the current one is fenced, and an open transaction is aborted first.
 
 Versions
     0 to 5. Identities can be presented from 3 on (KIP-360); a fenced one gets PRODUCER_FENCED
@@ -24,8 +25,8 @@ __all__ = ["VERSIONS", "answer", "refuse"]
 
 VERSIONS = (0, 5)
 
+_FIRST_WITH_IDENTITY = 3
 _FIRST_FENCED = 4
-_MAX_EPOCH = 2**15 - 1
 _NO_PRODUCER = -1
 
 
@@ -34,19 +35,19 @@ def answer(state: ClusterState, request: Request) -> dict[str, Any]:
     message = request.message
     if message.transactional_id is None:
         return _identity(state.new_producer_id(), 0)
-    current = state.transactional_ids.get(message.transactional_id)
-    presented = (message.producer_id, message.producer_epoch)
-    if request.version >= 3 and message.producer_id != _NO_PRODUCER and presented != current:
-        fenced = request.version >= _FIRST_FENCED
-        return refuse(
-            request, ErrorCode.PRODUCER_FENCED if fenced else ErrorCode.INVALID_PRODUCER_EPOCH
-        )
-    if current is None or current[1] == _MAX_EPOCH:
-        identity = (state.new_producer_id(), 0)
-    else:
-        identity = (current[0], current[1] + 1)
-    state.transactional_ids[message.transactional_id] = identity
-    return _identity(*identity)
+    name, coordinator = message.transactional_id, state.transactions
+    presents = request.version >= _FIRST_WITH_IDENTITY
+    code = coordinator.refusal(name, request.broker) or coordinator.initialize(
+        name,
+        message.producer_id if presents else _NO_PRODUCER,
+        message.producer_epoch if presents else -1,
+    )
+    if code is ErrorCode.PRODUCER_FENCED and request.version < _FIRST_FENCED:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    if code:
+        return refuse(request, code)
+    known = coordinator.ids[name]
+    return _identity(known.producer_id, known.epoch)
 
 
 def refuse(_: Request, error_code: int) -> dict[str, Any]:

@@ -6,6 +6,11 @@ Behaviour
     its first offset. Any other batch must continue the sequence, which wraps from 2^31-1 to 0; a
     newer epoch must begin at 0; an older one is refused. A producer that the log does not know
     may begin anywhere.
+
+    Transactions: a marker ends what a producer has written since the last one; it takes an offset,
+    and with transactions v2 it raises the producer's epoch. Consumers that read committed records
+    only see nothing of a transaction that is open or was aborted, and nothing from the first record
+    of the oldest open one on (the last stable offset).
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ from kafkaclient.errors import ProtocolError
 from kafkaclient.testing.fake.error_code import ErrorCode
 from kafkaclient.wire.record_reader import BatchHeader, batch_header, iter_records, verify_crc
 
-__all__ = ["Appended", "FakeRecord", "PartitionLog", "RefusedBatchError"]
+__all__ = ["Appended", "FakeRecord", "Marker", "PartitionLog", "RefusedBatchError"]
 
 _REMEMBERED_BATCHES = 5
 _MAX_SEQUENCE = 2**31 - 1
@@ -54,6 +59,15 @@ class RefusedBatchError(Exception):
         self.message = message
 
 
+class Marker(NamedTuple):
+    """The end of a producer's transaction."""
+
+    offset: int
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+
+
 class _Written(NamedTuple):
     first_sequence: int
     last_sequence: int
@@ -75,6 +89,11 @@ class PartitionLog:
         self.batches: list[tuple[BatchHeader, bytes]] = []
         self.end_offset = 0
         """The offset that the next record will get."""
+        self.markers: list[Marker] = []
+        self._open: dict[int, int] = {}
+        """Producer id -> where its open transaction begins."""
+        self._aborted: list[tuple[int, int, int]] = []
+        """(producer id, first offset, offset of the marker)"""
         self._producers: dict[int, _Producer] = {}
 
     def append(self, data: bytes, max_message_bytes: int) -> Appended:
@@ -93,6 +112,8 @@ class PartitionLog:
         base_offset = self.end_offset
         if producer is not None:
             producer.batches.append(_Written(header.base_sequence, _last(header), base_offset))
+        if header.is_transactional:
+            self._open.setdefault(header.producer_id, base_offset)
         self.batches.append((header._replace(base_offset=base_offset), bytes(data)))
         self.end_offset += header.record_count
         return Appended(base_offset, duplicate=False)
@@ -114,6 +135,34 @@ class PartitionLog:
             )
             for header, data in self.batches
             for record in iter_records(data)
+        ]
+
+    def end_transaction(self, producer_id: int, epoch: int, *, commit: bool) -> None:
+        """Write a marker."""
+        first = self._open.pop(producer_id, None)
+        if first is not None and not commit:
+            self._aborted.append((producer_id, first, self.end_offset))
+        producer = self._producers.get(producer_id)
+        if producer is None or producer.epoch < epoch:
+            self._producers[producer_id] = _Producer(epoch)
+        self.markers.append(Marker(self.end_offset, producer_id, epoch, commit))
+        self.end_offset += 1
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where the oldest open transaction begins; without one, the end."""
+        return min(self._open.values(), default=self.end_offset)
+
+    def committed(self) -> list[FakeRecord]:
+        """What a consumer sees that reads committed records only."""
+        return [
+            record
+            for record in self.records()
+            if record.offset < self.last_stable_offset
+            and not any(
+                record.producer_id == producer_id and first <= record.offset < end
+                for producer_id, first, end in self._aborted
+            )
         ]
 
     def forget_producers(self) -> None:
@@ -174,7 +223,7 @@ def _check_sequence(producer: _Producer, header: BatchHeader) -> None:
             f"than the last seen epoch {producer.epoch}",
         )
     expected = 0
-    if header.producer_epoch == producer.epoch:
+    if header.producer_epoch == producer.epoch and producer.batches:
         expected = _advance(producer.batches[-1].last_sequence, 1)
     if header.base_sequence != expected:
         raise RefusedBatchError(

@@ -9,7 +9,8 @@ Behaviour
 
 Versions
     3 to 13. Zstd needs 7 (KIP-110); error messages and record errors 8 (KIP-467); leader hints 10.
-    12 would add partitions to a transaction implicitly (KIP-890); transactions are not tracked.
+    12 adds partitions to the transaction by itself (KIP-890); before, a batch of a transaction that
+    its partition is not part of is INVALID_TXN_STATE, as brokers verify since 3.6.
     13 names topics by id; one that no topic has (any more) is UNKNOWN_TOPIC_ID.
 """
 
@@ -23,7 +24,13 @@ from kafkaclient.testing.fake.error_code import ErrorCode
 from kafkaclient.testing.fake.log import RefusedBatchError
 from kafkaclient.wire.compression import Codec
 from kafkaclient.wire.produce import FIRST_WITH_TOPIC_IDS
-from kafkaclient.wire.record_reader import BATCH_OVERHEAD, CODEC_MASK, HEADER
+from kafkaclient.wire.record_reader import (
+    BATCH_OVERHEAD,
+    CODEC_MASK,
+    HEADER,
+    TRANSACTIONAL,
+    batch_header,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +44,7 @@ __all__ = ["VERSIONS", "ProduceFailure", "ScriptedFailures", "answer", "has_erro
 VERSIONS = (3, 13)
 
 _FIRST_ZSTD_VERSION = 7
+_FIRST_OF_TRANSACTIONS_V2 = 12
 _ACKS_ALL, _ACKS_LEADER, _ACKS_NONE = -1, 1, 0
 
 
@@ -155,14 +163,41 @@ def _checked_append(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"Produce requests with version {request.version} are not allowed to use ZStandard",
         )
+    name = request.message.transactional_id
+    if name is not None and _is_transactional(batch):
+        _check_transaction(state, request, partition, batch)
     return partition.log.append(batch, topic.max_message_bytes).base_offset
 
 
+def _check_transaction(
+    state: ClusterState, request: Request, partition: FakePartition, batch: bytes
+) -> None:
+    name, coordinator = request.message.transactional_id, state.transactions
+    header = batch_header(batch)
+    code = coordinator.check(name, header.producer_id, header.producer_epoch)
+    if code is ErrorCode.PRODUCER_FENCED:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    if not code and request.version >= _FIRST_OF_TRANSACTIONS_V2:
+        coordinator.add(name, [(partition.topic, partition.index)])
+    elif not code and not coordinator.is_open(name, partition.topic, partition.index):
+        code = ErrorCode.INVALID_TXN_STATE
+    if code:
+        raise RefusedBatchError(code, f"{header.producer_id} epoch {header.producer_epoch}")
+
+
 def _codec(batch: bytes) -> int:
+    return _attributes(batch) & CODEC_MASK
+
+
+def _is_transactional(batch: bytes) -> bool:
+    return bool(_attributes(batch) & TRANSACTIONAL)
+
+
+def _attributes(batch: bytes) -> int:
     if len(batch) < BATCH_OVERHEAD:
-        return Codec.NONE
+        return 0
     attributes: int = HEADER.unpack_from(batch)[5]
-    return attributes & CODEC_MASK
+    return attributes
 
 
 def _failed(index: int, error_code: int, message: str | None = None) -> dict[str, Any]:

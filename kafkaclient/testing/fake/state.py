@@ -13,6 +13,7 @@ from kafkaclient.testing.fake.topics import (
     FakePartition,
     FakeTopic,
 )
+from kafkaclient.testing.fake.transactions import TransactionCoordinator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,7 +49,8 @@ class ClusterState:
         self.topics: dict[str, FakeTopic] = {}
         self.topic_names: dict[UUID, str] = {}
         """Of all topics that ever were."""
-        self.transactional_ids: dict[str, tuple[int, int]] = {}
+        self.transactions_v2 = True
+        self.transactions = TransactionCoordinator(self)
         self.produce_failures = ScriptedFailures()
         self._producer_ids = count(1000)
         self._topic_ids = count(1)

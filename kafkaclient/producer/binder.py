@@ -46,7 +46,9 @@ class Binder:
 
         def is_open(topic: TopicBuffer, partition: int) -> bool:
             queue = topic.queues.get(partition)  # one that is only looked at is not made
-            return queue is None or (queue not in taken and self._lines.takes_fresh(queue))
+            if queue is None:
+                return self._lines.gate is None
+            return queue not in taken and self._lines.takes_fresh(queue)
 
         def target_for(topic: TopicBuffer, batch: ProducerBatch) -> PartitionQueue | None:
             allowed, size = _allowed(topic, survey), batch.size

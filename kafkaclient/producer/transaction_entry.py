@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.errors import KafkaError, ProducerStateError
+from kafkaclient.errors import KafkaError, ProducerStateError, TransactionAbortableError
+from kafkaclient.producer.transaction_calls import is_fatal
 from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -151,12 +152,16 @@ class Transaction:
             raise
 
     async def _abort(self, cause: BaseException) -> None:
-        """Abort if that is possible; the cause is what the caller is told, whatever comes of it."""
-        if self._transactions.abortable:
-            try:
-                await self._transactions.abort()
-            except KafkaError as error:
-                cause.add_note(f"the transaction could not be aborted: {error}")
+        """Abort if that is possible. The cause is what the caller is told, whatever comes of it;
+        but that the producer may not go on is more than that something could not be committed."""
+        if not self._transactions.abortable:
+            return
+        try:
+            await self._transactions.abort()
+        except KafkaError as error:
+            if isinstance(cause, TransactionAbortableError) and is_fatal(error):
+                raise error from cause
+            cause.add_note(f"the transaction could not be aborted: {error}")
 
 
 def _offset(value: Any) -> OffsetAndMetadata:

@@ -112,9 +112,9 @@ class TransactionCoordinator:
             if epoch != known.epoch:
                 return ErrorCode.NONE  # asked for again
         if known.state is TxnState.ONGOING:
-            known.epoch += 1
-            known.last_epoch = _NO_EPOCH if anew else epoch
-            self._finish(known, commit=False)
+            self._finish(known, commit=False, bump=True)
+            if anew:
+                known.last_epoch = _NO_EPOCH
             return ErrorCode.CONCURRENT_TRANSACTIONS
         self._next_epoch(known)
         if anew:
@@ -142,8 +142,9 @@ class TransactionCoordinator:
     def end(self, name: str, producer_id: int, epoch: int, *, commit: bool, v2: bool) -> ErrorCode:
         known = self.ids.get(name)
         result = TxnState.COMMITTED if commit else TxnState.ABORTED
-        if v2 and known is not None and epoch == known.last_epoch and known.state is result:
-            return ErrorCode.NONE  # asked for again
+        if v2 and known is not None and epoch == known.last_epoch:
+            # Asked for again; or it was the other way round, when it had taken too long.
+            return ErrorCode.NONE if known.state is result else ErrorCode.INVALID_TXN_STATE
         code = self.check(name, producer_id, epoch)
         if code or known is None:
             return code
@@ -152,19 +153,15 @@ class TransactionCoordinator:
                 return ErrorCode.NONE if known.state is result else ErrorCode.INVALID_TXN_STATE
             if commit:
                 return ErrorCode.INVALID_TXN_STATE
-        if v2:
-            self._next_epoch(known)
-        self._finish(known, commit=commit)
+        self._finish(known, commit=commit, bump=v2)
         return ErrorCode.NONE
 
     def expire(self, name: str) -> None:
         """Abort what is open, as after transaction.timeout.ms."""
         known = self.ids[name]
-        if self._state.transactions_v2:
-            self._next_epoch(known)
-        else:
-            known.epoch, known.last_epoch = known.epoch + 1, _NO_EPOCH
-        self._finish(known, commit=False)
+        self._finish(known, commit=False, bump=True)
+        if not self._state.transactions_v2:
+            known.last_epoch = _NO_EPOCH  # whoever had it open is fenced
 
     def _next_epoch(self, known: FakeTransaction) -> None:
         if known.epoch >= MAX_EPOCH - 1:
@@ -176,11 +173,15 @@ class TransactionCoordinator:
         else:
             known.epoch, known.last_epoch = known.epoch + 1, known.epoch
 
-    def _finish(self, known: FakeTransaction, *, commit: bool) -> None:
+    def _finish(self, known: FakeTransaction, *, commit: bool, bump: bool) -> None:
+        """Write the markers, under the next epoch with ``bump``: nothing comes after them then."""
+        producer_id, epoch = known.producer_id, known.epoch + bump
         for topic, index in sorted(known.partitions):
             partition = self._state.partition(topic, index)
             if partition is not None:
-                partition.log.end_transaction(known.producer_id, known.epoch, commit=commit)
+                partition.log.end_transaction(producer_id, epoch, commit=commit)
+        if bump:
+            self._next_epoch(known)
         if commit:
             self.committed.update(known.offsets)
         known.partitions.clear()

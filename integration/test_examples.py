@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
+from aiokafka import AIOKafkaConsumer
 
+from kafkaclient import Producer
 from kafkaclient.experiments.readback import read_back
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
 
     from kafkaclient.testing.cluster import ClusterHandle
 
@@ -149,3 +152,56 @@ async def test_web_service_delivers_what_it_accepted(
         assert (result.lost, result.duplicated) == (0, 0), result
         # One request of each visitor may have been cut off after its record was taken.
         assert result.unexpected <= 4, result
+
+
+# --- consume_transform_produce.py ----------------------------------------------------------------
+
+
+async def test_each_order_gets_one_invoice(kafka_cluster: ClusterHandle, topic: str) -> None:
+    """Members of the group are killed and started again while they work: nothing is billed twice,
+    nothing is left out."""
+    source, target = f"{topic}-in", f"{topic}-out"
+    async with Producer(kafka_cluster.bootstrap, linger_ms=5) as producer:
+        bodies = [
+            json.dumps({"order": n, "price": 3, "items": n % 5 + 1}).encode() for n in range(3000)
+        ]
+        await (await producer.send_many(source, bodies))
+        await producer.partitions_for(target)
+    arguments = [kafka_cluster.bootstrap, source, target, "--group", topic]
+
+    def billing(name: str) -> AbstractAsyncContextManager[Process]:
+        return running("consume_transform_produce.py", *arguments, "--id", name)
+
+    async with reading(kafka_cluster.bootstrap, target) as seen, asyncio.timeout(EXIT_S):
+        async with billing("a"):
+            await seen(300)  # killed at the end of the block
+        async with billing("b") as terminated, billing("a"):
+            await seen(1500)
+            terminated.send_signal(signal.SIGTERM)
+            assert await terminated.wait() == 0
+            invoices = await seen(3000)
+    assert sorted(json.loads(value)["order"] for value in invoices) == list(range(3000))
+
+
+@asynccontextmanager
+async def reading(bootstrap: str, topic: str) -> AsyncIterator[Callable[[int], Awaitable[list]]]:
+    """``await seen(n)``: all committed values of the topic, once there are at least n."""
+    consumer = AIOKafkaConsumer(
+        topic,
+        bootstrap_servers=bootstrap,
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+    )
+    await consumer.start()
+    values: list[bytes] = []
+
+    async def seen(least: int) -> list[bytes]:
+        while len(values) < least:
+            for records in (await consumer.getmany(timeout_ms=200)).values():
+                values.extend(record.value for record in records)
+        return values
+
+    try:
+        yield seen
+    finally:
+        await consumer.stop()

@@ -67,9 +67,11 @@ class Coordinators:
         self._on_unknown = on_unknown
         self._nodes: dict[tuple[CoordinatorKind, str], int] = {}
 
-    async def call(self, kind: CoordinatorKind, key: str, call: Call[T]) -> T:
+    async def call(
+        self, kind: CoordinatorKind, key: str, call: Call[T], *, insist: bool = False
+    ) -> T:
         """Make the call until it is answered with success or a final error; it takes as long as
-        it takes, so the caller sets the limit.
+        it takes, so the caller sets the limit. ``insist``: only what is fatal is final.
 
         Raises what making it again cannot help (UnsupportedVersionError, AuthorizationError, ...).
         """
@@ -83,7 +85,9 @@ class Coordinators:
                 answer = await self._router.call(call, node, timeout_s=self._patience)
                 code = answer.error_code
                 outcome = outcome_of(code)
-                if outcome not in (Outcome.RETRY, Outcome.RELOCATE):
+                if outcome in (Outcome.DONE, Outcome.FATAL):
+                    return answer
+                if outcome is Outcome.ABORTABLE and not insist:
                     return answer
                 self.last_error = broker_error(code, f"{call.api_key.name} for {key!r}")
             except KafkaError as error:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaclient.errors import KafkaError, UnsupportedVersionError, broker_error
+from kafkaclient.errors import (
+    KafkaError,
+    ProducerFencedError,
+    UnsupportedVersionError,
+    broker_error,
+)
 from kafkaclient.producer.sequence import NO_PRODUCER_ID, ProducerIdentity
 from kafkaclient.producer.transaction_state import Outcome, outcome_of
 from kafkaclient.types import OffsetAndMetadata
@@ -102,7 +107,10 @@ class TransactionCalls:
 
     async def _init(self, producer_id: int, epoch: int) -> None:
         call = InitTransactionsCall(self._id, self._timeout_ms, producer_id, epoch)
-        answer = await self._coordinators.call(CoordinatorKind.TRANSACTION, self._id, call)
+        # There is no other way on, and clusters that restart answer with all kinds of errors.
+        answer = await self._coordinators.call(
+            CoordinatorKind.TRANSACTION, self._id, call, insist=True
+        )
         self._check(answer.error_code, "asking for the producer id")
         self._identity.assign(answer.producer_id, answer.producer_epoch)
 
@@ -152,5 +160,12 @@ class TransactionCalls:
         return TxnIdentity(self._id, self._identity.producer_id, self._identity.epoch)
 
     def _check(self, code: int, what: str) -> None:
-        if code:
-            raise broker_error(code, f"transactional id {self._id!r}, {what}")
+        if not code:
+            return
+        error = broker_error(code, f"transactional id {self._id!r}, {what}")
+        if isinstance(error, ProducerFencedError) and not self.v2:
+            error.add_note(
+                "or the transaction had been open for longer than transaction.timeout.ms: before "
+                "transactions v2 its coordinator fences the producer then"
+            )
+        raise error

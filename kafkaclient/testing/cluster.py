@@ -233,9 +233,10 @@ class LocalCluster(ClusterHandle):
     ``racks``: one rack name per broker. ``config``: settings for every broker, by Kafka's dotted
     names, over those of :func:`~kafkaclient.testing.settings.shared_settings`. ``version``: a
     Kafka version there is a lock of jars for; those of 4.3.1, 4.0.2 and 3.9.2 come with this
-    package. ``security``: listeners with TLS and SASL beside the plain ones. ``directory``: an
-    empty or missing directory for logs and data, kept afterwards; by default a temporary one that
-    goes with the cluster.
+    package. ``features``: levels to format the storage with, as in ``{"transaction.version": 1}``,
+    instead of the version's own. ``security``: listeners with TLS and SASL beside the plain ones.
+    ``directory``: an empty or missing directory for logs and data, kept afterwards; by default a
+    temporary one that goes with the cluster.
 
     Brokers listen on 127.0.0.1 only. They end with the block, and also when this process dies
     without leaving it. The first use of a version on a machine fetches its jars (56 MB, and 32 to
@@ -252,12 +253,15 @@ class LocalCluster(ClusterHandle):
         security: ClusterSecurity | None = None,
         config: Mapping[str, object] | None = None,
         version: str = DEFAULT_VERSION,
+        features: Mapping[str, int] | None = None,
         directory: Path | None = None,
     ) -> None:
         if security is not None and not isinstance(security, ClusterSecurity):
             raise ConfigError(f"security must be a ClusterSecurity or None, not {security!r}")
         super().__init__(None)
-        self._spec = ClusterSpec.build(brokers, racks, config or {}, version, security)
+        self._spec = ClusterSpec.build(
+            brokers, racks, config or {}, version, security, features
+        )
         self._kept = directory
         self._supervisor: subprocess.Popen[bytes] | None = None
 

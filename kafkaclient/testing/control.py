@@ -95,7 +95,9 @@ def prepare_launch(spec: ClusterSpec, cache: JarCache, *, keep: bool) -> Launch:
     jars = cache.ensure(read_lock(spec.version))
     classes = _fingerprint(spec.version, java.path, java.banner)
     users = () if spec.security is None else (sorted(spec.security.users.items()),)
-    settings = _fingerprint(spec.version, sorted(spec.config.items()), *users)
+    settings = _fingerprint(
+        spec.version, sorted(spec.config.items()), *users, *sorted(spec.features.items())
+    )
     return Launch(
         brokers=spec.brokers,
         racks=None if spec.racks is None else list(spec.racks),
@@ -108,6 +110,7 @@ def prepare_launch(spec: ClusterSpec, cache: JarCache, *, keep: bool) -> Launch:
         template=str(cache.directory / "formats" / f"{settings}.checkpoint"),
         keep=keep,
         security=None if spec.security is None else spec.security.to_json(),
+        features=dict(spec.features),
     )
 
 

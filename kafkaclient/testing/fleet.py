@@ -189,6 +189,7 @@ class Fleet:
                 "--config",
                 str(first.properties_file),
                 *(security.scram_arguments() if security is not None else ()),
+                *(f"--feature={name}={level}" for name, level in self._spec.features.items()),
             ],
             heap_mb=128,
             properties={"log4j2.level": "OFF"},

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import base64
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.errors import ConfigError
@@ -86,7 +86,7 @@ class ClusterSpec:
     """A cluster as asked for. Raises ConfigError when it cannot be built.
 
     ``config`` adds to or replaces broker settings, by Kafka's dotted names, on every broker;
-    ``racks`` names one rack per broker.
+    ``racks`` names one rack per broker; ``features`` are levels other than the version's own.
     """
 
     brokers: int
@@ -94,6 +94,7 @@ class ClusterSpec:
     config: Mapping[str, str]
     version: str
     security: ClusterSecurity | None = None
+    features: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def build(
@@ -103,6 +104,7 @@ class ClusterSpec:
         config: Mapping[str, object],
         version: str,
         security: ClusterSecurity | None = None,
+        features: Mapping[str, int] | None = None,
     ) -> ClusterSpec:
         """Check and normalise what a caller gave."""
         if not 1 <= brokers <= _MAX_BROKERS:
@@ -118,6 +120,7 @@ class ClusterSpec:
             config={key: _text(key, value) for key, value in config.items()},
             version=version,
             security=security,
+            features=dict(features or {}),
         )
 
     @property

@@ -22,7 +22,7 @@ import os
 import shutil
 import signal
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +58,7 @@ class Launch:
     keep: bool
     """Whether the directory stays when the cluster has ended."""
     security: dict[str, Any] | None = None
+    features: dict[str, int] = field(default_factory=dict)
 
     def write(self, directory: Path) -> None:
         text = json.dumps({name: getattr(self, name) for name in self.__slots__})
@@ -69,7 +70,9 @@ class Launch:
 
     def spec(self) -> ClusterSpec:
         security = None if self.security is None else ClusterSecurity.from_json(self.security)
-        return ClusterSpec.build(self.brokers, self.racks, self.config, self.version, security)
+        return ClusterSpec.build(
+            self.brokers, self.racks, self.config, self.version, security, self.features
+        )
 
     def jvm(self) -> Jvm:
         jars = tuple(map(Path, self.jars))

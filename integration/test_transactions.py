@@ -232,4 +232,5 @@ async def one_life(
         if process.returncode is None:
             process.kill()
         await process.wait()
-    return lines + rest.decode().splitlines()
+    whole, _, _ = rest.decode().rpartition("\n")  # the last line may be cut off
+    return lines + whole.splitlines()

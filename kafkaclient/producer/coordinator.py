@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kafkaclient.cluster.backoff import backoff_s
-from kafkaclient.errors import KafkaError, ProtocolError, broker_error
+from kafkaclient.errors import AuthorizationError, KafkaError, ProtocolError, broker_error
 from kafkaclient.producer.transaction_state import Outcome, outcome_of
 from kafkaclient.wire.transactions import CoordinatorKind, FindCoordinatorCall
 
@@ -91,7 +91,7 @@ class Coordinators:
                     return answer
                 self.last_error = broker_error(code, f"{call.api_key.name} for {key!r}")
             except KafkaError as error:
-                if not (error.retriable or isinstance(error, ProtocolError)):
+                if not (_may_pass(error) or (insist and _is_the_brokers_own(error))):
                     raise
                 self.last_error, code, outcome = error, None, Outcome.RELOCATE
                 self._on_unknown(f"a coordinator did not answer: {error}")
@@ -112,3 +112,15 @@ class Coordinators:
             raise broker_error(found.error_code, what, found.error_message)
         self._nodes[kind, key] = found.node_id
         return found.node_id
+
+
+def _may_pass(error: KafkaError) -> bool:
+    """Whether a call may work when it is made again."""
+    return error.retriable or isinstance(error, ProtocolError)
+
+
+def _is_the_brokers_own(error: KafkaError) -> bool:
+    """Whether a broker has answered with an error that is not about who may do this."""
+    if error.code is None or isinstance(error, AuthorizationError):
+        return False
+    return outcome_of(error.code) is not Outcome.FATAL

@@ -23,6 +23,7 @@ from kafkaclient.errors import (
     TransactionAbortedError,
     TransactionTimeoutError,
 )
+from kafkaclient.producer.ending import Ending
 from kafkaclient.producer.enlistment import Enlistment
 from kafkaclient.producer.transaction_calls import is_fatal
 from kafkaclient.producer.transaction_state import TRANSITIONS, TransactionState
@@ -43,23 +44,6 @@ T = TypeVar("T")
 _S = TransactionState
 _PATIENCE = 3.0
 """How long an abort waits for calls of its transaction that are under way, in seconds."""
-
-
-class _Ending:
-    """A commit or an abort."""
-
-    def __init__(self, *, commit: bool) -> None:
-        self.commit = commit
-        self.task: asyncio.Task[None]
-        self.error: KafkaError | None = None
-        self.sent = False
-        """The coordinator may know of it: there is no other way than to learn its outcome."""
-        self.told = False
-        """Somebody knows the outcome."""
-
-    @property
-    def name(self) -> str:
-        return "commit_transaction" if self.commit else "abort_transaction"
 
 
 class Transactions:
@@ -102,7 +86,7 @@ class Transactions:
         """Why the open transaction can only be aborted, or why the producer cannot go on."""
         self._used = False
         """Whether the coordinator may know of the transaction."""
-        self._ending: _Ending | None = None
+        self._ending: Ending | None = None
         self._sending: set[asyncio.Task[None]] = set()
         self._enlistment = Enlistment(
             accumulator.lines,
@@ -201,13 +185,7 @@ class Transactions:
     async def initialize(self) -> None:
         """Ask for the producer id. Raises TransactionTimeoutError after ``max.block.ms``."""
         self._move(_S.INITIALIZING)
-        try:
-            async with asyncio.timeout(self._max_block) as limit:
-                await self.calls.initialize()
-        except TimeoutError as error:
-            if isinstance(error, KafkaError) or not limit.expired():
-                raise
-            raise self._timeout("the producer was not started") from self.calls.last_error
+        await self._in_time(self.calls.initialize(), "the producer was not started")
         self._accumulator.lines.gate = None if self.calls.v2 else self._enlistment
         self._move(_S.READY)
 
@@ -246,10 +224,10 @@ class Transactions:
 
     async def commit(self) -> None:
         ending = self._ending
-        if ending is None or not ending.commit or (ending.told and ending.task.done()):
+        if ending is None or not ending.commit or ending.over:
             if self.state is not _S.IN_TRANSACTION:
                 raise self._refusal("nothing was committed", "there is nothing to commit")
-            ending = self._start(_Ending(commit=True), _S.COMMITTING, self._commit)
+            ending = self._start(_S.COMMITTING, self._commit, commit=True)
         await self._outcome(ending)
 
     async def abort(self) -> None:
@@ -262,8 +240,8 @@ class Transactions:
         if self.state in (_S.IN_TRANSACTION, _S.COMMITTING, _S.ABORTABLE_ERROR):
             if ending is not None:  # a commit that waits for records, or has failed by them
                 ending.task.cancel()
-            ending = self._start(_Ending(commit=False), _S.ABORTING, self._abort)
-        elif ending is None or ending.commit or (ending.told and ending.task.done()):
+            ending = self._start(_S.ABORTING, self._abort, commit=False)
+        elif ending is None or ending.commit or ending.over:
             raise self._refusal("nothing was aborted", "there is nothing to abort")
         await self._outcome(ending)
 
@@ -276,47 +254,28 @@ class Transactions:
 
     def _start(
         self,
-        ending: _Ending,
         state: TransactionState,
-        work: Callable[[_Ending], Coroutine[None, None, None]],
-    ) -> _Ending:
+        work: Callable[[Ending], Coroutine[None, None, None]],
+        *,
+        commit: bool,
+    ) -> Ending:
         self._move(state)
         self.on_end()
-        self._ending = ending
-        ending.task = asyncio.get_running_loop().create_task(
-            self._end(ending, work), name=f"kafkaclient-{ending.name}"
-        )
-        return ending
+        self._ending = Ending(work, commit=commit, on_defect=self._die)
+        return self._ending
 
-    async def _end(
-        self, ending: _Ending, work: Callable[[_Ending], Coroutine[None, None, None]]
-    ) -> None:
-        try:
-            await work(ending)
-        except KafkaError as error:
-            ending.error = error
-        except Exception as defect:  # noqa: BLE001 - nobody may be left waiting
-            _log.exception("ending a transaction failed")
-            ending.error = KafkaError(f"{ending.name} failed: {defect!r}; this is a defect")
-            ending.error.__cause__ = defect
-            self._die(ending.error)
-
-    async def _outcome(self, ending: _Ending) -> None:
+    async def _outcome(self, ending: Ending) -> None:
         """Wait for the end; raises what it failed with, or TransactionTimeoutError meanwhile."""
-        await asyncio.wait({ending.task}, timeout=self._max_block)
-        if not ending.task.done():
+        if not await ending.wait(self._max_block):
             raise self._timeout(
                 f"{ending.name} goes on; await it again for its outcome"
             ) from self.calls.last_error
-        ending.told = True
         if ending.task.cancelled():
-            raise self._refusal(
-                f"{ending.name} was given up", "it was aborted or stopped meanwhile"
-            )
+            raise self._refusal(f"{ending.name} was given up", "it was aborted or stopped")
         if ending.error is not None:
             raise ending.error.with_traceback(None)
 
-    async def _commit(self, ending: _Ending) -> None:
+    async def _commit(self, ending: Ending) -> None:
         if self._sending:
             await asyncio.wait(self._sending)
         await self._drained()
@@ -333,7 +292,7 @@ class Transactions:
                 raise self._refusal("nothing was committed", "") from error
         self._move(_S.READY)
 
-    async def _abort(self, ending: _Ending) -> None:
+    async def _abort(self, ending: Ending) -> None:
         self._shut()
         await self._stop_calls()
         aborted = TransactionAbortedError(
@@ -438,10 +397,15 @@ class Transactions:
     async def committed(
         self, group_id: str, partitions: tuple[TopicPartition, ...]
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        call = self.calls.committed(group_id, partitions)
+        return await self._in_time(call, f"no offsets of group {group_id!r}")
+
+    async def _in_time(self, call: Coroutine[None, None, T], what: str) -> T:
+        """A call that may be given up."""
         try:
             async with asyncio.timeout(self._max_block) as limit:
-                return await self.calls.committed(group_id, partitions)
+                return await call
         except TimeoutError as error:
             if isinstance(error, KafkaError) or not limit.expired():
                 raise
-            raise self._timeout(f"no offsets of group {group_id!r}") from self.calls.last_error
+            raise self._timeout(what) from self.calls.last_error

@@ -20,6 +20,7 @@ from kafkaclient.producer.producer import Producer
 from kafkaclient.producer.record import Record
 from kafkaclient.producer.sequence import ProducerIdentity
 from kafkaclient.producer.settings import AccumulatorSettings
+from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.wire.records import BATCH_OVERHEAD, record_size_upper_bound
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batch import ProducerBatch
     from kafkaclient.producer.delivery import Delivery
     from kafkaclient.producer.partition import PartitionQueue
-    from kafkaclient.testing.fake import FakeCluster
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -85,6 +85,51 @@ def values() -> Callable[..., list[bytes | None]]:
         return [record.value for record in fake.log(topic, partition)]
 
     return of
+
+
+@pytest.fixture(params=["v1", "v2"])
+def fake(request: pytest.FixtureRequest) -> FakeCluster:
+    """A cluster with transactions v1 or v2, and a topic ``t`` of six partitions."""
+    cluster = FakeCluster(transactions_v2=request.param == "v2")
+    cluster.round_trip_s = 0.001
+    cluster.create_topic("t", 6, 3)
+    return cluster
+
+
+@pytest.fixture
+def transacting(producing: Any) -> Callable[..., AbstractAsyncContextManager[Producer]]:
+    """``async with transacting(fake) as producer``: one with the transactional id "tx"."""
+
+    def started(fake: FakeCluster, **options: Any) -> AbstractAsyncContextManager[Producer]:
+        options.setdefault("transactional_id", "tx")
+        return producing(fake, **options)  # type: ignore[no-any-return]
+
+    return started
+
+
+class Look:
+    """What has become of the topic ``t``."""
+
+    def is_v2(self, fake: FakeCluster) -> bool:
+        return fake._state.transactions_v2
+
+    def written(self, fake: FakeCluster, partitions: int = 6) -> list[bytes]:
+        """All values, sorted."""
+        return sorted(r.value or b"" for p in range(partitions) for r in fake.log("t", p))
+
+    def committed(self, fake: FakeCluster, partitions: int = 6) -> list[bytes]:
+        """What consumers of committed records see, sorted."""
+        return sorted(r.value or b"" for p in range(partitions) for r in fake.committed_log("t", p))
+
+    def all_ended(self, fake: FakeCluster, partitions: int = 6) -> bool:
+        """Whether no log has an open transaction."""
+        ends = [fake._partition("t", p).log.end_offset for p in range(partitions)]
+        return ends == [fake.last_stable_offset("t", p) for p in range(partitions)]
+
+
+@pytest.fixture
+def look() -> Look:
+    return Look()
 
 
 class Bench:

@@ -1,0 +1,282 @@
+"""Transactions and their coordinators: calls that fail, fencing, groups' offsets (S5)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kafkaclient.errors import (
+    BrokerError,
+    ProducerFencedError,
+    TransactionAbortableError,
+    TransactionTimeoutError,
+    UnsupportedVersionError,
+)
+from kafkaclient.producer.producer import Producer
+from kafkaclient.testing.clock import virtual_time
+from kafkaclient.testing.fake import CLOSE_ANSWER, DROP, DROP_ANSWER, FakeCluster
+from kafkaclient.types import ConsumerGroupMetadata
+from kafkaclient.wire.api import ApiKey
+
+GROUP = "readers"
+
+
+# --- the coordinator --------------------------------------------------------------------------
+
+
+CALLS = [
+    ApiKey.FIND_COORDINATOR,
+    ApiKey.INIT_PRODUCER_ID,
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    ApiKey.ADD_OFFSETS_TO_TXN,
+    ApiKey.TXN_OFFSET_COMMIT,
+    ApiKey.END_TXN,
+]
+
+
+@pytest.mark.parametrize("fault", [14, 15, 16, 51, 7, CLOSE_ANSWER, DROP, DROP_ANSWER])
+@pytest.mark.parametrize("api", CALLS)
+@virtual_time
+async def test_every_call_is_made_again(
+    fake: FakeCluster, transacting: Any, api: ApiKey, fault: Any, look: Any
+) -> None:
+    """A coordinator that loads, moves, hangs up, or is silent before or after it has done it."""
+    fake.control(api, fault)
+    async with transacting(fake, linger_ms=0) as producer:
+        for n in range(2):
+            async with producer.transaction():
+                await producer.send("t", b"%d" % n, partition=0)
+                await producer.send_offsets_to_transaction({("in", 0): n + 1}, GROUP)
+    assert look.committed(fake) == [b"0", b"1"]
+    assert fake.committed_offset(GROUP, "in", 0) == 2
+    assert look.all_ended(fake)
+
+
+@virtual_time
+async def test_the_coordinator_moves_at_every_step(
+    fake: FakeCluster, transacting: Any, look: Any
+) -> None:
+    async with transacting(fake, linger_ms=0) as producer:
+        for n in range(6):
+            fake.move_coordinator("tx", n % 3)
+            await producer.begin_transaction()
+            await producer.send_and_wait("t", b"%d" % n, partition=0)
+            fake.move_coordinator("tx", (n + 1) % 3)
+            await (producer.abort_transaction() if n % 2 else producer.commit_transaction())
+    assert look.committed(fake) == [b"0", b"2", b"4"]
+
+
+@virtual_time
+async def test_the_coordinator_is_stopped(fake: FakeCluster, transacting: Any, look: Any) -> None:
+    async with transacting(fake, linger_ms=0) as producer:
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"1", partition=0)
+        fake.stop_broker(fake.coordinator("tx"))
+        await producer.commit_transaction()
+    assert look.committed(fake) == [b"1"]
+
+
+@pytest.mark.parametrize("api", [ApiKey.END_TXN, ApiKey.ADD_PARTITIONS_TO_TXN])
+@pytest.mark.parametrize("code", [48, 49, 59, 120, -1])
+@virtual_time
+async def test_a_refusal_that_can_be_aborted(
+    fake: FakeCluster, transacting: Any, api: ApiKey, code: int, look: Any
+) -> None:
+    """Also when the coordinator refuses the abort: the next epoch ends whatever is open."""
+    if api is ApiKey.ADD_PARTITIONS_TO_TXN and look.is_v2(fake):
+        pytest.skip("there is no such call")
+    fake.control(api, code)
+    async with transacting(fake) as producer:
+        with pytest.raises(TransactionAbortableError):
+            async with producer.transaction():
+                await producer.send("t", b"1", partition=0)
+        fake.control(ApiKey.END_TXN, code)
+        await producer.begin_transaction()
+        await producer.send("t", b"2", partition=0)
+        await producer.flush()
+        await producer.abort_transaction()
+        async with producer.transaction():
+            await producer.send("t", b"3", partition=0)
+    assert look.committed(fake) == [b"3"]
+    assert look.all_ended(fake)
+
+
+@pytest.mark.parametrize("code", [53, 50, 31])
+@virtual_time
+async def test_a_producer_that_is_not_allowed_does_not_start(fake: FakeCluster, code: int) -> None:
+    fake.control(ApiKey.INIT_PRODUCER_ID, code)
+    producer = Producer(fake.bootstrap, dialer=fake, transactional_id="tx")
+    with pytest.raises(BrokerError) as caught:
+        await producer.start()
+    assert caught.value.code == code
+    assert "'tx'" in str(caught.value)
+
+
+@virtual_time
+async def test_a_topic_that_may_not_be_written(transacting: Any, look: Any) -> None:
+    """v1: the answer to AddPartitionsToTxn names the topic; the producer goes on."""
+    fake = FakeCluster(transactions_v2=False)
+    fake.create_topic("t", 1)
+    code = 29
+    fake.control(ApiKey.ADD_PARTITIONS_TO_TXN, code)
+    async with transacting(fake) as producer:
+        with pytest.raises(TransactionAbortableError, match="t-0"):
+            async with producer.transaction():
+                await producer.send("t", b"1")
+        async with producer.transaction():
+            await producer.send("t", b"2")
+    assert look.committed(fake, 1) == [b"2"]
+
+
+@virtual_time
+async def test_a_cluster_that_is_too_old(transacting: Any) -> None:
+    """Recovery needs InitProducerId v3 (Kafka 2.5); the error says what is missing."""
+    fake = FakeCluster(transactions_v2=False)
+    fake.set_versions(ApiKey.INIT_PRODUCER_ID, 0, 2)
+    with pytest.raises(UnsupportedVersionError, match="INIT_PRODUCER_ID"):
+        async with transacting(fake):
+            pass
+
+
+# --- fencing ----------------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_a_second_producer_fences_the_first(
+    fake: FakeCluster, transacting: Any, look: Any
+) -> None:
+    """What the first had written stays invisible; it is told at its next step, for good."""
+    async with transacting(fake, linger_ms=0) as first:
+        await first.begin_transaction()
+        await first.send_and_wait("t", b"zombie", partition=0)
+        async with transacting(fake, linger_ms=0) as second:
+            async with second.transaction():
+                await second.send("t", b"new", partition=0)
+            with pytest.raises(ProducerFencedError):
+                await first.commit_transaction()
+            for call in (first.send("t", b"x"), first.begin_transaction()):
+                with pytest.raises(ProducerFencedError):
+                    await call
+            await first.flush()  # there is nothing left
+            async with second.transaction():
+                await second.send("t", b"newer", partition=0)
+    assert look.committed(fake) == [b"new", b"newer"]
+    assert look.all_ended(fake)
+
+
+@virtual_time
+async def test_a_fenced_producer_that_sends(fake: FakeCluster, transacting: Any, look: Any) -> None:
+    """A leader cannot tell fenced from timed out: the record fails, the abort tells which it is."""
+    async with transacting(fake, linger_ms=0) as first, transacting(fake) as second:
+        with pytest.raises(ProducerFencedError):
+            async with first.transaction():
+                await first.send("t", b"zombie", partition=0)
+        with pytest.raises(ProducerFencedError):
+            await first.begin_transaction()
+        async with second.transaction():
+            await second.send("t", b"new", partition=0)
+    assert look.committed(fake) == [b"new"]
+
+
+@virtual_time
+async def test_a_transaction_that_took_too_long(
+    fake: FakeCluster, transacting: Any, look: Any
+) -> None:
+    """KIP-588: with v2 the producer recovers by itself. With v1 the coordinator fences it, which
+    cannot be told from another producer's doing."""
+    async with transacting(fake, linger_ms=0) as producer:
+        await producer.begin_transaction()
+        await producer.send_and_wait("t", b"slow", partition=0)
+        fake.expire_transaction("tx")
+        with pytest.raises((TransactionAbortableError, ProducerFencedError)):
+            await producer.commit_transaction()
+        if look.is_v2(fake):
+            await producer.abort_transaction()
+            async with producer.transaction():
+                await producer.send("t", b"quick", partition=0)
+        else:
+            with pytest.raises(ProducerFencedError):
+                await producer.abort_transaction()
+    assert look.committed(fake) == ([b"quick"] if look.is_v2(fake) else [])
+
+
+# --- offsets ----------------------------------------------------------------------------------
+
+
+@virtual_time
+async def test_offsets_are_committed_with_the_records(fake: FakeCluster, transacting: Any) -> None:
+    async with transacting(fake) as producer:
+        async with producer.transaction():
+            await producer.send("t", b"1")
+            await producer.send_offsets_to_transaction({("in", 0): 7, ("in", 1): 9}, GROUP)
+            assert fake.committed_offset(GROUP, "in", 0) is None
+        found = await producer.committed(GROUP, [("in", 0), ("in", 1), ("in", 2)])
+        assert [o and o.offset for o in found.values()] == [7, 9, None]
+        await producer.begin_transaction()
+        await producer.send_offsets_to_transaction({("in", 0): 8}, GROUP)
+        await producer.abort_transaction()
+        assert fake.committed_offset(GROUP, "in", 0) == 7
+
+
+@virtual_time
+async def test_offsets_of_a_member_that_was_given_up(
+    fake: FakeCluster, transacting: Any, look: Any
+) -> None:
+    """KIP-447: the group's generation has moved on, so the transaction can only be aborted."""
+    fake.rebalance(GROUP, 5)
+    async with transacting(fake) as producer:
+        await producer.begin_transaction()
+        await producer.send("t", b"1")
+        with pytest.raises(TransactionAbortableError, match="ILLEGAL_GENERATION"):
+            await producer.send_offsets_to_transaction(
+                {("in", 0): 1}, ConsumerGroupMetadata(GROUP, 4, "me")
+            )
+        with pytest.raises(TransactionAbortableError):
+            await producer.commit_transaction()
+        await producer.abort_transaction()
+        async with producer.transaction():
+            await producer.send_offsets_to_transaction(
+                {("in", 0): 2}, ConsumerGroupMetadata(GROUP, 5, "me")
+            )
+    assert look.committed(fake) == []
+    assert fake.committed_offset(GROUP, "in", 0) == 2
+
+
+@virtual_time
+async def test_committed_waits_for_stable_offsets(fake: FakeCluster, transacting: Any) -> None:
+    """An offset that an open transaction is about to change is not handed out before its end."""
+    async with transacting(fake, transactional_id="b") as other, transacting(fake) as producer:
+        await other.begin_transaction()
+        await other.send_offsets_to_transaction({("in", 0): 3}, GROUP)
+        reading = asyncio.create_task(producer.committed(GROUP, [("in", 0)]))
+        await asyncio.sleep(5)
+        assert not reading.done()
+        await other.commit_transaction()
+        assert [o and o.offset for o in (await reading).values()] == [3]
+
+
+@virtual_time
+async def test_nobody_ends_the_transaction_that_changes_the_offset(
+    fake: FakeCluster, transacting: Any
+) -> None:
+    async with (
+        transacting(fake, transactional_id="b") as other,
+        transacting(fake, max_block_ms=2000) as producer,
+    ):
+        await other.begin_transaction()
+        await other.send_offsets_to_transaction({("in", 0): 3}, GROUP)
+        with pytest.raises(TransactionTimeoutError, match="UNSTABLE_OFFSET_COMMIT"):
+            await producer.committed(GROUP, [("in", 0)])
+
+
+@pytest.mark.parametrize("offset", [-1, "5", 1.5, True, None])
+@virtual_time
+async def test_offsets_that_are_none(transacting: Any, offset: Any) -> None:
+    fake = FakeCluster()
+    async with transacting(fake) as producer:
+        await producer.begin_transaction()
+        with pytest.raises((ValueError, TypeError, AttributeError)):
+            await producer.send_offsets_to_transaction({("in", 0): offset}, GROUP)
+        await producer.commit_transaction()

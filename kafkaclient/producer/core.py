@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkaclient.cluster.metadata import Metadata
@@ -279,7 +280,7 @@ class Core:
         )
         self.accumulator.incomplete.on_failed = transactions.failed
         self.intake.parking.on_failed = transactions.failed
-        self.intake.admission = transactions.admission
+        self.intake.admission = partial(transactions.admission, self.intake.check_open)
         return transactions
 
     def _wake(self, when: float) -> None:

@@ -51,12 +51,9 @@ class Enlistment:
         self._added: set[PartitionQueue] = set()
         self._asked: dict[PartitionQueue, None] = {}
         """To be added, or being added: those come first, and leave when they have been."""
+        self._of_topic: dict[TopicBuffer, list[PartitionQueue]] = {}
+        """All of these, by topic."""
         self._task: asyncio.Task[None] | None = None
-
-    @property
-    def empty(self) -> bool:
-        """Whether no partition was asked for in this transaction."""
-        return not (self._added or self._asked)
 
     @property
     def task(self) -> asyncio.Task[None] | None:
@@ -67,6 +64,7 @@ class Enlistment:
         """A transaction begins, without any partition."""
         self._added.clear()
         self._asked.clear()
+        self._of_topic.clear()
         self._open = True
 
     def end(self) -> None:
@@ -84,6 +82,7 @@ class Enlistment:
         if not self._open or queue in self._added or queue in self._asked:
             return
         self._asked[queue] = None
+        self._of_topic.setdefault(queue.topic, []).append(queue)
         if self._task is None or self._task.done():
             # It begins after what is going on now: whoever comes till then is in the same request.
             self._task = asyncio.get_running_loop().create_task(
@@ -95,7 +94,7 @@ class Enlistment:
 
         Not all of theirs, because every partition costs a marker when the transaction ends.
         """
-        there = {q.leader for q in (*self._added, *self._asked) if q.topic is topic}
+        there = {queue.leader for queue in self._of_topic.get(topic, ())}
         for leader in leaders:
             if leader not in there:
                 partition = topic.spread.pick([leader], lambda _: True)

@@ -114,12 +114,12 @@ class Transactions:
         if self.state is not _S.IN_TRANSACTION:
             raise self._refusal("the record was not sent", "begin_transaction comes first")
 
-    def admission(self) -> Callable[[], None]:
-        """For who has to wait before a record is taken: raises if its transaction is over."""
+    def admission(self, check_open: Callable[[], None]) -> Callable[[], None]:
+        """For who has to wait before a record is taken: raises if that is not to be any more."""
         serial = self.serial
 
         def check() -> None:
-            self.check_open()
+            check_open()
             if serial != self.serial:
                 raise ProducerStateError(
                     "the record was not sent: the transaction ended while send waited for metadata "
@@ -131,7 +131,7 @@ class Transactions:
     def _refusal(self, what: str, advice: str) -> KafkaError:
         """Why a call is not possible in this state."""
         if self.state is _S.FATAL and self._cause is not None:
-            return self._cause
+            return self._cause.with_traceback(None)  # it is raised again and again
         if self.state is _S.ABORTABLE_ERROR:
             error = TransactionAbortableError(
                 f"{what}: the transaction of {self._name!r} can only be aborted: {self._cause}"

@@ -605,6 +605,34 @@ def test_no_conflict_without_idempotence(
     assert words not in caplog.text
 
 
+@pytest.mark.parametrize(("conflict", "words"), IDEMPOTENCE_CONFLICTS)
+def test_conflict_with_transactions(conflict: dict[str, Any], words: str) -> None:
+    """As in Java: a transactional id asks for idempotence, which is not turned off then."""
+    with pytest.raises(ConfigError) as caught:
+        build(mapping={"transactional.id": "tx", **conflict})
+    assert str(caught.value) == (
+        f"transactional.id='tx' is in conflict with another option: idempotence needs {words}"
+    )
+
+
+def test_transactions_without_idempotence() -> None:
+    with pytest.raises(ConfigError) as caught:
+        build(transactional_id="tx", enable_idempotence=False)
+    assert str(caught.value) == (
+        "transactional_id='tx' is in conflict with enable_idempotence=False: transactions need "
+        "idempotence"
+    )
+
+
+def test_transactions() -> None:
+    config = build(mapping={"transactional.id": " tx ", "transaction.timeout.ms": "1000"})
+    assert (config.transactional_id, config.transaction_timeout_ms) == ("tx", 1000)
+    assert (config.enable_idempotence, config.acks) == (True, -1)
+    for empty in ("", " ", 5):
+        with pytest.raises(ConfigError, match="not empty"):
+            build(transactional_id=empty)
+
+
 def test_delivery_timeout_given_too_low() -> None:
     with pytest.raises(ConfigError) as caught:
         build(delivery_timeout_ms=30_004)

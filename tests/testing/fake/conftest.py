@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from kafkaclient.testing.fake import FakeCluster
     from kafkaclient.wire.api import Call
     from kafkaclient.wire.produce import PartitionResult, ProduceResult
+    from kafkaclient.wire.transactions import TxnIdentity
 
 
 class Client(asyncio.Protocol):
@@ -67,7 +68,11 @@ class Client(asyncio.Protocol):
         return call.decode(version, payload)
 
     def send_produce(
-        self, *batches: tuple[str, int, Any], acks: int = -1, version: int = 12
+        self,
+        *batches: tuple[str, int, Any],
+        acks: int = -1,
+        version: int = 12,
+        transaction: str | None = None,
     ) -> int:
         correlation_id = self.next_id()
         topics = [
@@ -75,17 +80,18 @@ class Client(asyncio.Protocol):
             for topic, partition, batch in batches
         ]
         self.transport.writelines(
-            produce.encode_request(version, correlation_id, "test", acks, 30_000, topics)
+            produce.encode_request(
+                version, correlation_id, "test", acks, 30_000, topics, transaction
+            )
         )
         return correlation_id
 
     def _id(self, topic: str) -> bytes:
         return self.fake.topic_id(topic).bytes
 
-    async def produce(
-        self, *batches: tuple[str, int, Any], acks: int = -1, version: int = 12
-    ) -> ProduceResult:
-        correlation_id = self.send_produce(*batches, acks=acks, version=version)
+    async def produce(self, *batches: tuple[str, int, Any], **options: Any) -> ProduceResult:
+        version = options.setdefault("version", 12)
+        correlation_id = self.send_produce(*batches, **options)
         answered, payload = await self.receive()
         assert answered == correlation_id
         names = {self._id(topic): topic for topic, *_ in batches if version >= 13}
@@ -125,6 +131,20 @@ def batch() -> Callable[..., bytes]:
             assert builder.append(1_700_000_000_000, key, value, [("h", b"1")])
         builder.seal(codec, None)
         builder.stamp(producer_id, epoch, sequence)
+        return bytes(builder.buffer())
+
+    return build
+
+
+@pytest.fixture
+def transactional_batch() -> Callable[..., bytes]:
+    """A batch with one value, of a transaction of the :class:`TxnIdentity` given."""
+
+    def build(who: TxnIdentity, sequence: int, value: bytes) -> bytes:
+        builder = BatchBuilder(1 << 10)
+        assert builder.append(1_700_000_000_000, None, value)
+        builder.seal()
+        builder.stamp(who.producer_id, who.producer_epoch, sequence, transactional=True)
         return bytes(builder.buffer())
 
     return build

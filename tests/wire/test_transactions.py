@@ -1,0 +1,162 @@
+"""The calls of a transactional producer, in every version, as the broker's side reads them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaclient.errors import ProtocolError
+from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+from kafkaclient.wire.codec import CodecCall, decode_request, encode_response
+from kafkaclient.wire.transactions import (
+    AddOffsetsToTxnCall,
+    AddPartitionsToTxnCall,
+    CoordinatorFound,
+    CoordinatorKind,
+    EndTxnCall,
+    EndTxnV2Call,
+    FetchedOffset,
+    FindCoordinatorCall,
+    InitTransactionsCall,
+    OffsetFetchCall,
+    PartitionCodes,
+    TxnEnded,
+    TxnIdentity,
+    TxnOffsetCommitCall,
+    TxnOffsetCommitV2Call,
+)
+
+WHO = TxnIdentity("tx", 5, 3)
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+MEMBER = ConsumerGroupMetadata("g", 4, "member", "instance")
+OFFSETS = {T0: OffsetAndMetadata(7, "note", 2), U0: OffsetAndMetadata(9)}
+
+CALLS: list[CodecCall[Any]] = [
+    FindCoordinatorCall(CoordinatorKind.TRANSACTION, "tx"),
+    InitTransactionsCall("tx", 1000, 5, 3),
+    AddPartitionsToTxnCall(WHO, (T0, U0, T1)),
+    AddOffsetsToTxnCall(WHO, "g"),
+    TxnOffsetCommitCall(WHO, MEMBER, OFFSETS),
+    TxnOffsetCommitV2Call(WHO, MEMBER, OFFSETS),
+    EndTxnCall(WHO, commit=True),
+    EndTxnV2Call(WHO, commit=False),
+    OffsetFetchCall("g", (T0, U0)),
+]
+EVERY = [
+    pytest.param(call, version, id=f"{type(call).__name__}-{version}")
+    for call in CALLS
+    for version in range(call.min_version, call.max_version + 1)
+]
+
+
+def sent(call: CodecCall[Any], version: int) -> Any:
+    frame = decode_request(call.encode(version, 1, "me")[4:])
+    assert (frame.api_key, frame.version) == (call.api_key, version)
+    return frame.message
+
+
+def answered(call: CodecCall[Any], version: int, **fields: Any) -> Any:
+    return call.decode(version, encode_response(call.api_key, version, 1, **fields)[8:])
+
+
+@pytest.mark.parametrize(("call", "version"), EVERY)
+def test_who_asks_is_said_in_every_version(call: CodecCall[Any], version: int) -> None:
+    message = sent(call, version)
+    if isinstance(call, AddPartitionsToTxnCall):
+        assert message.v3_and_below_transactional_id == "tx"
+        assert message.v3_and_below_producer_id == 5
+        assert message.v3_and_below_producer_epoch == 3
+    elif not isinstance(call, (FindCoordinatorCall, OffsetFetchCall)):
+        assert (message.transactional_id, message.producer_id) == ("tx", 5)
+        assert message.producer_epoch == 3
+
+
+@pytest.mark.parametrize("version", range(1, 6))
+def test_find_coordinator(version: int) -> None:
+    call = FindCoordinatorCall(CoordinatorKind.GROUP, "g")
+    message = sent(call, version)
+    assert message.key_type == 0
+    assert (message.coordinator_keys == ["g"]) == (version >= 4)
+    assert (message.key == "g") == (version < 4)
+    found = {"error_code": 15, "error_message": "wait", "node_id": 2}
+    fields = {"coordinators": [found | {"key": "g"}]} if version >= 4 else found
+    assert answered(call, version, **fields) == CoordinatorFound(15, "wait", 2)
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_add_partitions(version: int) -> None:
+    call = AddPartitionsToTxnCall(WHO, (T0, U0, T1))
+    topics = sent(call, version).v3_and_below_topics
+    assert [(t.name, t.partitions) for t in topics] == [("t", [0, 1]), ("u", [0])]
+    results = [
+        {
+            "name": "t",
+            "results_by_partition": [
+                {"partition_index": 0, "partition_error_code": 55},
+                {"partition_index": 1, "partition_error_code": 29},
+            ],
+        }
+    ]
+    answer = answered(call, version, results_by_topic_v3_and_below=results)
+    assert answer == PartitionCodes({T0: 55, T1: 29})
+    assert answer.error_code == 29  # 55 only says that another one failed
+    assert PartitionCodes({T0: 0, T1: 55}).error_code == 55
+    assert PartitionCodes({T0: 0}).error_code == PartitionCodes({}).error_code == 0
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_offsets_name_the_member(version: int) -> None:
+    """KIP-447: from version 3 on."""
+    call = (TxnOffsetCommitV2Call if version == 5 else TxnOffsetCommitCall)(WHO, MEMBER, OFFSETS)
+    message = sent(call, version)
+    assert (message.group_id, message.generation_id, message.member_id) == ("g", 4, "member")
+    assert message.group_instance_id == "instance"
+    t, u = message.topics
+    (p,) = t.partitions
+    assert (t.name, p.partition_index, p.committed_offset) == ("t", 0, 7)
+    assert (p.committed_leader_epoch, p.committed_metadata) == (2, "note")
+    assert (u.name, u.partitions[0].committed_offset) == ("u", 9)
+    topics = [{"name": "t", "partitions": [{"partition_index": 0, "error_code": 22}]}]
+    assert answered(call, version, topics=topics) == PartitionCodes({T0: 22})
+
+
+def test_the_end_names_the_identity_to_go_on_with_from_version_5_on() -> None:
+    """KIP-890."""
+    fields = {"error_code": 0, "producer_id": 6, "producer_epoch": 1}
+    assert answered(EndTxnV2Call(WHO, commit=True), 5, **fields) == TxnEnded(0, 6, 1)
+    assert answered(EndTxnCall(WHO, commit=True), 4, **fields) == TxnEnded(0, -1, -1)
+    assert sent(EndTxnV2Call(WHO, commit=True), 5).committed is True
+    assert sent(EndTxnCall(WHO, commit=False), 0).committed is False
+
+
+@pytest.mark.parametrize("version", [7, 8, 9])
+def test_stable_offsets_are_asked_for(version: int) -> None:
+    call = OffsetFetchCall("g", (T0, U0))
+    message = sent(call, version)
+    assert message.require_stable is True
+    group = message if version == 7 else message.groups[0]
+    assert group.group_id == "g"
+    assert [(t.name, t.partition_indexes) for t in group.topics] == [("t", [0]), ("u", [0])]
+    offset = {"partition_index": 0, "committed_offset": 3, "metadata": None, "error_code": 88}
+    topics = [{"name": "t", "partitions": [offset | {"committed_leader_epoch": 2}]}]
+    inner = {"topics": topics, "error_code": 0}
+    fields = inner if version == 7 else {"groups": [inner | {"group_id": "g"}]}
+    answer = answered(call, version, **fields)
+    assert answer.offsets == {T0: FetchedOffset(88, 3, 2, "")}
+    assert answer.error_code == 88
+    inner["error_code"] = 16
+    fields = inner if version == 7 else {"groups": [inner | {"group_id": "g"}]}
+    assert answered(call, version, **fields).error_code == 16
+
+
+@pytest.mark.parametrize(("call", "version"), EVERY)
+@given(payload=st.binary(max_size=60))
+def test_bytes_that_are_no_answer(call: CodecCall[Any], version: int, payload: bytes) -> None:
+    try:
+        answer = call.decode(version, payload)
+    except ProtocolError:
+        return
+    assert isinstance(answer.error_code, int)

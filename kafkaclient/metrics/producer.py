@@ -19,6 +19,7 @@ __all__ = ["Gauges", "ProducerMetrics", "Snapshot"]
 Snapshot: TypeAlias = "dict[str, dict[str, Any]]"
 Gauges: TypeAlias = "Mapping[str, float]"
 
+_TXN_CALLS = ("init", "begin", "send-offsets", "commit", "abort")
 _NS_PER_S = 1_000_000_000
 
 
@@ -59,6 +60,7 @@ class ProducerMetrics:
         group.read_by("bufferpool-wait-ratio", self._buffer_wait.rate)
         self._flush = self._nanoseconds("flush-time")
         self._metadata_wait = self._nanoseconds("metadata-wait-time")
+        self._transactions = {call: self._nanoseconds(f"txn-{call}-time") for call in _TXN_CALLS}
         group.gauges(
             "buffer-available-bytes",
             "buffer-total-bytes",
@@ -216,6 +218,10 @@ class ProducerMetrics:
     def flushed(self, seconds: float) -> None:
         """A flush ended."""
         self._flush.record(seconds, self._clock())
+
+    def transaction_waited(self, call: str, seconds: float) -> None:
+        """A call of a transaction ended: init, begin, send-offsets, commit or abort."""
+        self._transactions[call].record(seconds, self._clock())
 
     def event_loop_lagged(self, seconds: float) -> None:
         """A timer of ours ran this much later than it was due."""

@@ -30,6 +30,7 @@ from kafkaclient.producer.sender import Sender
 from kafkaclient.producer.sequence import ProducerIdentity
 from kafkaclient.producer.settings import accumulator_settings, sender_settings
 from kafkaclient.producer.transaction_calls import TransactionalIdentity, TransactionCalls
+from kafkaclient.producer.transaction_records import TransactionRecords
 from kafkaclient.producer.transactions import Transactions
 from kafkaclient.wire.produce import FIRST_OF_TRANSACTIONS_V2, MAX_VERSION, MIN_VERSION
 
@@ -251,7 +252,7 @@ class Core:
     async def initialize_transactions(self) -> None:
         """Fence older producers with the same transactional id."""
         if self.transactions is not None:
-            await self.transactions.initialize()
+            await self.transactions.timed("init", self.transactions.initialize())
             first = FIRST_OF_TRANSACTIONS_V2
             v1, v2 = (MIN_VERSION, first - 1), (first, MAX_VERSION)
             self.sender.produce_versions = v2 if self.transactions.calls.v2 else v1
@@ -268,14 +269,13 @@ class Core:
         )
         transactions = Transactions(
             name,
-            self.accumulator,
+            TransactionRecords(self.accumulator, self.intake.parking, self.drained, self.now),
             identity,
             TransactionCalls(name, config.transaction_timeout_ms, identity, coordinators),
             max_block=self.max_block,
             clock=self.now,
-            drained=self.drained,
-            fail_parked=self.intake.parking.fail_all,
             on_fatal=self.die,
+            on_waited=self.metrics.transaction_waited,
             wake=self.sender.wake,
         )
         self.accumulator.incomplete.on_failed = transactions.failed

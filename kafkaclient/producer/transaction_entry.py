@@ -53,7 +53,8 @@ class TransactionEntry:
             ProducerStateError: a transaction is open.
             TransactionAbortableError: the one before could not be committed, and was not aborted.
         """
-        await self._transactions("begin_transaction").begin()
+        transactions = self._transactions("begin_transaction")
+        await transactions.timed("begin", transactions.begin())
 
     async def commit_transaction(self) -> None:
         """Send everything at once, without lingering, and commit when all of it is written.
@@ -63,7 +64,8 @@ class TransactionEntry:
                 committed: call :meth:`abort_transaction`, and the producer can go on.
             ProducerStateError: no transaction is open.
         """
-        await self._transactions("commit_transaction").commit()
+        transactions = self._transactions("commit_transaction")
+        await transactions.timed("commit", transactions.commit())
 
     async def abort_transaction(self) -> None:
         """Abort: records that were not sent yet fail with TransactionAbortedError and never are;
@@ -73,7 +75,8 @@ class TransactionEntry:
             ProducerStateError: no transaction is open, or its commit is on its way to the
                 coordinator already.
         """
-        await self._transactions("abort_transaction").abort()
+        transactions = self._transactions("abort_transaction")
+        await transactions.timed("abort", transactions.abort())
 
     async def send_offsets_to_transaction(
         self,
@@ -96,9 +99,8 @@ class TransactionEntry:
         transactions = self._transactions("send_offsets_to_transaction")
         if isinstance(group, str):
             group = ConsumerGroupMetadata(group)
-        await transactions.send_offsets(
-            {TopicPartition(*tp): _offset(value) for tp, value in offsets.items()}, group
-        )
+        read = {TopicPartition(*tp): _offset(value) for tp, value in offsets.items()}
+        await transactions.timed("send-offsets", transactions.send_offsets(read, group))
 
     async def committed(
         self, group_id: str, partitions: Iterable[Any]
@@ -134,7 +136,7 @@ class Transaction:
         self._transactions = transactions
 
     async def __aenter__(self) -> None:
-        await self._transactions.begin()
+        await self._transactions.timed("begin", self._transactions.begin())
 
     async def __aexit__(
         self,
@@ -146,7 +148,7 @@ class Transaction:
             await self._abort(exc)
             return
         try:
-            await self._transactions.commit()
+            await self._transactions.timed("commit", self._transactions.commit())
         except BaseException as error:
             await self._abort(error)
             raise
@@ -157,7 +159,7 @@ class Transaction:
         if not self._transactions.abortable:
             return
         try:
-            await self._transactions.abort()
+            await self._transactions.timed("abort", self._transactions.abort())
         except KafkaError as error:
             if isinstance(cause, TransactionAbortableError) and is_fatal(error):
                 raise error from cause

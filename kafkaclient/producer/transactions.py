@@ -31,8 +31,8 @@ from kafkaclient.producer.transaction_state import TRANSITIONS, TransactionState
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
-    from kafkaclient.producer.accumulator import RecordAccumulator
     from kafkaclient.producer.transaction_calls import TransactionalIdentity, TransactionCalls
+    from kafkaclient.producer.transaction_records import TransactionRecords
     from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 __all__ = ["Transactions"]
@@ -49,23 +49,21 @@ _PATIENCE = 3.0
 class Transactions:
     """The transactions of one producer, one after the other.
 
-    ``drained()`` sends all records without lingering and waits for their outcome,
-    ``fail_parked(error)`` fails those that wait for metadata, ``on_fatal(error)`` ends the
-    producer, ``wake()`` has a pass of the sender begin. Times in seconds.
+    ``on_fatal(error)`` ends the producer, ``on_waited(call, seconds)`` is told how long calls took,
+    ``wake()`` has a pass of the sender begin. Times in seconds.
     """
 
     def __init__(
         self,
         name: str,
-        accumulator: RecordAccumulator,
+        records: TransactionRecords,
         identity: TransactionalIdentity,
         calls: TransactionCalls,
         *,
         max_block: float,
         clock: Callable[[], float],
-        drained: Callable[[], Awaitable[None]],
-        fail_parked: Callable[[KafkaError], object],
         on_fatal: Callable[[KafkaError], None],
+        on_waited: Callable[[str, float], None],
         wake: Callable[[], None],
     ) -> None:
         self.state = _S.UNINITIALIZED
@@ -75,13 +73,12 @@ class Transactions:
         self.on_begin: Callable[[], None] = lambda: None
         self.on_end: Callable[[], None] = lambda: None
         self._name = name
-        self._accumulator = accumulator
+        self._records = records
         self._identity = identity
         self._max_block = max_block
         self._clock = clock
-        self._drained = drained
-        self._fail_parked = fail_parked
         self._on_fatal = on_fatal
+        self._on_waited = on_waited
         self._cause: KafkaError | None = None
         """Why the open transaction can only be aborted, or why the producer cannot go on."""
         self._used = False
@@ -89,7 +86,7 @@ class Transactions:
         self._ending: Ending | None = None
         self._sending: set[asyncio.Task[None]] = set()
         self._enlistment = Enlistment(
-            accumulator.lines,
+            records.lines,
             calls.add_partitions,
             clock=clock,
             on_added=wake,
@@ -182,11 +179,19 @@ class Transactions:
 
     # --- life ---------------------------------------------------------------------------------
 
+    async def timed(self, call: str, work: Awaitable[None]) -> None:
+        """Tell how long a call took, whatever came of it (Java's metrics of transactions)."""
+        began = self._clock()
+        try:
+            await work
+        finally:
+            self._on_waited(call, self._clock() - began)
+
     async def initialize(self) -> None:
         """Ask for the producer id. Raises TransactionTimeoutError after ``max.block.ms``."""
         self._move(_S.INITIALIZING)
         await self._in_time(self.calls.initialize(), "the producer was not started")
-        self._accumulator.lines.gate = None if self.calls.v2 else self._enlistment
+        self._records.lines.gate = None if self.calls.v2 else self._enlistment
         self._move(_S.READY)
 
     async def begin(self) -> None:
@@ -278,7 +283,7 @@ class Transactions:
     async def _commit(self, ending: Ending) -> None:
         if self._sending:
             await asyncio.wait(self._sending)
-        await self._drained()
+        await self._records.drained()
         if self.state is not _S.COMMITTING:  # a record has failed
             raise self._refusal("nothing was committed", "it was not committed")
         self._identity.open = False
@@ -300,11 +305,13 @@ class Transactions:
             + (f": {self._cause}" if self._cause else "")
         )
         aborted.__cause__ = self._cause
-        self._fail_parked(aborted)
-        self._drop(aborted, on_wire=self.calls.v2)
-        # What may still arrive at its broker must not come after the end of the transaction. With
-        # v2 the epoch takes care of that.
-        await self._drained()
+        if self.calls.v2:
+            self._records.drop(aborted)
+        else:
+            # What may still arrive at its broker must not come after the end of the transaction.
+            # With v2 the epoch sees to that.
+            self._records.drop_waiting(aborted)
+            await self._records.drained()
         if self._used:
             ending.sent = True
             try:
@@ -344,13 +351,7 @@ class Transactions:
                 f"the record was not sent: its transaction can only be aborted: {self._cause}"
             )
             error.__cause__ = self._cause
-            self._drop(error)
-
-    def _drop(self, error: KafkaError, *, on_wire: bool = False) -> None:
-        now, incomplete = self._clock(), self._accumulator.incomplete
-        for batch in list(incomplete):
-            if on_wire or not batch.on_wire:
-                incomplete.abandon(batch, error, now)
+            self._records.drop_waiting(error)
 
     def _timeout(self, what: str) -> TransactionTimeoutError:
         last = self.calls.last_error

@@ -46,7 +46,6 @@ DO_NOT_APPLY = {
     "io-": "asyncio's loop is shared; see event-loop-lag",
     "iotime-": "deprecated in Java",
     "bufferpool-wait-time-total": "deprecated in Java",
-    "txn-": "no transactions yet",
     "failed-authentication-": "no TLS or SASL yet",
     "failed-reauthentication-": "no TLS or SASL yet",
     "successful-": "no TLS or SASL yet",
@@ -213,6 +212,8 @@ def test_waits(metrics: ProducerMetrics) -> None:
     metrics.buffer_exhausted()
     metrics.metadata_waited(0.25)
     metrics.flushed(2e-9)
+    metrics.transaction_waited("send-offsets", 0.5)
+    metrics.transaction_waited("send-offsets", 0.25)
     metrics.event_loop_lagged(0.004)
     snapshot = metrics.snapshot()
     values = snapshot["producer-metrics"]
@@ -221,6 +222,8 @@ def test_waits(metrics: ProducerMetrics) -> None:
     assert values["buffer-exhausted-total"] == 1
     assert values["metadata-wait-time-ns-total"] == 250_000_000
     assert values["flush-time-ns-total"] == 2
+    assert values["txn-send-offsets-time-ns-total"] == 750_000_000
+    assert values["txn-commit-time-ns-total"] == 0
     assert snapshot["kafkaclient-metrics"]["event-loop-lag-max"] == pytest.approx(4)
 
 

@@ -212,7 +212,7 @@ class Transactions:
         try:
             if self.state in (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR):
                 await self.abort()
-            elif self._ending is not None:
+            elif self._ending is not None and not self._ending.task.done():
                 await self._outcome(self._ending)
         except KafkaError as error:
             _log.warning("the transaction of %r was left to its coordinator: %s", self._name, error)

@@ -148,8 +148,8 @@ def perf_test(  # noqa: PLR0913 - the flags of Kafka's tool
     reporting_interval: Annotated[
         int, typer.Option(min=1, help="Milliseconds between progress lines.")
     ] = 5000,
-    transactional_id: Annotated[str | None, typer.Option(help="Not supported yet.")] = None,
-    transaction_duration_ms: Annotated[int | None, typer.Option(help="Not supported yet.")] = None,
+    transactional_id: Annotated[str | None, typer.Option(help="Not supported.")] = None,
+    transaction_duration_ms: Annotated[int | None, typer.Option(help="Not supported.")] = None,
     producer: Annotated[
         str, typer.Option(help=f"Client to drive: {', '.join(CLIENTS)}.")
     ] = "kafkaclient",
@@ -167,7 +167,7 @@ def perf_test(  # noqa: PLR0913 - the flags of Kafka's tool
     async def main() -> list[Run]:
         if transactional_id is not None or transaction_duration_ms is not None:
             raise ConfigError(
-                "transactions are not supported yet: leave out --transactional-id and "
+                "transactions are not supported by perf-test: leave out --transactional-id and "
                 "--transaction-duration-ms"
             )
         plan = PerfTestPlan(
@@ -256,7 +256,7 @@ def _config(bootstrap: str | None, words: list[str] | None, file: Path | None) -
             "by --command-property or --command-config"
         )
     if "transactional.id" in config:
-        raise ConfigError("transactions are not supported yet: leave out transactional.id")
+        raise ConfigError("transactions are not supported by perf-test: leave out transactional.id")
     # Kafka's tool sets its own, too, so files made for it may name Java classes here.
     return {name: value for name, value in config.items() if name not in _SERIALIZERS}
 

@@ -68,10 +68,16 @@ class Coordinators:
         self._nodes: dict[tuple[CoordinatorKind, str], int] = {}
 
     async def call(
-        self, kind: CoordinatorKind, key: str, call: Call[T], *, insist: bool = False
+        self,
+        kind: CoordinatorKind,
+        key: str,
+        call: Call[T],
+        *,
+        final: frozenset[int] | None = None,
     ) -> T:
         """Make the call until it is answered with success or a final error; it takes as long as
-        it takes, so the caller sets the limit. ``insist``: only what is fatal is final.
+        it takes, so the caller sets the limit. ``final``: besides what is fatal only these codes
+        are an answer.
 
         Raises what making it again cannot help (UnsupportedVersionError, AuthorizationError, ...).
         """
@@ -85,13 +91,11 @@ class Coordinators:
                 answer = await self._router.call(call, node, timeout_s=self._patience)
                 code = answer.error_code
                 outcome = outcome_of(code)
-                if outcome in (Outcome.DONE, Outcome.FATAL):
-                    return answer
-                if outcome is Outcome.ABORTABLE and not insist:
+                if outcome in (Outcome.DONE, Outcome.FATAL) or _is_final(code, final):
                     return answer
                 self.last_error = broker_error(code, f"{call.api_key.name} for {key!r}")
             except KafkaError as error:
-                if not (_may_pass(error) or (insist and _is_the_brokers_own(error))):
+                if not _may_pass(error, final):
                     raise
                 self.last_error, code, outcome = error, None, Outcome.RELOCATE
                 self._on_unknown(f"a coordinator did not answer: {error}")
@@ -114,13 +118,16 @@ class Coordinators:
         return found.node_id
 
 
-def _may_pass(error: KafkaError) -> bool:
-    """Whether a call may work when it is made again."""
-    return error.retriable or isinstance(error, ProtocolError)
+def _is_final(code: int, final: frozenset[int] | None) -> bool:
+    if final is not None:
+        return code in final
+    return outcome_of(code) not in (Outcome.RETRY, Outcome.RELOCATE)
 
 
-def _is_the_brokers_own(error: KafkaError) -> bool:
-    """Whether a broker has answered with an error that is not about who may do this."""
-    if error.code is None or isinstance(error, AuthorizationError):
+def _may_pass(error: KafkaError, final: frozenset[int] | None) -> bool:
+    """Whether a call that could not be made may work when it is made again."""
+    if error.code is None:
+        return error.retriable or isinstance(error, ProtocolError)
+    if isinstance(error, AuthorizationError) or outcome_of(error.code) is Outcome.FATAL:
         return False
-    return outcome_of(error.code) is not Outcome.FATAL
+    return not _is_final(error.code, final)

@@ -37,6 +37,10 @@ __all__ = ["TransactionCalls", "TransactionalIdentity", "is_fatal"]
 
 _FEATURE, _V2 = "transaction.version", 2
 
+_NOT_COMMITTED = frozenset({48, 49, 59, 120})
+"""INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, UNKNOWN_PRODUCER_ID, TRANSACTION_ABORTABLE: what
+says for sure that a commit was not done and will not be, however often it was asked for."""
+
 
 def is_fatal(error: KafkaError) -> bool:
     """Whether the producer may not go on after ``error`` in a call to a coordinator."""
@@ -109,14 +113,18 @@ class TransactionCalls:
         call = InitTransactionsCall(self._id, self._timeout_ms, producer_id, epoch)
         # There is no other way on, and clusters that restart answer with all kinds of errors.
         answer = await self._coordinators.call(
-            CoordinatorKind.TRANSACTION, self._id, call, insist=True
+            CoordinatorKind.TRANSACTION, self._id, call, final=frozenset()
         )
         self._check(answer.error_code, "asking for the producer id")
         self._identity.assign(answer.producer_id, answer.producer_epoch)
 
     async def end(self, *, commit: bool) -> None:
         call = (EndTxnV2Call if self.v2 else EndTxnCall)(self._who(), commit)
-        answer = await self._coordinators.call(CoordinatorKind.TRANSACTION, self._id, call)
+        # An earlier attempt may have been answered with nothing, and have worked.
+        final = _NOT_COMMITTED if commit else None
+        answer = await self._coordinators.call(
+            CoordinatorKind.TRANSACTION, self._id, call, final=final
+        )
         self._check(answer.error_code, "committing" if commit else "aborting")
         if answer.producer_epoch >= 0:
             self._identity.assign(answer.producer_id, answer.producer_epoch)

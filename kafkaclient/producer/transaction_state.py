@@ -53,6 +53,7 @@ class Outcome(Enum):
 
 
 _OUTCOMES: Mapping[int, Outcome] = {
+    -1: Outcome.RETRY,  # UNKNOWN_SERVER_ERROR: of a coordinator that starts or ends
     0: Outcome.DONE,
     7: Outcome.RELOCATE,  # REQUEST_TIMED_OUT
     15: Outcome.RELOCATE,  # COORDINATOR_NOT_AVAILABLE

@@ -284,8 +284,7 @@ class Transactions:
         if self._sending:
             await asyncio.wait(self._sending)
         await self._records.drained()
-        if self.state is not _S.COMMITTING:  # a record has failed
-            raise self._refusal("nothing was committed", "it was not committed")
+        self._check_committing()  # no record has failed
         self._identity.open = False
         self._enlistment.end()
         if self._used:
@@ -294,8 +293,12 @@ class Transactions:
                 await self.calls.end(commit=True)
             except KafkaError as error:
                 self.call_failed(error)
-                raise self._refusal("nothing was committed", "") from error
+            self._check_committing()
         self._move(_S.READY)
+
+    def _check_committing(self) -> None:
+        if self.state is not _S.COMMITTING:
+            raise self._refusal("nothing was committed", "it was not committed")
 
     async def _abort(self, ending: Ending) -> None:
         self._shut()
@@ -371,7 +374,7 @@ class Transactions:
         if not offsets:
             return
         self._used = True
-        failures: list[KafkaError | None] = []
+        failures: list[KafkaError] = []
         task = asyncio.get_running_loop().create_task(
             self._send_offsets(offsets, group, failures), name="kafkaclient-send-offsets"
         )
@@ -381,13 +384,13 @@ class Transactions:
         if not task.done():
             raise self._timeout("send_offsets_to_transaction goes on, and the commit waits for it")
         if failures or task.cancelled():
-            raise self._refusal("the offsets were not sent", "") from (failures or [None])[0]
+            raise self._refusal("the offsets were not sent", "its transaction has ended")
 
     async def _send_offsets(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         group: ConsumerGroupMetadata,
-        failures: list[KafkaError | None],
+        failures: list[KafkaError],
     ) -> None:
         try:
             await self.calls.send_offsets(offsets, group)

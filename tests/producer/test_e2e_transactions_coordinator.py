@@ -36,7 +36,7 @@ CALLS = [
 ]
 
 
-@pytest.mark.parametrize("fault", [14, 15, 16, 51, 7, CLOSE_ANSWER, DROP, DROP_ANSWER])
+@pytest.mark.parametrize("fault", [-1, 7, 14, 15, 16, 51, CLOSE_ANSWER, DROP, DROP_ANSWER])
 @pytest.mark.parametrize("api", CALLS)
 @virtual_time
 async def test_every_call_is_made_again(
@@ -52,6 +52,22 @@ async def test_every_call_is_made_again(
     assert look.committed(fake) == [b"0", b"1"]
     assert fake.committed_offset(GROUP, "in", 0) == 2
     assert look.all_ended(fake)
+
+
+@pytest.mark.parametrize("code", [-1, 42, 9999])
+@virtual_time
+async def test_a_commit_that_may_have_been_done(
+    fake: FakeCluster, transacting: Any, look: Any, code: int
+) -> None:
+    """Its answer was lost, and asked again the coordinator only says that something is wrong: that
+    is not to be taken for "nothing was committed"."""
+    async with transacting(fake, linger_ms=0) as producer:
+        fake.control(ApiKey.END_TXN, CLOSE_ANSWER)
+        fake.control(ApiKey.END_TXN, code)
+        fake.control(ApiKey.FIND_COORDINATOR, lambda _: -1 if look.committed(fake) else None)
+        async with producer.transaction():
+            await producer.send("t", b"1", partition=0)
+    assert look.committed(fake) == [b"1"]
 
 
 @virtual_time
@@ -79,7 +95,7 @@ async def test_the_coordinator_is_stopped(fake: FakeCluster, transacting: Any, l
 
 
 @pytest.mark.parametrize("api", [ApiKey.END_TXN, ApiKey.ADD_PARTITIONS_TO_TXN])
-@pytest.mark.parametrize("code", [48, 49, 59, 120, -1])
+@pytest.mark.parametrize("code", [48, 49, 59, 120])
 @virtual_time
 async def test_a_refusal_that_can_be_aborted(
     fake: FakeCluster, transacting: Any, api: ApiKey, code: int, look: Any

@@ -63,7 +63,7 @@ def test_only_what_is_about_who_may_write_is_fatal() -> None:
         (51, Outcome.RETRY),
         (88, Outcome.RETRY),
         (120, Outcome.ABORTABLE),
-        (-1, Outcome.ABORTABLE),
+        (-1, Outcome.RETRY),
         (9999, Outcome.ABORTABLE),
     ],
 )

@@ -28,7 +28,7 @@ from kafkaclient.wire.transactions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from kafkaclient.producer.coordinator import Coordinators
     from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
@@ -52,7 +52,7 @@ def is_fatal(error: KafkaError) -> bool:
 class TransactionalIdentity(ProducerIdentity):
     """The identity that is good for the transaction that is open, and given by the coordinator."""
 
-    __slots__ = ("doomed", "open")
+    __slots__ = ("doomed", "on_gap", "open")
 
     transactional = True
 
@@ -62,6 +62,8 @@ class TransactionalIdentity(ProducerIdentity):
         """Whether batches may leave."""
         self.doomed = False
         """Nothing is sent again: the transaction is going to be aborted."""
+        self.on_gap: Callable[[], None] = lambda: None
+        """Called when a partition's sequence cannot go on within the transaction."""
 
     @property
     def valid(self) -> bool:
@@ -73,6 +75,7 @@ class TransactionalIdentity(ProducerIdentity):
 
     def raise_epoch(self) -> bool:
         # What is lost in a transaction is not repaired; aborting it brings a new epoch.
+        self.on_gap()
         return False
 
 

@@ -75,6 +75,7 @@ class Transactions:
         self._name = name
         self._records = records
         self._identity = identity
+        identity.on_gap = self._gap
         self._max_block = max_block
         self._clock = clock
         self._on_fatal = on_fatal
@@ -159,6 +160,14 @@ class Transactions:
         self._shut()
         # Not now: whoever tells of the failure is at work on the batches.
         asyncio.get_running_loop().call_soon(self._give_up_what_waits)
+
+    def _gap(self) -> None:
+        self.failed(
+            KafkaError(
+                "a partition's log does not go on from what this producer has written to it: its "
+                "topic was deleted and created anew, or records are missing"
+            )
+        )
 
     def dead(self, error: KafkaError) -> None:
         """The producer may not go on."""

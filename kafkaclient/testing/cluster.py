@@ -259,9 +259,7 @@ class LocalCluster(ClusterHandle):
         if security is not None and not isinstance(security, ClusterSecurity):
             raise ConfigError(f"security must be a ClusterSecurity or None, not {security!r}")
         super().__init__(None)
-        self._spec = ClusterSpec.build(
-            brokers, racks, config or {}, version, security, features
-        )
+        self._spec = ClusterSpec.build(brokers, racks, config or {}, version, security, features)
         self._kept = directory
         self._supervisor: subprocess.Popen[bytes] | None = None
 

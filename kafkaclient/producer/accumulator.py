@@ -22,7 +22,7 @@ from kafkaclient.producer.fastpath import Tap, TopicTaps
 from kafkaclient.producer.floor import ShareFloor
 from kafkaclient.producer.incomplete import IncompleteBatches
 from kafkaclient.producer.lines import Lines
-from kafkaclient.producer.partition import UNBOUND
+from kafkaclient.producer.places import Places
 from kafkaclient.producer.rack import Rack
 from kafkaclient.producer.sealing import AtOnce, Sealer
 from kafkaclient.producer.spread import Spread
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.cluster.view import Broker, TopicView
     from kafkaclient.producer.choice import Choice
-    from kafkaclient.producer.journal import Journal
     from kafkaclient.producer.partition import PartitionQueue
     from kafkaclient.producer.partitioner import Random31
     from kafkaclient.producer.parts import Make
@@ -93,10 +92,9 @@ class RecordAccumulator:
             self.lines,
             delivery_timeout=settings.delivery_timeout,
         )
-        self.journal: Journal | None = None
+        self.places = Places(self.lines, self.circumstances, on_switch)
         self.circumstances.takes_fresh = self.lines.takes_fresh
         self._closed = False
-        self._on_switch = on_switch
         self._wake = wake
         self._random31 = random31
         self._new_receipt = new_receipt
@@ -140,7 +138,7 @@ class RecordAccumulator:
             queue = choice.queue_for(record, view)
         else:
             queue = topic.queue(partition)
-            self._end_filling(queue, now)
+            self.places.end_filling(queue, now)
         while True:
             batch = queue.open_batch
             if batch is not None:
@@ -240,10 +238,7 @@ class RecordAccumulator:
                 "bytes that it was taken for; this is a defect"
             )
         if not queue.unbound:
-            if chosen:
-                self._note_choice(queue)
-            if self.journal is not None:
-                self.journal.bound(batch, queue, "floor" if movable else "append", now)
+            self.places.begun(batch, queue, now, chosen=chosen)
         queue.batches.append(batch)
         self.incomplete.add(batch)
         batch.tap = Tap(batch.builder, receipt, batch.raw_full, partial(self._filled_up, batch))
@@ -338,19 +333,6 @@ class RecordAccumulator:
         error.__cause__ = defect
         self.incomplete.discard(batch, error, now)
 
-    def bind(self, batch: ProducerBatch, queue: PartitionQueue, by: str, now: float) -> None:
-        """The batch, taken out of its topic's unbound queue, gets the partition of ``queue``."""
-        if self.journal is not None:
-            self.journal.bound(batch, queue, by, now)
-        batch.bind(queue)
-        self._note_choice(queue)
-
-    def _note_choice(self, queue: PartitionQueue) -> None:
-        topic, partition = queue.topic, queue.partition
-        if topic.chosen not in (partition, UNBOUND):
-            self._on_switch(topic.name)
-        topic.chosen = partition
-
     def launch(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         if self.identity.enabled and not batch.stamped:
             queue.sequence.stamp(batch, self.identity)
@@ -364,68 +346,6 @@ class RecordAccumulator:
         batch.leader_epoch = queue.leader_epoch
         batch.on_wire = True
         queue.on_wire += 1
-
-    def set_aside(self, batch: ProducerBatch, queue: PartitionQueue, now: float) -> None:
-        """An open batch without partition waits for company in one that is below its floor."""
-        self.bind(batch, queue, "floor", now)
-        batch.movable = True
-        queue.topic.choice.set_aside(queue, batch)
-        batch.ready_at = max(batch.ready_at, now + queue.topic.choice.hold(queue))
-        queue.batches.append(batch)
-        self.lines.schedule(queue, now)
-
-    def _end_filling(self, queue: PartitionQueue, now: float) -> None:
-        """A record that belongs to the partition has come: what is set aside there waits for
-        company that it must not wait for."""
-        if queue not in self.circumstances.set_aside or not queue.batches:
-            return
-        batch = queue.batches[-1]
-        if batch.movable and not batch.closed:
-            batch.close()
-            queue.topic.choice.closed(queue)
-            self.lines.schedule(queue, now)
-
-    def free_stranded(self, now: float) -> None:
-        """What was meant for partitions that cannot be written to may go elsewhere, if its records
-        don't care where."""
-        for queue in list(self.lines.leaderless):
-            if queue.vanished:
-                self._move_out(queue, now)
-        found, brokers = self.circumstances.set_aside, self.circumstances.brokers
-        for queue in list(found):
-            retrying = bool(queue.batches) and bool(queue.batches[0].attempts)
-            if retrying or brokers is None or not brokers.in_order(queue.leader):
-                self._unbind(queue, now)
-
-    def _unbind(self, queue: PartitionQueue, now: float) -> None:
-        self._give_up_place([batch for batch in queue.batches if batch.movable], queue, now)
-        queue.topic.choice.moved(queue)
-
-    def _move_out(self, queue: PartitionQueue, now: float) -> None:
-        """The topic was created anew with fewer partitions. What has a key, or was sent to this
-        partition, waits for it to come back."""
-        # Without ids (before Kafka 2.8) an answer that is merely out of date looks the same.
-        certain = queue.topic.topic_id is not None
-        homeless = [b for b in queue.batches if b.free and (certain or not b.maybe_written)]
-        for batch in homeless:
-            if batch.attempts:
-                queue.unacked.remove(batch)
-                batch.send_anew()
-        if homeless:
-            self._give_up_place(homeless, queue, now)
-
-    def _give_up_place(
-        self, batches: list[ProducerBatch], queue: PartitionQueue, now: float
-    ) -> None:
-        unbound = queue.topic.unbound
-        for batch in reversed(batches):
-            queue.batches.remove(batch)
-            batch.close()
-            batch.bind(unbound)
-            batch.decision = None
-            unbound.batches.appendleft(batch)  # it has waited the longest
-        self.lines.schedule(unbound, now)
-        self.lines.schedule(queue, now)
 
     def forgive(self, node_id: int) -> None:
         """The broker is in order again."""
@@ -483,26 +403,8 @@ class RecordAccumulator:
             if created_anew:
                 self.lines.schedule(queue, now)
         if view.partition_count == 1:
-            self._settle_on_only(topic, now)
+            self.places.settle_on_only(topic, now)
         return topic
-
-    def _settle_on_only(self, topic: TopicBuffer, now: float) -> None:
-        """The topic was created anew with one partition, which keeps the order of its records:
-        those that wait without partition come before any that are sent from now on."""
-        only, waiting = topic.queue(0), topic.unbound.batches
-        for queue in [q for q in self.circumstances.set_aside if q.topic is topic]:
-            self._unbind(queue, now)
-        if not waiting:
-            return
-        retried = [batch for batch in only.batches if batch.attempts]
-        fresh = [batch for batch in only.batches if not batch.attempts]
-        for batch in waiting:
-            batch.close()
-            self.bind(batch, only, "append", now)
-        only.batches = deque([*retried, *waiting, *fresh])
-        waiting.clear()
-        self.lines.schedule(topic.unbound, now)
-        self.lines.schedule(only, now)
 
     def forget_topic(self, name: str) -> None:
         """Metadata has dropped the topic: the next record asks for it again."""

@@ -108,10 +108,10 @@ class Binder:
                     continue
                 if source.topic.choice.fills(target, head):
                     source.batches.popleft()
-                    self._accumulator.set_aside(head, target, now)
+                    self._accumulator.places.set_aside(head, target, now)
                 elif self._accumulator.sealed(head, now):
                     source.batches.popleft()
-                    self._accumulator.bind(head, target, by, now)
+                    self._accumulator.places.bind(head, target, by, now)
                     take(head, target)
                     bound = True
             self._lines.leave(source, now)

@@ -337,7 +337,7 @@ class Core:
             clock=self.now,
             wall_clock=wall_clock,
         )
-        self.accumulator.journal = self.accumulator.incomplete.journal = journal
+        self.accumulator.places.journal = self.accumulator.incomplete.journal = journal
         return journal
 
     def _bind_gauges(self) -> None:

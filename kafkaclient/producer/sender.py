@@ -160,7 +160,7 @@ class Sender:
         accumulator, max_bytes = self._accumulator, self._settings.max_request_size
         lines, due = accumulator.lines, NEVER
         self._alarm.forget()  # what is ready by now is seen now
-        accumulator.free_stranded(now)
+        accumulator.places.free_stranded(now)
         while brokers := lines.brokers():
             self._alarm.forget()  # what gets ready from here on may need another pass
             if not self._settings.adaptive:
@@ -246,7 +246,7 @@ class Sender:
         return sum(map(len, buffers))
 
     def _count(self, batches: list[ProducerBatch], now: float) -> None:
-        metrics, records, journal = self._metrics, 0, self._accumulator.journal
+        metrics, records, journal = self._metrics, 0, self._accumulator.places.journal
         for batch in batches:
             if journal is not None:
                 journal.sent(batch)

@@ -260,7 +260,7 @@ async def test_a_lost_leader_frees_what_was_set_aside(late: Any) -> None:
         partitions = [*view.partitions]
         partitions[queue.partition] = lost
         accumulator.update_topic(type(view)("t", view.topic_id, tuple(partitions)), now())
-        accumulator.free_stranded(now())
+        accumulator.places.free_stranded(now())
         assert topic.choice.filling is None
         assert not queue.batches
         assert topic.unbound.batches
@@ -379,10 +379,10 @@ async def test_what_is_set_aside_does_not_wait_behind_a_retry(bench: Any) -> Non
     b.put()
     batch = b.topic.unbound.batches.popleft()
     b.accumulator.circumstances.brokers = AllInOrder()
-    b.accumulator.set_aside(batch, b.queue(0), 0.0)
+    b.accumulator.places.set_aside(batch, b.queue(0), 0.0)
     b.incomplete.retry(retried, Exception("refused"), 5.0, 0.0)
     assert list(b.queue(0).batches) == [retried, batch]
-    b.accumulator.free_stranded(0.0)
+    b.accumulator.places.free_stranded(0.0)
     assert list(b.queue(0).batches) == [retried]
     assert list(b.topic.unbound.batches) == [batch]
     assert batch.receipt.partition == -1
@@ -397,7 +397,7 @@ async def test_a_topic_that_comes_back_with_one_partition_keeps_the_order(bench:
         b.put(value=value)
         b.topic.unbound.batches[-1].close()
     aside = b.topic.unbound.batches.popleft()
-    b.accumulator.set_aside(aside, b.queue(0), 0.0)
+    b.accumulator.places.set_aside(aside, b.queue(0), 0.0)
     b.leaders, b.epochs = [0], [9]
     b.accumulator.update_topic(b.view(), 0.0)
     b.put(value=b"2")

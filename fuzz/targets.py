@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import KafkaError, ProtocolError
 from kafkaclient.net.connection import Connection
-from kafkaclient.wire import _produce_py, _reader_py, codec
+from kafkaclient.wire import _produce_py, _reader_py, codec, sasl, transactions
 from kafkaclient.wire.compression import Codec, decompress
 from kafkaclient.wire.metadata import MetadataCall, ToldTopics
 from kafkaclient.wire.record_reader import batch_header, iter_records, verify_crc
@@ -79,8 +79,11 @@ def metadata_response(data: bytes) -> None:
 
 
 def _calls() -> list[Any]:
-    """Every control call that kafka-python decodes, in a fixed order."""
-    found = sorted(codec._CodecCall.__subclasses__(), key=lambda call: call.__name__)
+    """Every control call but Metadata, in a fixed order."""
+    own = {codec.__name__, sasl.__name__, transactions.__name__}
+    kinds = [kind for module in (codec, sasl, transactions) for kind in vars(module).values()]
+    calls = {k for k in kinds if hasattr(k, "min_version") and k.__module__ in own}
+    found = sorted(calls - {codec.CodecCall}, key=lambda call: call.__name__)
     return [call.__new__(call) for call in found]  # what an answer means asks for no fields
 
 

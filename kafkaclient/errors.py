@@ -9,7 +9,8 @@ Names, codes and the retriable flag follow Java's ``org.apache.kafka.common.prot
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from copy import copy
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 if TYPE_CHECKING:
     from kafkaclient.types import BulkMetadata
@@ -69,6 +70,13 @@ class KafkaError(Exception):
     delivery: Any = None
     """The ``BulkDelivery`` of what ``send_many`` or ``send_arrow`` had handed over when this error
     ended them; None on errors of anything else."""
+
+    def for_one(self) -> Self:
+        """A copy to raise to one of several callers: an error keeps the frames of all whom it was
+        raised to, and what their variables hold."""
+        own = copy(self)
+        own.__cause__ = self.__cause__
+        return own
 
 
 # --- what happened on this side -------------------------------------------------------------

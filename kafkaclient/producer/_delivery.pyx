@@ -198,7 +198,7 @@ cdef class Callback(Waiter):
         return f"{self._key[0]!r}({self._key[1]!r})"
 
     def __hash__(self):
-        return hash(self._key)
+        return hash(self._key[1:])  # a callback need not have a hash
 
     def __eq__(self, other):
         return isinstance(other, Callback) and self._key == (<Callback>other)._key
@@ -340,7 +340,7 @@ cdef class Delivery:
             raise InvalidStateError("the record is still on its way")
         error = receipt.error_of(index)
         if error is not None:
-            raise error.with_traceback(None)  # shared, it would gather every caller's frames
+            raise error.for_one()
         cdef long long offset = receipt.base_offset
         return RecordMetadata(
             receipt.topic,

@@ -239,7 +239,7 @@ class Callback(_Waiter):
         return f"{self._key[0]!r}({self._key[1]!r})"
 
     def __hash__(self) -> int:
-        return hash(self._key)
+        return hash(self._key[1:])  # a callback need not have a hash
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Callback) and self._key == other._key
@@ -365,7 +365,7 @@ class Delivery:
         """
         error = self.exception()
         if error is not None:
-            raise error.with_traceback(None)  # shared, it would gather every caller's frames
+            raise error.for_one()
         receipt, index = self._receipt.locate(self._index)
         offset = receipt.base_offset
         return RecordMetadata(

@@ -156,6 +156,8 @@ cdef class FastPath:
         cdef int64_t timestamp
         if timestamp_ms is None:
             timestamp = self.now_ms()
+            if timestamp < 0:
+                return None
         elif type(timestamp_ms) is int and 0 <= timestamp_ms <= 0x7FFFFFFFFFFFFFFF:
             timestamp = timestamp_ms
         else:
@@ -177,7 +179,7 @@ cdef class FastPath:
     def _ask_again(self):
         self._at_home = False
 
-    cdef int64_t now_ms(self) except -1:
+    cdef int64_t now_ms(self) except? -1:
         cdef timespec now
         if self._stamp is not None:
             return int(self._stamp() * 1000)

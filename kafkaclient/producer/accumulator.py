@@ -109,6 +109,7 @@ class RecordAccumulator:
         )
 
     def topic(self, name: str) -> TopicBuffer:
+        name = str.__str__(name)  # without what a subclass, such as an enum, makes of it
         buffer = self.topics.get(name)
         if buffer is None:
             taps = self.taps[name] = TopicTaps(ignore_keys=self.settings.ignore_keys)

@@ -139,6 +139,11 @@ class Alarm:
             if not ended.done():
                 ended.set_exception(failure)
             return
+        except BaseException:
+            # Ctrl-C ends the event loop, which may be run again, to stop the producer in order.
+            self._at = 0.0
+            self._set(ended)
+            raise
         self._at = min(due, self._at)
         end = self._clock()
         self._rest_until = end + min(_REST * (end - now), _LONGEST_REST)

@@ -27,6 +27,7 @@ __all__ = ["NO_SEQUENCE", "CompressionRatio", "ProducerBatch"]
 
 NO_SEQUENCE = -1
 _INITIAL_CAPACITY = 1024
+_LARGEST = 2**31 - 1
 # How large a growing batch may be before compression, as a multiple of its limit after it.
 _MOST_RAW = 4
 # Java's CompressionRatioEstimator: rises at once, sinks slowly, so that a batch rarely outgrows
@@ -172,7 +173,8 @@ class ProducerBatch:
 
     def _raw_size_of(self, size: int) -> int:
         """How large the batch is before compression when it has the given size on the wire."""
-        return BATCH_OVERHEAD + int((size - BATCH_OVERHEAD) / self._ratio_factor)
+        raw = BATCH_OVERHEAD + int((size - BATCH_OVERHEAD) / self._ratio_factor)
+        return min(raw, _LARGEST)
 
     # --- filling ------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from copy import copy
+from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkaclient.errors import InvalidRecordError, KafkaError
@@ -192,11 +193,9 @@ async def _copied(bulk: Bulk, items: Iterable[Any], what: str) -> list[Any]:
         raise InvalidRecordError(
             f"{what} must be a sequence with an item for each record, not a {type(items).__name__}"
         )
-    if not isinstance(items, (list, tuple)):
-        return list(items)
-    copied: list[Any] = []
-    for start in range(0, len(items), _ITEMS_AT_ONCE):
-        copied += items[start : start + _ITEMS_AT_ONCE]
+    copied, rest = list[Any](), iter(items)
+    while part := list(islice(rest, _ITEMS_AT_ONCE)):
+        copied += part
         await bulk.breathe()
     return copied
 

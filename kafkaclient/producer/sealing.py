@@ -87,7 +87,7 @@ class DefaultExecutor:
         try:
             job = self._loop.run_in_executor(None, work)
         except RuntimeError:  # it was shut down
-            done(work())
+            self._loop.call_soon(done, work())
             return
         self._jobs.add(job)
         job.add_done_callback(partial(self._ended, work, done))

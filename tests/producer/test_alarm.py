@@ -188,3 +188,25 @@ async def test_after_work_that_took_long_it_rests_no_longer_than_is_bearable() -
     alarm.end()
     await running
     assert ends[1] - 1.0 - ends[0] == pytest.approx(0.005, abs=0.0015)
+
+
+def test_it_goes_on_after_an_interrupt() -> None:
+    """Ctrl-C ends the event loop; run again, it finishes what there is to do."""
+    loop, calls = asyncio.new_event_loop(), 0
+
+    def work() -> float:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise KeyboardInterrupt
+        alarm.forget()
+        return NEVER
+
+    alarm = Alarm(loop.time, work)
+    running = loop.create_task(alarm.run())
+    with pytest.raises(KeyboardInterrupt):
+        loop.run_forever()
+    loop.call_later(0.001, alarm.end)
+    loop.run_until_complete(running)
+    loop.close()
+    assert calls == 2

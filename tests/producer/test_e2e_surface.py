@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from enum import StrEnum
 from typing import Any
 
 import pytest
@@ -269,3 +270,17 @@ async def test_repr_shows_the_state(producing: Any) -> None:
         assert load.partitions[0].records_sent == 1
         assert sum(broker.in_flight_requests for broker in load.brokers) == 0
     assert repr(producer) == "<Producer 'app' is stopped>"
+
+
+class _Topic(StrEnum):
+    T = "t"
+
+
+@virtual_time
+async def test_a_topic_may_be_an_enum(producing: Any) -> None:
+    fake = one_topic()
+    async with producing(fake) as producer:
+        early = producer.send_nowait(_Topic.T, b"before its metadata")
+        assert (await producer.send_and_wait(_Topic.T, b"1")).topic == "t"
+        assert (await producer.send_and_wait("t", b"2")).offset == 2
+        assert (await early).offset == 0

@@ -13,6 +13,7 @@ from kafkaclient.producer.rows import Blobs, Columns, HeaderLists, Numbers
 
 try:
     import pyarrow as pa
+    import pyarrow.compute as pc
     from pyarrow import types as kinds
 except ImportError as problem:
     raise ConfigError(
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = ["send_columns"]
 
-# Rows that are cast, and so copied, at a time.
-_PIECE = 65536
+# Rows that are cast, and so copied, at a time; fewer when a dictionary's words would make more than
+# so many bytes of them.
+_PIECE, _DECODED = 65536, 2 * 1024 * 1024
 
 _BLOB = (
     "binary, string (also their large and view forms), fixed_size_binary, or a dictionary of these"
@@ -171,8 +173,9 @@ def _pieces(
     chunk: Any, number: int, partition: int | None, timestamp_ms: int | None
 ) -> Iterator[tuple[int, Columns]]:
     """(first row, the rows) of one piece after the other."""
-    for start in range(0, len(chunk), _PIECE):
-        piece = chunk.slice(start, _PIECE)
+    at_once = _rows_at_once(chunk, number)
+    for start in range(0, len(chunk), at_once):
+        piece = chunk.slice(start, at_once)
         columns = {name: piece.column(name) for name in piece.schema.names}
         columns = {name: c for name, c in columns.items() if not kinds.is_null(c.type)}
         try:
@@ -194,6 +197,23 @@ def _pieces(
         yield start, rows
 
 
+def _rows_at_once(chunk: Any, number: int) -> int:
+    """How many make a piece: every row gets its own copy of a dictionary's word."""
+    columns = [chunk.column(n) for n in ("key", "value") if n in chunk.schema.names]
+    longest = 1
+    for array in columns:
+        if kinds.is_dictionary(array.type):
+            words = array.dictionary
+            try:
+                words.validate(full=True)
+                longest = max(longest, pc.max(pc.binary_length(_plain(words))).as_py() or 1)
+            except (pa.ArrowException, IndexError, ValueError) as error:
+                raise InvalidRecordError(
+                    f"a column cannot be taken, from row {number} on: its dictionary: {error}"
+                ) from error
+    return max(1, min(_PIECE, _DECODED // longest))
+
+
 def _blobs(array: Any) -> Blobs:
     if kinds.is_dictionary(array.type):
         array = _decoded(array)
@@ -204,11 +224,15 @@ def _blobs(array: Any) -> Blobs:
 
 def _decoded(array: Any) -> Any:
     array.validate(full=True)  # its indices are followed blindly
-    words = array.dictionary
-    if _layout_of(words.type) == "views":  # which cannot be picked from
-        words = words.cast(pa.large_binary())
+    words = _plain(array.dictionary)
+    if words is not array.dictionary:
         array = pa.DictionaryArray.from_arrays(array.indices, words)
     return array.dictionary_decode()
+
+
+def _plain(words: Any) -> Any:
+    """Without views, which nothing can be picked from."""
+    return words.cast(pa.large_binary()) if _layout_of(words.type) == "views" else words
 
 
 def _headers(array: Any) -> HeaderLists:

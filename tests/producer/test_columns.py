@@ -232,6 +232,20 @@ def test_chunks_are_gone_through_in_pieces(monkeypatch: pytest.MonkeyPatch) -> N
     assert [(v, dict(h)) for _, _, v, h in only(data[3:])] == [(i, {"n": i}) for i in items[3:]]
 
 
+@pytest.mark.parametrize("kind", [pa.binary(), pa.string(), pa.string_view()])
+def test_long_words_of_a_dictionary_make_small_pieces(
+    monkeypatch: pytest.MonkeyPatch, kind: pa.DataType
+) -> None:
+    """However often a word is repeated, few of its copies are there at a time."""
+    monkeypatch.setattr(columns, "_DECODED", 100)
+    words = pa.array(["a" * 30, "b", None]).cast(kind)
+    indices = pa.array([0, 1, 2, None] * 5, pa.int8())
+    data = pa.record_batch({"value": pa.DictionaryArray.from_arrays(indices, words)})
+    pieces = [(start, len(rows)) for start, rows in columns._pieces(data, 0, None, None)]
+    assert pieces == [(n, min(3, 20 - n)) for n in range(0, 20, 3)]
+    assert [v for _, _, v, _ in only(data)] == [b"a" * 30, b"b", None, None] * 5
+
+
 # --- sources ------------------------------------------------------------------------------------
 
 

@@ -73,7 +73,7 @@ class BulkDelivery:
                     part.handles -= count
         if self._unseen:
             for receipt, failure in self._failed.values():
-                if receipt.on_unseen is not None:
+                if receipt.on_unseen is not None and receipt.hook is None:
                     receipt.on_unseen(receipt, failure.error, failure.records)
 
     def add(self, runs: Iterable[Run]) -> None:

@@ -214,15 +214,17 @@ async def test_failures_that_nobody_looks_at_are_reported() -> None:
     assert unseen.reports == [(LOST, 3), (LOST, 5)]
 
 
-@pytest.mark.parametrize("look", ["exception", "await"])
+@pytest.mark.parametrize("look", ["exception", "await", "on_delivery"])
 async def test_failures_that_somebody_looked_at_are_not(look: str) -> None:
     unseen = Unseen()
     receipt = receipt_of(0, 3, unseen)
+    if look == "on_delivery":
+        receipt.hook = lambda delivery: None
     delivery = bulk_of((receipt, 0, 3))
     receipt.fail(LOST)
     if look == "exception":
         assert delivery.exception() is not None
-    else:
+    if look == "await":
         with pytest.raises(BulkDeliveryError):
             await delivery
     del delivery

@@ -284,3 +284,13 @@ async def test_a_topic_may_be_an_enum(producing: Any) -> None:
         assert (await producer.send_and_wait(_Topic.T, b"1")).topic == "t"
         assert (await producer.send_and_wait("t", b"2")).offset == 2
         assert (await early).offset == 0
+
+
+@virtual_time
+async def test_a_clock_from_before_time_began(producing: Any) -> None:
+    fake, at = one_topic(), [12.5]
+    async with producing(fake, wall_clock=lambda: at[0]) as producer:
+        await producer.send_and_wait("t", b"good")
+        for at[0] in (-5.0, -0.001):
+            with pytest.raises(InvalidRecordError, match="timestamp"):
+                producer.send_nowait("t", b"bad")

@@ -84,8 +84,7 @@ def record_of_bytes(
         raise _too_large(config, topic, upper_bound)
     if timestamp_ms is None:
         timestamp_ms = int(wall_clock() * 1000)
-    else:
-        _check_number("timestamp_ms", timestamp_ms)
+    _check_number("timestamp_ms", timestamp_ms)
     return Record(timestamp_ms, key, value, headers, partition, upper_bound)
 
 

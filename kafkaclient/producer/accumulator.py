@@ -230,17 +230,19 @@ class RecordAccumulator:
             if not force:
                 return None
             self.budget.force(capacity)
+        fits = False
         try:
             receipt = self._new_receipt(queue.topic.name)
             batch = self._make(queue, receipt, now, limit, capacity, next(self._serials), movable)
-            if not batch.append(record):
-                raise KafkaError(
-                    f"a record for {queue.tp} was not sent: it is larger than the "
-                    f"{record.upper_bound} bytes that it was taken for; this is a defect"
-                )
-        except BaseException:
-            self.budget.give_back(capacity)
-            raise
+            fits = batch.append(record)
+        finally:
+            if not fits:
+                self.budget.give_back(capacity)
+        if not fits:
+            raise KafkaError(
+                f"a record for {queue.tp} was not sent: it is larger than the {record.upper_bound} "
+                "bytes that it was taken for; this is a defect"
+            )
         if not queue.unbound:
             self.places.begun(batch, queue, now, chosen=chosen)
         queue.batches.append(batch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,20 +17,23 @@ TAKEN_AWAY = {"kill", "terminate", "pause"}
 SMALLER = {"cut", "cut before", "cut after", "corrupt", "delay", "move leaders", "grow"}
 
 
-@pytest.mark.timeout(420)
-def test_a_minute_of_faults_costs_no_record(tmp_path: Path) -> None:
+def campaign(out: Path, *options: str, limit_s: float) -> dict[str, Any]:
+    """Its ``summary.json``."""
     result = subprocess.run(
-        [
-            *(*MAIN, "experiment", "chaos", "--seconds", "60", "--seed", "7"),
-            *("--rate", "1500", "--out", str(tmp_path)),
-        ],
+        [*MAIN, "experiment", "chaos", *options, "--out", str(out)],
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=limit_s,
         check=False,
     )
     assert result.returncode == 0, result.stderr + result.stdout
-    summary = json.loads((tmp_path / "summary.json").read_text())
+    summary: dict[str, Any] = json.loads((out / "summary.json").read_text())
+    return summary
+
+
+@pytest.mark.timeout(420)
+def test_a_minute_of_faults_costs_no_record(tmp_path: Path) -> None:
+    summary = campaign(tmp_path, "--seconds", "60", "--seed", "7", "--rate", "1500", limit_s=400)
     wrong = ("lost", "duplicated", "reordered", "misplaced", "unexpected", "unresolved")
     assert {name: summary[name] for name in wrong} == dict.fromkeys(wrong, 0)
     assert summary["failed"] == {}
@@ -52,18 +55,8 @@ def test_a_minute_of_faults_costs_no_record(tmp_path: Path) -> None:
 def test_all_brokers_away_and_back_costs_no_record(tmp_path: Path) -> None:
     """The first acknowledgement comes soon after another client sees leaders; the campaign's
     figure is 2 s, here the machine may be busy with brokers that start."""
-    result = subprocess.run(
-        [
-            *(*MAIN, "experiment", "chaos", "--seconds", "24", "--outage", "8", "--seed", "1"),
-            *("--rate", "1000", "--out", str(tmp_path)),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr + result.stdout
-    summary = json.loads((tmp_path / "summary.json").read_text())
+    options = ("--seconds", "24", "--outage", "8", "--seed", "1", "--rate", "1000")
+    summary = campaign(tmp_path, *options, limit_s=280)
     assert summary["sent"] == summary["acked"] > 10_000
     (outage,) = summary["outages"]
     assert outage["brokers_started"] >= outage["began"] + 8

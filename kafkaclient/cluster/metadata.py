@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from copy import copy
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
@@ -439,7 +438,7 @@ class Metadata:
         if isinstance(error, AuthenticationError):  # whoever waits would wait in vain
             for topic in self._topics.values():
                 for waiter in topic.waiters:
-                    _fail(waiter, copy(error))
+                    _fail(waiter, error.for_one())
         level = logging.WARNING if self._failures == 1 else logging.INFO
         _log.log(
             level, "metadata could not be fetched (%d times in a row): %s", self._failures, error

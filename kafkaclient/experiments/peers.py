@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.experiments.traffic import Completed
 
-__all__ = ["AiokafkaClient", "ConfluentClient", "aiokafka_options"]
+__all__ = ["AiokafkaClient", "ConfluentClient", "aiokafka_options", "import_peer"]
 
 _LEVEL = {"acks": "all", "enable.idempotence": "true", "linger.ms": "5"}
 
@@ -63,7 +63,7 @@ class AiokafkaClient:
     name = "aiokafka"
 
     def __init__(self, config: Mapping[str, str], topic: str) -> None:
-        self._module = _import("aiokafka")
+        self._module = import_peer("aiokafka")
         self._topic = topic
         self._options = aiokafka_options(config)
         self._requests: Counter[int] = Counter()
@@ -159,7 +159,7 @@ class ConfluentClient:
     name = "confluent"
 
     def __init__(self, config: Mapping[str, str], topic: str) -> None:
-        self._module = _import("confluent_kafka")
+        self._module = import_peer("confluent_kafka")
         self._topic = topic
         self._options: dict[str, Any] = {
             **_LEVEL,
@@ -289,7 +289,8 @@ async def _until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(_ASK_EVERY_S)
 
 
-def _import(name: str) -> Any:
+def import_peer(name: str) -> Any:
+    """A peer's module; raises ConfigError, saying what to install, when it is not there."""
     try:
         return import_module(name)
     except ModuleNotFoundError as error:

@@ -8,7 +8,6 @@ that has to wait, or for which a batch must be opened or grown, goes the way of 
 from __future__ import annotations
 
 import asyncio
-from copy import copy
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -207,6 +206,6 @@ def _plain(item: Any) -> Any:
 
 def _told(error: E, message: str) -> E:
     """The same error with another message; the given one may be shared."""
-    told = copy(error)
+    told = error.for_one()
     told.args = (message,)
     return told

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from functools import partial
-from importlib import import_module
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from kafkaclient.errors import BrokerError, ConfigError, KafkaError
-from kafkaclient.experiments.peers import aiokafka_options
+from kafkaclient.errors import BrokerError, KafkaError
+from kafkaclient.experiments.peers import aiokafka_options, import_peer
 from kafkaclient.producer.producer import Producer
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ class AiokafkaClient:
     """aiokafka's ``AIOKafkaProducer``."""
 
     def __init__(self, config: Mapping[str, str]) -> None:
-        self._aiokafka = _import("aiokafka")
+        self._aiokafka = import_peer("aiokafka")
         self._options = aiokafka_options(config)
         self._producer: Any = None
 
@@ -120,7 +119,7 @@ class ConfluentClient:
     """confluent-kafka's ``Producer``: librdkafka, polled on a thread of its own."""
 
     def __init__(self, config: Mapping[str, str]) -> None:
-        self._confluent = _import("confluent_kafka")
+        self._confluent = import_peer("confluent_kafka")
         self._config = {
             "acks": "all",
             "enable.idempotence": "true",
@@ -208,12 +207,3 @@ def cause_of(error: BaseException) -> str:
     first = error.args[0] if error.args else None
     name = getattr(first, "name", None)  # confluent's KafkaException holds a KafkaError
     return f"{type(error).__name__} {name()}" if callable(name) else type(error).__name__
-
-
-def _import(name: str) -> Any:
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"{name.replace('_', '-')} is not installed: pip install 'kafkaclient[bench]'"
-        ) from error

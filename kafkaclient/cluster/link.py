@@ -30,7 +30,7 @@ __all__ = ["Link", "Purpose"]
 
 _log = logging.getLogger(__name__)
 
-Purpose: TypeAlias = Literal["produce", "control"]
+Purpose: TypeAlias = Literal["produce", "side", "control"]
 
 _NEWEST_API_VERSIONS = 4
 _API_VERSIONS_FALLBACKS = (3, 0)

@@ -1,8 +1,9 @@
 """Connections by broker and purpose: where Produce requests go out and control calls are made.
 
 Every broker has one connection for Produce and one for everything else, so that a control call
-never waits behind a slow Produce. Each is dialled by itself when it is first needed (``link.py``):
-a broker that cannot be reached delays nobody but itself.
+never waits behind a slow Produce; and at times a second one for Produce, at the side of the first.
+Each is dialled by itself when it is first needed (``link.py``): a broker that cannot be reached
+delays nobody but itself.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ __all__ = ["Router"]
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
+
+_PRODUCE: tuple[Purpose, ...] = ("produce", "side")
 
 _HEAD_START_S = 0.5
 """How long one broker is dialled alone for a call that any broker can answer."""
@@ -117,8 +120,13 @@ class Router:
 
     # --- Produce ----------------------------------------------------------------------------
 
-    def produce_connection(self, node_id: int) -> Connection | None:
-        """The broker's connection for Produce, ready to be sent on before the caller next awaits.
+    def knows(self, node_id: int) -> bool:
+        """Whether the cluster's metadata names the broker."""
+        return node_id in self._brokers
+
+    def produce_connection(self, node_id: int, *, side: bool = False) -> Connection | None:
+        """The broker's connection for Produce, ready to be sent on before the caller next awaits;
+        with ``side`` the second one.
 
         None when it is not up: it is then being made, in the background and after the reconnect
         backoff, and ``on_connection_change`` tells how that ended. None also for a broker that
@@ -126,15 +134,15 @@ class Router:
         """
         if self._closed or node_id not in self._brokers:
             return None
-        return self._link(node_id, "produce").connect()
+        return self._link(node_id, "side" if side else "produce").connect()
 
     def connection_error(self, node_id: int) -> KafkaError | None:
         """Why there is no produce connection: the last failure since it was last up, or that the
         cluster's metadata does not name the broker (any more)."""
         if self._brokers and node_id >= 0 and node_id not in self._brokers:
             return BrokerConnectionError(f"broker {node_id} is not known in the cluster's metadata")
-        link = self._links.get((node_id, "produce"))
-        return None if link is None else link.error
+        links = (self._links.get((node_id, purpose)) for purpose in _PRODUCE)
+        return next((link.error for link in links if link is not None and link.error), None)
 
     # --- control calls ----------------------------------------------------------------------
 
@@ -262,7 +270,8 @@ class Router:
         now = self._clock()
         if link.connection is not None and link.connection.throttled_until > now:
             return True
-        for other in (link, self._links.get((link.broker.node_id, "produce"))):
+        produce = (self._links.get((link.broker.node_id, purpose)) for purpose in _PRODUCE)
+        for other in (link, *produce):
             connection = None if other is None else other.connection
             if connection is not None:
                 oldest = connection.oldest_sent_at
@@ -297,7 +306,7 @@ class Router:
             return
         if link.connection is not None and self._sweeper is None:
             self._schedule_sweep(self._config.connections_max_idle_ms / 1000)
-        if link.purpose == "produce" and self.on_connection_change is not None:
+        if link.purpose in _PRODUCE and self.on_connection_change is not None:
             try:
                 self.on_connection_change(link.broker.node_id)
             except Exception:  # noqa: BLE001

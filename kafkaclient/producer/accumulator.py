@@ -24,6 +24,7 @@ from kafkaclient.producer.incomplete import IncompleteBatches
 from kafkaclient.producer.lines import Lines
 from kafkaclient.producer.places import Places
 from kafkaclient.producer.rack import Rack
+from kafkaclient.producer.routes import Routes
 from kafkaclient.producer.sealing import AtOnce, Sealer
 from kafkaclient.producer.spread import Spread
 from kafkaclient.producer.topic import TopicBuffer
@@ -93,6 +94,7 @@ class RecordAccumulator:
             delivery_timeout=settings.delivery_timeout,
         )
         self.places = Places(self.lines, self.circumstances, on_switch)
+        self.routes = Routes(self.topics, self.lines, adaptive=settings.adaptive)
         self.circumstances.takes_fresh = self.lines.takes_fresh
         self._closed = False
         self._wake = wake
@@ -292,13 +294,13 @@ class RecordAccumulator:
 
     # --- out: to the sender -------------------------------------------------------------------
 
-    def drain(self, node_id: int, max_bytes: int, now: float) -> list[ProducerBatch]:
-        """The batches of one request to a broker: at most one per partition, in turn.
+    def drain(self, lane: int, max_bytes: int, now: float) -> list[ProducerBatch]:
+        """The batches of one request by a lane: at most one per partition, in turn.
 
         Together they are at most ``max_bytes``, except for a first one that is larger alone.
         They are sealed, stamped and count as on the wire.
         """
-        line = self.lines.ready.get(node_id) or deque()
+        line = self.lines.ready.get(lane) or deque()
         batches: list[ProducerBatch] = []
         size = 0
         for _ in range(len(line)):
@@ -353,10 +355,10 @@ class RecordAccumulator:
         batch.on_wire = True
         queue.on_wire += 1
 
-    def forgive(self, node_id: int) -> None:
-        """The broker is in order again."""
+    def forgive(self, lane: int) -> None:
+        """The lane's broker is in order again."""
         for topic in self.topics.values():
-            topic.spread.forgive(node_id)
+            topic.spread.forgive(lane)
 
     def split(self, batch: ProducerBatch, now: float) -> None:
         """Halve a batch that its topic does not take as it is; see :class:`IncompleteBatches`."""

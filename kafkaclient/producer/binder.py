@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kafkaclient.producer.routes import node_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Binder", "Requests"]
 
 Requests = dict[int, list["ProducerBatch"]]
-"""The batches of the next request to each broker."""
+"""The batches of the next request in each lane."""
 
 
 class Binder:
@@ -29,7 +31,7 @@ class Binder:
         self._lines = accumulator.lines
 
     def bind(self, requests: Requests, survey: Survey, max_bytes: int, now: float) -> None:
-        """Add batches to the requests of the free brokers, up to ``max_bytes`` in each; they
+        """Add batches to the requests of the free lanes, up to ``max_bytes`` in each; they
         are sealed, stamped and count as on the wire.
 
         A request that has no room for a batch takes no later one: what is older goes first, and
@@ -38,9 +40,9 @@ class Binder:
         if not self._accumulator.identity.valid:
             return  # nothing can be stamped, in whichever partition
         room = {
-            node: max_bytes - sum(batch.size for batch in requests.get(node, ()))
-            for node in survey.free
-            if node not in survey.pressed
+            lane: max_bytes - sum(batch.size for batch in requests.get(lane, ()))
+            for lane in survey.free
+            if lane not in survey.pressed
         }
         taken = {batch.queue for batches in requests.values() for batch in batches}
 
@@ -48,23 +50,25 @@ class Binder:
             queue = topic.queues.get(partition)  # one that is only looked at is not made
             if queue is None:
                 return self._lines.gate is None
-            return queue not in taken and self._lines.takes_fresh(queue)
+            if queue.lane != queue.route or queue in taken:
+                return False
+            return self._lines.takes_fresh(queue)
 
         def target_for(topic: TopicBuffer, batch: ProducerBatch) -> PartitionQueue | None:
             allowed, size = _allowed(topic, survey), batch.size
-            leaders = [node for node in room if node in allowed]
-            for node in [n for n in leaders if room[n] < size and n in requests]:
-                leaders.remove(node)
-                del room[node]
+            lanes = [lane for lane in room if lane in allowed]
+            for lane in [n for n in lanes if room[n] < size and n in requests]:
+                lanes.remove(lane)
+                del room[lane]
             if self._lines.gate is not None:
-                self._lines.gate.invite(topic, leaders)
-            partition = topic.spread.pick(leaders, partial(is_open, topic))
+                self._lines.gate.invite(topic, map(node_of, lanes))
+            partition = topic.spread.pick(lanes, partial(is_open, topic))
             return None if partition is None else topic.queue(partition)
 
         def take(batch: ProducerBatch, target: PartitionQueue) -> None:
             self._accumulator.launch(target, batch)
-            requests.setdefault(target.leader, []).append(batch)
-            room[target.leader] -= batch.size
+            requests.setdefault(target.lane, []).append(batch)
+            room[target.lane] -= batch.size
             taken.add(target)
 
         self._bind_each(target_for, take, "late", now, lambda: bool(room))
@@ -74,7 +78,7 @@ class Binder:
         by bytes (``adaptive.partitioning.enable=false``)."""
 
         def target_for(topic: TopicBuffer, _batch: ProducerBatch) -> PartitionQueue | None:
-            partition = topic.spread.pick(topic.spread.leaders, lambda _: True)
+            partition = topic.spread.pick(topic.spread.lanes, lambda _: True)
             return None if partition is None else topic.queue(partition)
 
         def take(batch: ProducerBatch, target: PartitionQueue) -> None:
@@ -119,11 +123,11 @@ class Binder:
 
 
 def _allowed(topic: TopicBuffer, survey: Survey) -> Collection[int]:
-    """The brokers that a batch of the topic may go to now, if they are free."""
+    """The lanes that a batch of the topic may go by now, if they are free."""
     # While any broker of the topic is sound, busy or not, the others get nothing.
-    sound = any(node in survey.sound for node in topic.spread.leaders)
-    allowed = survey.sound if sound else survey.overdue
+    sound = any(lane in survey.sound for lane in topic.spread.lanes)
+    allowed = survey.sound if sound or survey.unsure else survey.overdue
     filling = topic.choice.filling
     if filling is None:
         return allowed
-    return [node for node in allowed if node != filling.leader]
+    return [lane for lane in allowed if lane != filling.lane]

@@ -29,13 +29,13 @@ __all__ = ["Brokers", "BuiltInChoice", "Choice", "Circumstances", "LateChoice", 
 class Brokers(Protocol):
     """What is asked about brokers when a record comes."""
 
-    def spare(self, node_id: int) -> bool:
-        """Whether the broker is in order and could take another request."""
+    def spare(self, lane: int) -> bool:
+        """Whether the lane's broker is in order and could take another request."""
 
-    def in_order(self, node_id: int) -> bool:
+    def in_order(self, lane: int) -> bool:
         """Whether the broker would take requests if it had not its share of them already."""
 
-    def usual_latency(self, node_id: int) -> float:
+    def usual_latency(self, lane: int) -> float:
         """What a Produce request to the broker usually takes at the most, in seconds."""
 
 
@@ -202,7 +202,7 @@ class LateChoice(Choice):
         brokers = self._circumstances.brokers
         if queue.unbound or brokers is None:
             return 0.0
-        return brokers.usual_latency(queue.leader)
+        return brokers.usual_latency(queue.lane)
 
     def moved(self, queue: PartitionQueue) -> None:
         self._circumstances.set_aside.pop(queue, None)
@@ -221,7 +221,8 @@ class LateChoice(Choice):
             self.moved(queue)
 
     def follow(self, view: TopicView) -> None:
-        if self._topic.spread.follow(view, self._circumstances.rack.brokers):
+        near, routes = self._circumstances.rack.brokers, self._topic.routes(view)
+        if self._topic.spread.follow(view, near, routes):
             self._floor.follow(self._topic.spread.competing)
 
     def reset(self) -> None:

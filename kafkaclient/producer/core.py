@@ -308,6 +308,7 @@ class Core:
         for name, view in new.topics.items():
             if old.topics.get(name) is not view:
                 self.intake.update_topic(view)
+        self.accumulator.routes.renew(self.now())
         for name in old.topics.keys() - new.topics.keys():
             self.accumulator.forget_topic(name)
         self.sender.wake()

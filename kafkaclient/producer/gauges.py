@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from math import nan
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,14 @@ def bind_load_gauges(
     """Have the metrics read, at each snapshot, what the accumulator and the lanes know."""
 
     def of_nodes() -> dict[int, Gauges]:
-        return {lane.node_id: _lane_gauges(lane) for lane in lanes}
+        in_flight: Counter[int] = Counter()
+        for lane in lanes:
+            in_flight[lane.node_id] += len(lane.in_flight)
+        return {
+            lane.node_id: {**_lane_gauges(lane), "requests-in-flight": in_flight[lane.node_id]}
+            for lane in lanes
+            if lane.main is lane
+        }
 
     def of_topics() -> dict[str, Gauges]:
         topics = accumulator.topics
@@ -54,7 +62,6 @@ def _lane_gauges(lane: Lane) -> Gauges:
     window = lane.window
     gauges = {
         "in-flight-window": window.value,
-        "requests-in-flight": len(lane.in_flight),
         "round-trip-time-ms": _ms(window.round_trip),
         "service-time-ms": _ms(window.service),
         "produce-latency-median-ms": _ms(lane.median_latency),

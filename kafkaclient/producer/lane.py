@@ -7,6 +7,7 @@ from enum import Enum
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkaclient.producer.routes import node_of
 from kafkaclient.producer.window import Window
 
 if TYPE_CHECKING:
@@ -15,13 +16,14 @@ if TYPE_CHECKING:
     from kafkaclient.net.connection import Connection
     from kafkaclient.producer.batch import ProducerBatch
 
-__all__ = ["Exclusion", "Lane", "Request"]
+__all__ = ["LEAST_PATIENCE", "Exclusion", "Lane", "Request"]
 
 _RECENT = 64
 _NEVER = float("inf")
-# An answer is overdue after this many times the usual latency, but not before _LEAST_PATIENCE.
+# An answer is overdue after this many times the usual latency, but not before LEAST_PATIENCE (in
+# seconds).
 _PATIENCE = 8
-_LEAST_PATIENCE = 0.05
+LEAST_PATIENCE = 0.05
 
 
 class Exclusion(Enum):
@@ -57,15 +59,17 @@ class Lane:
     __slots__ = (
         "_able_at",
         "_asked_at",
-        "after_idle",
+        "blameless",
         "bytes_sent",
         "connection",
         "excluded",
         "exclusions",
         "idle_at",
         "in_flight",
+        "main",
         "missed",
         "node_id",
+        "number",
         "probed_at",
         "recent",
         "requests_sent",
@@ -73,9 +77,18 @@ class Lane:
     )
 
     def __init__(
-        self, node_id: int, now: float, limit: int = 5, *, fixed_window: bool = False
+        self,
+        number: int,
+        now: float,
+        limit: int = 5,
+        *,
+        fixed_window: bool = False,
+        main: Lane | None = None,
     ) -> None:
-        self.node_id = node_id
+        self.number = number
+        self.node_id = node_of(number)
+        self.main = main or self
+        """The first lane to the broker, which counts what goes out by both."""
         self.window = Window(limit, fixed=fixed_window)
         self.probed_at = -_NEVER
         """When the network's round trip was last asked for."""
@@ -85,9 +98,10 @@ class Lane:
         """The latest latencies of Produce requests, in seconds."""
         self.in_flight: deque[Request] = deque()
         """Oldest first."""
-        self.after_idle = False
-        """Whether what is in flight followed upon a long silence, and nothing was answered since:
-        the connection may have been closed by the broker before."""
+        self.blameless = False
+        """Whether the end of the connection would say nothing about the broker: what is in flight
+        followed upon a long silence, after which the broker may have closed it before, or we close
+        it ourselves."""
         self.connection: Connection | None = None
         """As of the last look."""
         self.missed = False
@@ -102,7 +116,8 @@ class Lane:
         self._able_at = now
 
     def __repr__(self) -> str:
-        return f"<Lane to broker {self.node_id} in_flight={len(self.in_flight)}>"
+        which = "" if self.main is self else "side "
+        return f"<Lane {which}to broker {self.node_id} in_flight={len(self.in_flight)}>"
 
     def free(self, connection: Connection | None, window: int, now: float) -> bool:
         """Whether the broker can take a request now."""
@@ -153,7 +168,7 @@ class Lane:
     def answered(self, latency: float) -> None:
         """A request was answered. One answer may at most double what is usual: a broker that
         came back from a stall must not be granted as long a stall the next time."""
-        self.recent.append(min(latency, 2 * max(self.usual(), _LEAST_PATIENCE / _PATIENCE)))
+        self.recent.append(min(latency, 2 * max(self.usual(), LEAST_PATIENCE / _PATIENCE)))
 
     def waited(self, now: float, awake_since: float) -> float:
         """For how long the oldest request has been waited for, while we could have heard of it."""
@@ -161,9 +176,14 @@ class Lane:
             return 0.0
         return now - max(self.in_flight[0].sent_at, awake_since)
 
+    @property
+    def patience(self) -> float:
+        """After how many seconds an answer is overdue."""
+        return max(LEAST_PATIENCE, _PATIENCE * self.usual())
+
     def overdue(self, waited: float) -> bool:
         """Whether the oldest request should have been answered long ago."""
-        return waited > _LEAST_PATIENCE and waited > _PATIENCE * self.usual()
+        return waited > LEAST_PATIENCE and waited > self.patience
 
     @property
     def median_latency(self) -> float | None:

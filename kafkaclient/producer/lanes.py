@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafkaclient.errors import BrokerConnectionError
 from kafkaclient.producer.alarm import NEVER
-from kafkaclient.producer.lane import Exclusion, Lane
+from kafkaclient.producer.health import Health, Phone
+from kafkaclient.producer.lane import LEAST_PATIENCE, Exclusion, Lane
 from kafkaclient.producer.pulse import Pulse
+from kafkaclient.producer.routes import node_of, side_of
 from kafkaclient.wire.codec import ApiVersionsCall
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Container, Iterable, Iterator
 
     from kafkaclient.errors import KafkaError
     from kafkaclient.net.connection import Connection
@@ -21,25 +23,32 @@ if TYPE_CHECKING:
     from kafkaclient.producer.lines import Lines
     from kafkaclient.producer.settings import SenderSettings
 
-__all__ = ["Connections", "Lanes", "Survey"]
+__all__ = ["ALL", "Connections", "Lanes", "Survey"]
 
 # How often the network's round trip to a broker is measured; how often while the last few
 # measurements disagree; how long a busy connection may put it off (seconds, and answers).
 _PROBE_EVERY, _PROBE_DOUBTFUL, _PROBE_PATIENCE, _PROBE_SHARE = 0.5, 0.1, 2.0, 40
 # How often leaders are asked for because of brokers that do not answer, at the most (seconds).
 _REFRESH_EVERY = 1.0
+# After which part of the time that makes an answer overdue signs of life are asked for, so that
+# they are there when it is.
+_DOUBT = 0.5
+# For how long a sign of life is believed in while the answer does not come (seconds).
+_BELIEVED = 1.0
+ALL = -1
+"""acks=all."""
 
 
-class Connections(Protocol):
+class Connections(Phone, Protocol):
     """What is needed of :class:`kafkaclient.cluster.router.Router`."""
 
-    def produce_connection(self, node_id: int) -> Connection | None: ...
+    def produce_connection(self, node_id: int, *, side: bool = False) -> Connection | None: ...
 
     def connection_error(self, node_id: int) -> KafkaError | None: ...
 
 
 class Survey(NamedTuple):
-    """The brokers at one moment."""
+    """The lanes at one moment, by their numbers."""
 
     free: dict[int, Connection]
     """Those that can take a request now."""
@@ -51,15 +60,18 @@ class Survey(NamedTuple):
     """Those excluded only because they owe an answer: better than nothing."""
     due: float
     """When to look again by oneself."""
+    unsure: bool = False
+    """Whether it will be known in a moment who is dead, so that waiting is better still."""
 
 
 class Lanes:
-    """The lanes by broker, made when they are first asked for.
+    """The lanes by their numbers (routes.py), made when they are first asked for.
 
     ``busy()`` says whether there is anything to wait for.
-    ``on_return(node_id)`` is called when a broker that was out of order is in order again.
+    ``on_return(number)`` is called when a broker that was out of order is in order again.
     ``wake()`` is called when a broker is found to be overdue between two passes of the sender;
-    ``on_lag(seconds)`` with each measurement of the event loop's lag.
+    ``on_lag(seconds)`` with each measurement of the event loop's lag;
+    ``on_health()`` when ``health`` has changed.
     """
 
     def __init__(
@@ -73,8 +85,11 @@ class Lanes:
         wake: Callable[[], None],
         on_return: Callable[[int], None],
         on_lag: Callable[[float], None],
+        on_health: Callable[[], None],
     ) -> None:
         self._lanes: dict[int, Lane] = {}
+        self.sides: set[int] = set()
+        """The second lanes that brokers have."""
         self._connections = connections
         self._leaders = leaders
         self._settings = settings
@@ -84,34 +99,40 @@ class Lanes:
         self._on_return = on_return
         self._refreshed_at = -NEVER
         self._pulse = Pulse(clock, on_beat=self._beat, on_lag=on_lag)
+        self.health = Health(connections, clock=clock, on_change=on_health)
 
     def __iter__(self) -> Iterator[Lane]:
         return iter(self._lanes.values())
 
-    def get(self, node_id: int) -> Lane | None:
-        return self._lanes.get(node_id)
+    def get(self, number: int) -> Lane | None:
+        return self._lanes.get(number)
 
-    def lane(self, node_id: int, now: float) -> Lane:
-        lane = self._lanes.get(node_id)
+    def lane(self, number: int, now: float) -> Lane:
+        lane = self._lanes.get(number)
         if lane is None:
             limit, fixed = self._settings.max_in_flight, not self._settings.adaptive_window
-            lane = self._lanes[node_id] = Lane(node_id, now, limit, fixed_window=fixed)
+            main = None
+            if number != node_of(number):
+                main = self.lane(node_of(number), now)
+                self.sides.add(number)
+            lane = Lane(number, now, limit, fixed_window=fixed, main=main)
+            self._lanes[number] = lane
         return lane
 
-    def spare(self, node_id: int) -> bool:
+    def spare(self, number: int) -> bool:
         """Whether the broker is in order and could take another request, as of the last look."""
-        lane = self._lanes.get(node_id)
+        lane = self._lanes.get(number)
         if lane is None or lane.excluded is not None or not lane.in_order:
             return False
         return len(lane.in_flight) < lane.window.value
 
-    def in_order(self, node_id: int) -> bool:
+    def in_order(self, number: int) -> bool:
         """Whether the broker would take requests if it had not its share of them already."""
-        lane = self._lanes.get(node_id)
+        lane = self._lanes.get(number)
         return lane is not None and lane.in_order
 
-    def usual_latency(self, node_id: int) -> float:
-        lane = self._lanes.get(node_id)
+    def usual_latency(self, number: int) -> float:
+        lane = self._lanes.get(number)
         return 0.0 if lane is None else lane.usual()
 
     def watch(self) -> None:
@@ -119,14 +140,18 @@ class Lanes:
         self._pulse.start()
 
     def landed(self, request: Request, now: float) -> None:
-        """The oldest request to its broker has been answered, or never will be."""
+        """The oldest request in its lane has been answered, or never will be."""
         lane = request.lane
         lane.landed(now)
         if lane.excluded is not None:
             self._look_at(lane, request.connection, now)
+        if lane.main is not lane:
+            # What it was held up by is over: a replica was given up, or is back.
+            self._leaders.request_refresh(f"broker {lane.node_id} answers again")
 
     def close(self) -> None:
         self._pulse.stop()
+        self.health.close()
 
     def undisturbed(self, since: float, now: float) -> bool:
         """Whether the event loop has run without a break, so that times mean something."""
@@ -135,37 +160,42 @@ class Lanes:
     # --- who can take something -------------------------------------------------------------------
 
     def survey(
-        self, brokers: Iterable[int], large: bool, presses: Callable[[int], bool], now: float
+        self, wanted: Iterable[int], large: bool, presses: Callable[[int], bool], now: float
     ) -> Survey:
-        """Look at these brokers; ``large``: what waits for any of them is a large batch;
-        ``presses(node_id)``: a full batch waits that must go to this one."""
+        """Look at these lanes; ``large``: what waits for any of them is a large batch;
+        ``presses(number)``: a full batch waits that must go by this one."""
         free: dict[int, Connection] = {}
         pressed, sound, overdue, due = set(), set(), set(), NEVER
-        for node_id in brokers:
-            lane = self.lane(node_id, now)
-            connection = lane.connection = self._connections.produce_connection(node_id)
+        for number in wanted:
+            lane = self.lane(number, now)
+            connection = lane.connection = self._connect(lane)
             window = self._window(lane, large, now)
             able = lane.free(connection, window, now)
-            if not able and window and presses(node_id):
+            if not able and window and presses(number):
                 # It gains nothing by waiting here, and the broker must not wait for it.
                 able = lane.free(connection, min(window + 1, self._settings.max_in_flight), now)
                 if able:
-                    pressed.add(node_id)
+                    pressed.add(number)
             lane.note(able=able, now=now)
             why = self._look_at(lane, connection, now)
             if why is None:
-                sound.add(node_id)
+                sound.add(number)
             elif why is Exclusion.OVERDUE:
-                overdue.add(node_id)
+                overdue.add(number)
             if connection is None:
-                self._ask_for_leaders(node_id)
+                self._ask_for_leaders(lane.node_id)
             elif able:
-                free[node_id] = connection
+                free[number] = connection
             elif connection.throttled_until > now:
                 # A connection that comes up, an answer, or a transport that drains wakes the
                 # sender; only the end of a broker's throttling has nobody to tell of it.
                 due = min(due, connection.throttled_until)
-        return Survey(free, pressed, sound, overdue, due)
+        return Survey(free, pressed, sound, overdue, due, self.health.unsure)
+
+    def _connect(self, lane: Lane) -> Connection | None:
+        if lane.main is lane:
+            return self._connections.produce_connection(lane.node_id)
+        return self._connections.produce_connection(lane.node_id, side=True)
 
     def _window(self, lane: Lane, large: bool, now: float) -> int:
         limit = self._settings.max_in_flight
@@ -194,7 +224,7 @@ class Lanes:
         lane.exclude(why)
         if why is None and lane.missed:
             lane.missed = False
-            self._on_return(lane.node_id)
+            self._on_return(lane.number)
         return why
 
     def _wonder(self, lane: Lane, waited: float, now: float) -> None:
@@ -212,8 +242,11 @@ class Lanes:
             # moved away from this broker.
             self._leaders.request_refresh(f"records wait for a broker: {trouble}")
 
+    # --- who does not answer ----------------------------------------------------------------------
+
     def _beat(self, now: float) -> bool:
         """Look after the brokers that owe answers, also while nothing else happens."""
+        awake_since = self._pulse.awake_since(now)
         for lane in list(self._lanes.values()):
             if not lane.in_flight:
                 continue
@@ -221,15 +254,31 @@ class Lanes:
             connection = lane.in_flight[0].connection
             if self._look_at(lane, connection, now) is not before:
                 self._wake()
-            self._leave_if_deposed(lane, now)
+            waited = lane.waited(now, awake_since)
+            if waited > max(LEAST_PATIENCE, _DOUBT * lane.patience):
+                self._doubt(lane.in_flight[0], now)
+            if lane.overdue(waited):
+                self._leave_if_deposed(lane)
+                self._leave_if_held_up(lane)
+        self.health.judge(now, awake_since, self._patience_for)
         return self._busy()
 
-    def _leave_if_deposed(self, lane: Lane, now: float) -> None:
+    def _patience_for(self, node_id: int) -> float:
+        lane = self._lanes.get(node_id)
+        return (1 - _DOUBT) * (LEAST_PATIENCE if lane is None else lane.patience)
+
+    def _doubt(self, request: Request, now: float) -> None:
+        """Its broker may be dead, or one that this waits for."""
+        doubted = {request.lane.node_id}
+        if self._settings.acks == ALL:
+            for batch in request.batches:
+                doubted.update(batch.queue.replicas)
+        self.health.doubt(doubted, max(request.sent_at, now - _BELIEVED))
+
+    def _leave_if_deposed(self, lane: Lane) -> None:
         """A broker that owes answers and leads none of what it was sent any more may never answer:
         a paused one's kernel keeps the connection alive. Closing it lets the batches go to their
         new leaders, in their order."""
-        if not lane.overdue(lane.waited(now, self._pulse.awake_since(now))):
-            return
         oldest = lane.in_flight[0]
         if all(batch.queue.leader not in (-1, lane.node_id) for batch in oldest.batches):
             oldest.connection.close(
@@ -238,6 +287,33 @@ class Lanes:
                     "of what it was sent; the connection was given up"
                 )
             )
+
+    def _leave_if_held_up(self, lane: Lane) -> None:
+        """A broker that lives, but can't answer for want of a replica: what has to wait for that
+        goes by the other lane, so that nothing else does. Without sequence numbers what is sent
+        again would be written again."""
+        if lane.main is not lane or not lane.in_flight or not self._settings.idempotent:
+            return
+        oldest = lane.in_flight[0]
+        held_up = [b.queue.tp for b in oldest.batches if b.queue.route == side_of(lane.node_id)]
+        if held_up and self.health.lives(lane.node_id, oldest.sent_at):
+            lane.blameless = True
+            oldest.connection.close(
+                BrokerConnectionError(
+                    f"broker {lane.node_id} waits for a replica that gives no sign of life, to "
+                    f"answer for {', '.join(map(str, held_up))}; the connection was given up for "
+                    "the sake of other partitions"
+                )
+            )
+
+    def end_sides(self, needed: Container[int]) -> None:
+        """Close the second connections that nothing goes by any more."""
+        for lane in [self._lanes[number] for number in self.sides]:
+            if lane.number not in needed and not lane.in_flight:
+                self.sides.remove(lane.number)
+                del self._lanes[lane.number]
+                if lane.connection is not None and not lane.connection.closed:
+                    lane.connection.close()
 
     # --- the network's round trip ---------------------------------------------------------------
 
@@ -266,20 +342,20 @@ class Lanes:
     # --- KIP-794's outages ------------------------------------------------------------------------
 
     def outages(self, lines: Lines, excluded: Collection[int], now: float) -> set[int]:
-        """The brokers that could not take what was ready for them for too long; ``excluded`` are
+        """The lanes that could not take what was ready for them for too long; ``excluded`` are
         those of the last time."""
         found = set()
-        for node_id, lane in self._lanes.items():
+        for number, lane in self._lanes.items():
             # A lane with nothing ready was not asked in this pass.
-            if not lines.ready.get(node_id):
-                if lane.in_flight and lines.blocked[node_id]:
+            if not lines.ready.get(number):
+                if lane.in_flight and lines.blocked[number]:
                     # What could be ready waits for the answers that the broker owes.
                     lane.note(able=False, now=now)
-                elif node_id in excluded:
+                elif number in excluded:
                     # Asked all the same, or a broker that was left out would never be back.
-                    connection = self._connections.produce_connection(node_id)
+                    connection = self._connect(lane)
                     if lane.free(connection, self._settings.max_in_flight, now):
                         lane.note(able=True, now=now)
             if lane.stuck_for > self._settings.availability_timeout:
-                found.add(node_id)
+                found.add(number)
         return found

@@ -79,11 +79,11 @@ class Lines:
         hurried: Callable[[], bool],
     ) -> None:
         self.ready: dict[int, deque[PartitionQueue]] = {}
-        """Per leader: the queues whose first batch may leave, longest ready first."""
+        """Per lane: the queues whose first batch may leave, longest ready first."""
         self.unbound: deque[PartitionQueue] = deque()
         """The topics with a ready batch that has no partition yet, longest ready first."""
         self.blocked: Counter[int] = Counter()
-        """Per leader: how many queues wait for batches on the wire (or for a producer id)."""
+        """Per lane: how many queues wait for batches on the wire (or for a producer id)."""
         self.leaderless: dict[PartitionQueue, None] = {}
         self.gate: Gate | None = None
         self._one_in_flight = one_in_flight
@@ -96,6 +96,9 @@ class Lines:
 
     def schedule(self, queue: PartitionQueue, now: float) -> None:
         """Put the queue where it belongs; call it after anything that may change that."""
+        if queue.route != queue.lane and not queue.on_wire:
+            self._take_away(queue)
+            queue.lane = queue.route
         sequence = queue.sequence
         if sequence.start_over and not sequence.restart(queue, self._identity):
             self._wake(_NOW)  # a producer id may be wanted
@@ -114,7 +117,7 @@ class Lines:
             self.leaderless[queue] = None
             self._wake(_NOW)
         elif place is Place.BLOCKED:
-            self.blocked[queue.leader] += 1
+            self.blocked[queue.lane] += 1
         elif place in (Place.LINGER, Place.BACKOFF):
             self._wake(queue.timer)
 
@@ -124,7 +127,7 @@ class Lines:
         elif queue.place is Place.LEADERLESS:
             del self.leaderless[queue]
         elif queue.place is Place.BLOCKED:
-            self.blocked[queue.leader] -= 1
+            self.blocked[queue.lane] -= 1
         queue.place = Place.IDLE
 
     def leave(self, queue: PartitionQueue, now: float) -> None:
@@ -135,25 +138,25 @@ class Lines:
         self.schedule(queue, now)
 
     def _line_of(self, queue: PartitionQueue) -> deque[PartitionQueue]:
-        return self.unbound if queue.unbound else self.ready.setdefault(queue.leader, deque())
+        return self.unbound if queue.unbound else self.ready.setdefault(queue.lane, deque())
 
-    def brokers(self) -> set[int]:
-        """The brokers that something could be sent to now."""
-        brokers = {leader for leader, line in self.ready.items() if line}
+    def lanes(self) -> set[int]:
+        """The lanes that something could be sent by now."""
+        lanes = {lane for lane, line in self.ready.items() if line}
         for queue in self.unbound:
-            brokers.update(queue.topic.spread.leaders)
-        return brokers
+            lanes.update(queue.topic.spread.lanes)
+        return lanes
 
     @property
     def astray(self) -> bool:
         """Whether batches without a partition are ready, and no broker leads one for any."""
         return bool(self.unbound) and not (
-            any(queue.topic.spread.leaders for queue in self.unbound) or any(self.ready.values())
+            any(queue.topic.spread.lanes for queue in self.unbound) or any(self.ready.values())
         )
 
-    def presses(self, leader: int) -> bool:
-        """Whether a full batch is first in the leader's line."""
-        line = self.ready.get(leader)
+    def presses(self, lane: int) -> bool:
+        """Whether a full batch is first in the lane's line."""
+        line = self.ready.get(lane)
         return line is not None and any(q.batches and q.batches[0].full for q in islice(line, 1))
 
     def lead(self, queue: PartitionQueue, leader: int, epoch: int, now: float) -> None:
@@ -162,6 +165,8 @@ class Lines:
         if leader == queue.leader and not newer:
             return
         self._take_away(queue)
+        if leader != queue.leader:
+            queue.route = queue.lane = leader
         queue.leader, queue.leader_epoch = leader, epoch
         if newer:
             for batch in queue.batches:

@@ -28,7 +28,7 @@ class Place(Enum):
     BLOCKED = "the first batch waits for batches on the wire, or for the producer id"
     SEALING = "the first batch is being compressed, or waits for its turn to be"
     LEADERLESS = "no broker leads the partition, as far as is known"
-    READY = "in its leader's line, for a free slot"
+    READY = "in the line for its leader, for a free slot"
 
 
 class PartitionQueue:
@@ -39,12 +39,14 @@ class PartitionQueue:
         "batches_bound",
         "bytes_bound",
         "bytes_sent",
+        "lane",
         "leader",
         "leader_epoch",
         "on_wire",
         "partition",
         "place",
         "records_sent",
+        "route",
         "sequence",
         "timer",
         "topic",
@@ -68,6 +70,10 @@ class PartitionQueue:
         self.on_wire = 0
         self.leader = -1
         self.leader_epoch = -1
+        self.lane = -1
+        """The lane that it stands in, or has batches on the wire in (routes.py)."""
+        self.route = -1
+        """The lane that it should change to, once nothing is on the wire."""
         self.place = Place.IDLE
         self.timer = 0.0
         """When the queue's timer (linger, back-off) runs out, for the one entry that counts."""
@@ -91,6 +97,13 @@ class PartitionQueue:
         """Whether the topic was created anew without this partition."""
         view = self.topic.view or self.topic.last_view
         return view is not None and self.partition >= view.partition_count
+
+    @property
+    def replicas(self) -> tuple[int, ...]:
+        """Those that have to confirm what is written with acks=all, as far as is known."""
+        view = self.topic.view
+        known = view is not None and self.partition < view.partition_count
+        return view.partitions[self.partition].isr if view is not None and known else ()
 
     @property
     def awaits(self) -> str:

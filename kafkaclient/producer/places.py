@@ -86,7 +86,8 @@ class Places:
         found, brokers = self._circumstances.set_aside, self._circumstances.brokers
         for queue in list(found):
             retrying = bool(queue.batches) and bool(queue.batches[0].attempts)
-            if retrying or brokers is None or not brokers.in_order(queue.leader):
+            avoided = queue.partition in queue.topic.avoided
+            if retrying or avoided or brokers is None or not brokers.in_order(queue.lane):
                 self._unbind(queue, now)
 
     def _unbind(self, queue: PartitionQueue, now: float) -> None:

@@ -21,7 +21,7 @@ from kafkaclient.producer.answers import Answers, Leaders, delivery_timeout
 from kafkaclient.producer.binder import Binder
 from kafkaclient.producer.lag import LagReport
 from kafkaclient.producer.lane import Request
-from kafkaclient.producer.lanes import Connections, Lanes
+from kafkaclient.producer.lanes import ALL, Connections, Lanes
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.produce import (
     FIRST_WITH_TOPIC_IDS,
@@ -105,6 +105,7 @@ class Sender:
             busy=lambda: bool(accumulator.incomplete),
             wake=self.wake,
             on_return=accumulator.forgive,
+            on_health=self._mourn,
             on_lag=LagReport(clock, metrics.event_loop_lagged).lagged,
         )
         accumulator.circumstances.brokers = self.lanes
@@ -127,6 +128,12 @@ class Sender:
         self._alarm.ring(when)
         if self._accumulator.incomplete and not self._closing:
             self.lanes.watch()
+
+    def _mourn(self) -> None:
+        """Other brokers are dead than before, as far as is known."""
+        if self._settings.acks == ALL:  # else no answer waits for a replica
+            self._accumulator.routes.mourn(self.lanes.health.dead, self._clock())
+        self.wake()
 
     def run_once(self, now: float) -> float:
         """One pass: expire, run timers, fill the lanes, look after what they wait for.
@@ -161,30 +168,32 @@ class Sender:
         lines, due = accumulator.lines, NEVER
         self._alarm.forget()  # what is ready by now is seen now
         accumulator.places.free_stranded(now)
-        while brokers := lines.brokers():
+        if self.lanes.sides:
+            self.lanes.end_sides(accumulator.routes.sides)
+        while wanted := lines.lanes():
             self._alarm.forget()  # what gets ready from here on may need another pass
             if not self._settings.adaptive:
                 self._binder.rotate(now)
             large = any(queue.batches and queue.batches[0].large for queue in lines.unbound)
-            survey = self.lanes.survey(brokers, large, lines.presses, now)
+            survey = self.lanes.survey(wanted, large, lines.presses, now)
             due = min(due, survey.due)
             requests: dict[int, list[ProducerBatch]] = {}
-            for node_id in survey.free:
-                if batches := accumulator.drain(node_id, max_bytes, now):
-                    requests[node_id] = batches
+            for number in survey.free:
+                if batches := accumulator.drain(number, max_bytes, now):
+                    requests[number] = batches
             if self._settings.adaptive:
                 self._binder.bind(requests, survey, max_bytes, now)
             if not requests:
                 break
-            for node_id, batches in requests.items():
-                self._send(self.lanes.lane(node_id, now), survey.free[node_id], batches, now)
+            for number, batches in requests.items():
+                self._send(self.lanes.lane(number, now), survey.free[number], batches, now)
         return due
 
     def _send(
         self, lane: Lane, connection: Connection, batches: list[ProducerBatch], now: float
     ) -> None:
         if not connection.in_flight:
-            lane.after_idle = now - connection.last_used >= _IDLE
+            lane.blameless = now - connection.last_used >= _IDLE
         try:
             self.lanes.probe(lane, connection, now)
             sent = self._write(lane, connection, batches, now)
@@ -198,8 +207,8 @@ class Sender:
                 batch.maybe_written |= not self._settings.acks
                 self._answers.retry(batch, error, now)
             return
-        lane.requests_sent += 1
-        lane.bytes_sent += sent
+        lane.main.requests_sent += 1
+        lane.main.bytes_sent += sent
         self._count(batches, now)
         for batch in () if self._settings.acks else batches:
             # acks=0: written is all that will ever be known
@@ -291,10 +300,11 @@ class Sender:
         except KafkaError as reason:
             if payload is not None:
                 request.connection.close(reason)
-            stale = lane.after_idle and isinstance(reason, BrokerConnectionError)
-            self._answers.none(request.batches, reason, now, at_once=stale)
+            at_once = lane.blameless and isinstance(reason, BrokerConnectionError)
+            self._answers.none(request.batches, reason, now, at_once=at_once)
             return
-        lane.after_idle = False
+        lane.blameless = False
+        self.lanes.health.answered(lane.node_id)
         silence = result.throttle_ms / 1000
         self._metrics.throttled(silence)
         failed = silence or any(p.error_code for p in result.partitions)

@@ -67,6 +67,7 @@ class SenderSettings:
     max_in_flight: int = 5
     request_timeout: float = 30.0
     delivery_timeout: float = 120.0
+    idempotent: bool = False
     adaptive: bool = True
     adaptive_window: bool = False
     """Late binding: keep no more requests in flight than hide the network."""
@@ -109,6 +110,7 @@ def sender_settings(config: ProducerConfig) -> SenderSettings:
         max_in_flight=config.max_in_flight_requests_per_connection,
         request_timeout=config.request_timeout_ms / 1000,
         delivery_timeout=config.delivery_timeout_ms / 1000,
+        idempotent=config.enable_idempotence,
         adaptive=_adaptive(config),
         # With acks=0 there is no answer to measure by; the transport's own buffer is the window.
         adaptive_window=config.partitioner == "late" and config.acks != 0,

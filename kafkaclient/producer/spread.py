@@ -10,6 +10,9 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import TYPE_CHECKING
 
+from kafkaclient.producer.partition import UNBOUND
+from kafkaclient.producer.routes import node_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -24,8 +27,8 @@ _Entry = tuple[int, int, int]
 
 # How far a partition can fall behind, in batches, and how fast a large batch is forgotten.
 _PATIENCE, _FORGETTING = 4, 0.95
-_NOBODY = -2
-"""Who leads a partition that is new: not even nobody, as far as is known."""
+_NOBODY = -(2**31)
+"""The lane of a partition that is new: not even none, as far as is known."""
 
 
 class Spread:
@@ -41,9 +44,10 @@ class Spread:
         "_forgiven",
         "_given",
         "_heaps",
-        "_leaders",
+        "_lanes",
         "_near",
         "_random",
+        "_routes",
         "_view",
     )
 
@@ -55,9 +59,10 @@ class Spread:
         """By partition; what is less than its leader's :meth:`_least` counts as that."""
         self._floor = 0
         self._forgiven: dict[int, int] = {}
-        """By leader: what its partitions stand at, at the least, since it was back in order."""
+        """By lane: what its partitions stand at, at the least, since it was back in order."""
         self._heaps: dict[int, list[_Entry]] = {}
-        self._leaders: list[int] = []
+        self._lanes: list[int] = []
+        self._routes: list[int] | None = None
         self._view: TopicView | None = None
         self._near: frozenset[int] = frozenset()
 
@@ -67,90 +72,96 @@ class Spread:
     @property
     def given(self) -> list[int]:
         """Bytes per partition; one that fell further behind than is allowed stands at the floor."""
-        least = {leader: self._least(leader) for leader in set(self._leaders)}
-        known = zip(self._given, self._leaders, strict=True)
-        return [max(given, least[leader]) for given, leader in known]
+        least = {lane: self._least(lane) for lane in set(self._lanes)}
+        known = zip(self._given, self._lanes, strict=True)
+        return [max(given, least[lane]) for given, lane in known]
 
     @property
-    def leaders(self) -> Iterable[int]:
-        """The brokers that lead a partition that competes."""
+    def lanes(self) -> Iterable[int]:
+        """The lanes to partitions that compete."""
         return self._heaps.keys()
 
     @property
     def competing(self) -> dict[int, list[int]]:
-        """By leader, the partitions that are chosen from."""
-        return {leader: [entry[2] for entry in heap] for leader, heap in self._heaps.items()}
+        """By lane, the partitions that are chosen from."""
+        return {lane: [entry[2] for entry in heap] for lane, heap in self._heaps.items()}
 
-    def follow(self, view: TopicView, near: frozenset[int] = frozenset()) -> bool:
-        """Take up who leads what; whether other partitions compete now, or under other leaders.
+    def follow(
+        self,
+        view: TopicView,
+        near: frozenset[int] = frozenset(),
+        routes: list[int] | None = None,
+    ) -> bool:
+        """Take up who leads what; whether other partitions compete now, or by other lanes.
 
         Only the partitions of the leaders in ``near`` compete while there are any (KIP-1123). One
-        that is new starts at the floor. What has not moved is left alone.
+        that is new starts at the floor. What has not moved is left alone. ``routes`` are the
+        partitions' lanes (-1: it does not compete), if these are not simply their leaders.
         """
-        if view is self._view and near == self._near:
+        if view is self._view and near == self._near and routes == self._routes:
             return False
-        before, leaders = self._leaders, [partition.leader for partition in view.partitions]
-        if leaders == before and near == self._near:
-            self._view = view
+        before, lanes = self._lanes, routes or [partition.leader for partition in view.partitions]
+        if lanes == before and near == self._near:
+            self._view, self._routes = view, routes
             return False
         if self._forgiven:  # it goes by who led what until now
             known, forgiven = zip(self._given, before, strict=True), self._forgiven
             self._given = [f if (f := forgiven.get(n, 0)) > given else given for given, n in known]
             self._forgiven = {}
-        self._view, self._near, self._leaders = view, near, leaders
-        missing = len(leaders) - len(before)
-        self._given = self._given[: len(leaders)] + [self._floor] * missing
-        led = {leader for leader in leaders if leader >= 0}
-        competing = led & near or led
-        heaps = {leader: self._stayed(leader) for leader in competing}
+        self._view, self._near, self._routes, self._lanes = view, near, routes, lanes
+        missing = len(lanes) - len(before)
+        self._given = self._given[: len(lanes)] + [self._floor] * missing
+        led = {lane for lane in lanes if lane != UNBOUND}
+        competing = {lane for lane in led if node_of(lane) in near} or led
+        heaps = {lane: self._stayed(lane) for lane in competing}
         before = before + [_NOBODY] * missing
-        for partition, (was, leader) in enumerate(zip(before, leaders, strict=False)):
-            stayed = was == leader and leader in self._heaps
-            if leader in competing and not stayed:
-                heaps[leader].append((self._given[partition], self._random(), partition))
+        for partition, (was, lane) in enumerate(zip(before, lanes, strict=False)):
+            stayed = was == lane and lane in self._heaps
+            if lane in competing and not stayed:
+                heaps[lane].append((self._given[partition], self._random(), partition))
         for heap in heaps.values():
             heapify(heap)
         self._heaps = heaps
         return True
 
-    def _stayed(self, leader: int) -> list[_Entry]:
-        leaders, heap = self._leaders, self._heaps.get(leader, ())
-        return [e for e in heap if e[2] < len(leaders) and leaders[e[2]] == leader]
+    def _stayed(self, lane: int) -> list[_Entry]:
+        lanes, heap = self._lanes, self._heaps.get(lane, ())
+        return [e for e in heap if e[2] < len(lanes) and lanes[e[2]] == lane]
 
-    def _least(self, leader: int) -> int:
-        """How little a partition of the leader can stand at."""
-        return max(self._floor, self._forgiven.get(leader, 0))
+    def _least(self, lane: int) -> int:
+        """How little a partition of the lane can stand at."""
+        return max(self._floor, self._forgiven.get(lane, 0))
 
     def add(self, partition: int, nbytes: int) -> None:
         """``nbytes`` went to the partition."""
         if partition < len(self._given):
-            least = self._least(self._leaders[partition])
+            least = self._least(self._lanes[partition])
             given = self._given[partition] = max(self._given[partition], least) + nbytes
             self._batch = max(nbytes, _FORGETTING * self._batch)
             self._floor = max(self._floor, given - int(_PATIENCE * self._batch))
 
-    def forgive(self, leader: int) -> None:
+    def forgive(self, lane: int) -> None:
         """The broker was out of order and is back: nothing of what it missed is made up for."""
-        if leader not in self._heaps:
+        if lane not in self._heaps:
             return
         others = [
             self._given[entry[2]]
-            for node, rest in self._heaps.items()
-            if node != leader
+            for other, rest in self._heaps.items()
+            if other != lane
             for entry in rest
         ]
         if others:
             usual = sum(others) // len(others)
-            self._forgiven[leader] = max(usual, self._forgiven.get(leader, 0))
+            self._forgiven[lane] = max(usual, self._forgiven.get(lane, 0))
 
-    def pick(self, leaders: Iterable[int], is_open: Callable[[int], bool]) -> int | None:
-        """The partition furthest behind among those led by ``leaders`` that are open."""
+    def pick(self, lanes: Iterable[int], is_open: Callable[[int], bool]) -> int | None:
+        """The partition furthest behind among those of these lanes that are open."""
         best: _Entry | None = None
-        for leader in leaders:
-            entry = self._first_open(self._heaps.get(leader), is_open)
+        for lane in lanes:
+            entry = self._first_open(self._heaps.get(lane), is_open)
             if entry is not None:
                 # All that are further behind than is allowed are so by the same.
-                entry = (max(entry[0], self._least(leader)), *entry[1:])
+                entry = (max(entry[0], self._least(lane)), *entry[1:])
                 if best is None or entry < best:
                     best = entry
         return None if best is None else best[2]

@@ -37,9 +37,11 @@ class TopicBuffer:
     """``view`` is None until the topic's metadata is known (or after it was dropped as idle)."""
 
     __slots__ = (
+        "avoided",
         "batch_limit",
         "choice",
         "chosen",
+        "detours",
         "last_view",
         "name",
         "parked",
@@ -72,6 +74,10 @@ class TopicBuffer:
         self.view: TopicView | None = None
         self.last_view: TopicView | None = None
         """The latest metadata, kept when it is dropped: batches on their way go on by it."""
+        self.detours: dict[int, int] = {}
+        """The partitions that go by another lane than their leader's first one, and by which."""
+        self.avoided: frozenset[int] = frozenset()
+        """The partitions that get no records that could go elsewhere (routes.py)."""
         self.queues: dict[int, PartitionQueue] = {}
         """Created with the first record for the partition, never removed."""
         self.parked: deque[ParkedRecord] = deque()
@@ -110,6 +116,18 @@ class TopicBuffer:
             or any(queue.batches or queue.unacked for queue in self.queues.values())
         )
 
+    def routes(self, view: TopicView) -> list[int] | None:
+        """By partition, the lane of records that could go elsewhere (-1: none), if these are not
+        simply the leaders."""
+        if not self.detours and not self.avoided:
+            return None
+        routes = [partition.leader for partition in view.partitions]
+        for partition, lane in self.detours.items():
+            routes[partition] = lane
+        for partition in self.avoided:
+            routes[partition] = UNBOUND
+        return routes
+
     def touched(self, view: TopicView) -> list[PartitionQueue]:
         """The queues of partitions that are not in ``view`` as they were in the last one."""
         before = self.last_view.partitions if self.last_view is not None else ()
@@ -125,4 +143,5 @@ class TopicBuffer:
             if view is not None and partition < view.partition_count:
                 known = view.partitions[partition]
                 queue.leader, queue.leader_epoch = known.leader, known.leader_epoch
+                queue.route = queue.lane = self.detours.get(partition, known.leader)
         return queue

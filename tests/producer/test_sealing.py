@@ -156,7 +156,7 @@ def test_two_of_a_queue_are_compressed_ahead_while_nobody_takes_them(
     unbound = b.topic.unbound
     assert [batch.sealing for batch in unbound.batches] == [True, True, False]
     assert unbound.batches[2].count == 6
-    assert b.accumulator.lines.brokers() == set()
+    assert b.accumulator.lines.lanes() == set()
     finish(b, hand)
     assert unbound.place is Place.READY
     assert len(unbound.batches) == 3, "they are still two ahead"
@@ -183,7 +183,7 @@ def test_a_batch_that_becomes_large_in_line_is_compressed_aside(sealing: Any, ha
     b.put(None, b"full")
     unbound = b.topic.unbound
     assert unbound.place is Place.READY
-    assert b.accumulator.lines.brokers() == {0}
+    assert b.accumulator.lines.lanes() == {0}
     b.put(None, bytes(1000))
     assert unbound.place is Place.SEALING
     assert not b.lines.unbound

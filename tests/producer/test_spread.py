@@ -51,7 +51,7 @@ def test_only_brokers_that_can_take_something_are_asked() -> None:
     assert spread.pick((), _always) is None
     assert spread.pick({0, 1}, lambda p: p == 3) == 3
     assert spread.pick({0, 1}, lambda _: False) is None
-    assert set(spread.leaders) == {0, 1}
+    assert set(spread.lanes) == {0, 1}
 
 
 def test_who_becomes_faster_is_not_flooded() -> None:
@@ -100,7 +100,7 @@ def test_only_partitions_led_in_the_rack_compete_while_there_are_any() -> None:
     spread = _spread(0, 1, 2, 3)
     view, everyone = _topic(0, 1, 2, 3), {0, 1, 2, 3}
     spread.follow(view, frozenset({0, 2}))
-    assert set(spread.leaders) == {0, 2}
+    assert set(spread.lanes) == {0, 2}
     for _ in range(10):
         partition = spread.pick(everyone, _always)
         assert partition in {0, 2}
@@ -111,11 +111,11 @@ def test_only_partitions_led_in_the_rack_compete_while_there_are_any() -> None:
     spread.follow(_topic(-1, 1, -1, 3), frozenset({0, 2}))
     assert spread.pick(everyone, _always) in {1, 3}
     spread.follow(view, frozenset({0, 2}))
-    assert set(spread.leaders) == {0, 2}
+    assert set(spread.lanes) == {0, 2}
     spread.follow(view, frozenset({9}))
-    assert set(spread.leaders) == everyone, "nobody of the rack leads a partition"
+    assert set(spread.lanes) == everyone, "nobody of the rack leads a partition"
     spread.follow(view)
-    assert set(spread.leaders) == everyone
+    assert set(spread.lanes) == everyone
 
 
 @given(

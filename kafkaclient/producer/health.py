@@ -1,0 +1,128 @@
+"""Which brokers are dead, as far as can be told from here.
+
+A Produce request that is not answered says little: its broker may wait for another one, which has
+to confirm the records. So whoever may be the cause is asked for a sign of life, on the connection
+for control calls, which nothing holds up. A paused process keeps its connections and answers
+nothing; a killed one can't be connected to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kafkaclient.errors import BrokerConnectionError, KafkaError, RequestTimedOutError
+from kafkaclient.wire.codec import ApiVersionsCall
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kafkaclient.wire.api import Call
+
+__all__ = ["Health", "Phone"]
+
+_log = logging.getLogger(__name__)
+
+_ASK_AGAIN = 0.1
+"""The pause before a broker that could not be reached is asked once more, in seconds."""
+
+
+class Phone(Protocol):
+    """What is needed of :class:`kafkaclient.cluster.router.Router`."""
+
+    def knows(self, node_id: int) -> bool: ...
+
+    async def call(self, call: Call[Any], node_id: int | None = None) -> Any: ...
+
+
+class Health:
+    """Asks brokers for signs of life while they are doubted.
+
+    ``dead`` are those that were asked and did not answer in time, until they do.
+    ``on_change()`` is called when these change, and when no doubt is left.
+    """
+
+    def __init__(
+        self, phone: Phone, *, clock: Callable[[], float], on_change: Callable[[], None]
+    ) -> None:
+        self.dead: frozenset[int] = frozenset()
+        self._phone = phone
+        self._clock = clock
+        self._on_change = on_change
+        self._asked_at: dict[int, float] = {}
+        """Those in doubt, dead or not yet: since when they are asked."""
+        self._alive_at: dict[int, float] = {}
+        """When there was a sign of life, of those that had been doubted."""
+        self._inquiries: dict[int, asyncio.Task[None]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Health dead={sorted(self.dead)} doubted={sorted(self._asked_at)}>"
+
+    @property
+    def unsure(self) -> bool:
+        """Whether somebody is asked who may yet answer in time."""
+        return len(self._asked_at) > len(self.dead)
+
+    def lives(self, node_id: int, since: float) -> bool:
+        """Whether there was a sign of life at ``since`` or later, when it was doubted."""
+        return self._alive_at.get(node_id, since - 1.0) >= since
+
+    def doubt(self, nodes: Iterable[int], since: float) -> None:
+        """Something that these brokers have to do with is late ``since`` that time."""
+        for node_id in nodes:
+            if node_id not in self._asked_at and not self.lives(node_id, since):
+                self._asked_at[node_id] = self._clock()
+                self._inquiries[node_id] = asyncio.create_task(
+                    self._inquire(node_id), name=f"kafkaclient-sign-of-life-{node_id}"
+                )
+
+    def judge(self, now: float, awake_since: float, patience: Callable[[int], float]) -> None:
+        """Give up those that were asked longer ago than ``patience(node_id)`` seconds, all of
+        which the event loop was awake to hear of their answer."""
+        if not self.unsure:
+            return
+        for node_id, asked_at in list(self._asked_at.items()):
+            if now - max(asked_at, awake_since) > patience(node_id):
+                self._bury(node_id)
+
+    def answered(self, node_id: int) -> None:
+        """The broker has answered something."""
+        if node_id in self._asked_at:
+            self._trust(node_id)
+
+    def close(self) -> None:
+        for inquiry in self._inquiries.values():
+            inquiry.cancel()
+
+    async def _inquire(self, node_id: int) -> None:
+        while self._phone.knows(node_id):
+            try:
+                await self._phone.call(ApiVersionsCall(), node_id)
+            except (BrokerConnectionError, RequestTimedOutError):
+                self._bury(node_id)
+                await asyncio.sleep(_ASK_AGAIN)
+            except KafkaError:
+                break  # whatever it says, it speaks
+            else:
+                break
+        self._trust(node_id)  # or nothing refers to it any more
+
+    def _bury(self, node_id: int) -> None:
+        if node_id not in self.dead:
+            _log.info("broker %d gives no sign of life", node_id)
+            self.dead |= {node_id}
+            self._on_change()
+
+    def _trust(self, node_id: int) -> None:
+        inquiry = self._inquiries.pop(node_id, None)
+        if inquiry is not None and inquiry is not asyncio.current_task():
+            inquiry.cancel()
+        del self._asked_at[node_id]
+        self._alive_at[node_id] = self._clock()
+        if node_id in self.dead:
+            _log.info("broker %d lives", node_id)
+            self.dead -= {node_id}
+            self._on_change()
+        elif not self.unsure:
+            self._on_change()

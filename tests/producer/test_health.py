@@ -1,0 +1,152 @@
+"""Signs of life: who is asked, who is given up, and who comes back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from kafkaclient.errors import (
+    AuthenticationError,
+    BrokerConnectionError,
+    KafkaError,
+    RequestTimedOutError,
+)
+from kafkaclient.producer.health import Health
+from kafkaclient.testing.clock import virtual_time
+
+PATIENCE_S = 0.05
+
+
+class Brokers:
+    """``answers[node_id]``: after how many seconds it answers, or why it does not."""
+
+    def __init__(self, **answers: float | KafkaError) -> None:
+        self.answers = {int(name[1:]): answer for name, answer in answers.items()}
+        self.asked: list[int] = []
+        self.changes = 0
+        self.health = Health(self, clock=self.now, on_change=self._changed)
+
+    @staticmethod
+    def now() -> float:
+        return asyncio.get_running_loop().time()
+
+    def _changed(self) -> None:
+        self.changes += 1
+
+    def knows(self, node_id: int) -> bool:
+        return node_id in self.answers
+
+    async def call(self, _call: Any, node_id: int | None = None) -> None:
+        assert node_id is not None
+        self.asked.append(node_id)
+        answer = self.answers[node_id]
+        if isinstance(answer, KafkaError):
+            raise answer.with_traceback(None)
+        await asyncio.sleep(answer)
+
+    async def watch(self, seconds: float) -> None:
+        """Judge every 10 ms for so long."""
+        end = self.now() + seconds
+        while self.now() < end:
+            await asyncio.sleep(0.01)
+            self.health.judge(self.now(), float("-inf"), lambda _: PATIENCE_S)
+
+
+@virtual_time
+async def test_who_answers_in_time_lives() -> None:
+    brokers = Brokers(b0=0.001, b1=0.02)
+    health, since = brokers.health, brokers.now()
+    health.doubt([0, 1], since)
+    assert health.unsure
+    await brokers.watch(0.1)
+    assert not health.unsure
+    assert not health.dead
+    assert health.lives(0, since)
+    assert brokers.changes == 1, "told once, when nothing is in doubt any more"
+    health.doubt([0, 1], since)
+    assert brokers.asked == [0, 1], "what was proven since is not asked again"
+
+
+@virtual_time
+async def test_who_does_not_answer_is_dead_until_it_does() -> None:
+    brokers = Brokers(b0=0.001, b1=3.0)
+    health, since = brokers.health, brokers.now()
+    health.doubt([0, 1], since)
+    await brokers.watch(0.1)
+    assert health.dead == {1}
+    assert not health.unsure
+    assert not health.lives(1, since)
+    await brokers.watch(3)
+    assert not health.dead
+    assert health.lives(1, since)
+
+
+@virtual_time
+async def test_who_cannot_be_reached_is_dead_at_once_and_asked_on() -> None:
+    brokers = Brokers(b0=BrokerConnectionError("refused"))
+    brokers.health.doubt([0], brokers.now())
+    await asyncio.sleep(0)
+    assert brokers.health.dead == {0}
+    brokers.answers[0] = 0.001
+    await asyncio.sleep(0.2)
+    assert not brokers.health.dead
+
+
+@virtual_time
+async def test_a_call_that_timed_out_is_made_again() -> None:
+    brokers = Brokers(b0=RequestTimedOutError("30 s"))
+    brokers.health.doubt([0], brokers.now())
+    await asyncio.sleep(0)
+    assert brokers.health.dead == {0}
+    brokers.answers[0] = 0.0
+    await asyncio.sleep(0.2)
+    assert brokers.asked == [0, 0]
+    assert not brokers.health.dead
+
+
+@virtual_time
+async def test_a_refusal_is_a_sign_of_life() -> None:
+    brokers = Brokers(b0=AuthenticationError("no"))
+    since = brokers.now()
+    brokers.health.doubt([0], since)
+    await asyncio.sleep(0)
+    assert brokers.health.lives(0, since)
+
+
+@virtual_time
+async def test_a_broker_that_is_not_in_the_cluster_any_more_is_forgotten() -> None:
+    brokers = Brokers(b0=BrokerConnectionError("refused"))
+    brokers.health.doubt([0, 7], brokers.now())
+    await asyncio.sleep(0.01)
+    assert brokers.health.dead == {0}
+    del brokers.answers[0]
+    await asyncio.sleep(0.2)
+    assert not brokers.health.dead
+    assert not brokers.health.unsure
+
+
+@virtual_time
+async def test_an_answer_to_anything_will_do() -> None:
+    brokers = Brokers(b0=5.0)
+    brokers.health.doubt([0], brokers.now())
+    await brokers.watch(0.1)
+    assert brokers.health.dead == {0}
+    brokers.health.answered(0)
+    assert not brokers.health.dead
+    brokers.health.answered(0)
+    await asyncio.sleep(0)
+    assert len(asyncio.all_tasks()) == 1, "nobody is asked any more"
+
+
+@virtual_time
+async def test_time_in_which_nothing_could_be_heard_does_not_count() -> None:
+    brokers = Brokers(b0=0.3)
+    brokers.health.doubt([0], brokers.now())
+    await asyncio.sleep(0.2)
+    brokers.health.judge(brokers.now(), brokers.now() - 0.01, lambda _: PATIENCE_S)
+    assert not brokers.health.dead
+    brokers.health.judge(brokers.now(), float("-inf"), lambda _: PATIENCE_S)
+    assert brokers.health.dead == {0}
+    brokers.health.close()
+    await asyncio.sleep(0)
+    assert len(asyncio.all_tasks()) == 1

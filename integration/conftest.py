@@ -42,11 +42,21 @@ def create_topic(kafka_cluster) -> Callable[..., Awaitable[None]]:
         partitions: int = 6,
         replication_factor: int = 1,
         config: Mapping[str, str] | None = None,
+        assignments: Mapping[int, list[int]] | None = None,
     ) -> None:
+        """``assignments`` (partition -> its replicas) stand for both numbers."""
+        if assignments is not None:
+            partitions, replication_factor = len(assignments), -1
         admin = AIOKafkaAdminClient(bootstrap_servers=kafka_cluster.bootstrap)
         await admin.start()
         try:
-            new = NewTopic(name, partitions, replication_factor, topic_configs=dict(config or {}))
+            new = NewTopic(
+                name,
+                -1 if assignments is not None else partitions,
+                replication_factor,
+                replica_assignments=dict(assignments or {}),
+                topic_configs=dict(config or {}),
+            )
             await admin.create_topics([new])
             async with asyncio.timeout(20):
                 while not await _is_led(admin, name, partitions):

@@ -30,7 +30,7 @@ __all__ = ["Link", "Purpose"]
 
 _log = logging.getLogger(__name__)
 
-Purpose: TypeAlias = Literal["produce", "side", "control"]
+Purpose: TypeAlias = Literal["produce", "side", "control", "vital"]
 
 _NEWEST_API_VERSIONS = 4
 _API_VERSIONS_FALLBACKS = (3, 0)
@@ -69,6 +69,8 @@ class Link:
         self.purpose = purpose
         self.error: KafkaError | None = None
         """Why there is no connection: the last attempt's error, or how the last one was lost."""
+        self.setup_s: float | None = None
+        """How long it took to set the last connection up: dialling, handshake, authentication."""
         self._config = config
         self._dialer = dialer
         self._clock = clock
@@ -152,6 +154,7 @@ class Link:
     async def _run_attempt(self) -> None:
         try:
             await asyncio.sleep(max(0.0, self._not_before - self._clock()))
+            began = self._clock()
             self._connection = await self._connect_in_time()
         except KafkaError as error:
             self._failed(error)
@@ -161,6 +164,7 @@ class Link:
             _log.log(level, "%s (failure %d in a row)", error, self._failures)
         else:
             self._up_since = self._clock()
+            self.setup_s = self._up_since - began
             self._setup_failures = 0
             self.error = None
         finally:

@@ -1,9 +1,9 @@
 """Connections by broker and purpose: where Produce requests go out and control calls are made.
 
 Every broker has one connection for Produce and one for everything else, so that a control call
-never waits behind a slow Produce; and at times a second one for Produce, at the side of the first.
-Each is dialled by itself when it is first needed (``link.py``): a broker that cannot be reached
-delays nobody but itself.
+never waits behind a slow Produce; and at times a second one for Produce, at the side of the first,
+and one for signs of life. Each is dialled by itself when it is first needed (``link.py``): a broker
+that cannot be reached delays nobody but itself.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from kafkaclient.errors import (
     ProducerClosedError,
     RequestTimedOutError,
 )
+from kafkaclient.wire.codec import ApiVersionsCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -143,6 +144,37 @@ class Router:
             return BrokerConnectionError(f"broker {node_id} is not known in the cluster's metadata")
         links = (self._links.get((node_id, purpose)) for purpose in _PRODUCE)
         return next((link.error for link in links if link is not None and link.error), None)
+
+    def close_side(self, node_id: int) -> None:
+        """The broker's second connection for Produce, with nothing in flight, is needed no more."""
+        link = self._links.pop((node_id, "side"), None)
+        if link is not None:
+            self._retired.append(link)
+            link.close()
+
+    # --- signs of life ------------------------------------------------------------------------
+
+    async def sign_of_life(self, node_id: int) -> None:
+        """Have the broker answer something, over a connection that serves nothing else.
+
+        Raises :class:`~kafkaclient.errors.BrokerConnectionError` when it cannot be reached,
+        :class:`~kafkaclient.errors.RequestTimedOutError` when it says nothing for the request
+        timeout, and another :class:`~kafkaclient.errors.KafkaError` for what it says.
+        """
+        if node_id not in self._brokers:
+            raise BrokerConnectionError(f"broker {node_id} is not known in the cluster's metadata")
+        link = self._link(node_id, "vital")
+        if link.connection is not None:
+            await link.connection.call(ApiVersionsCall())
+        else:  # a new connection has had its handshake
+            await self._first_connection([link], 0.0)
+
+    def setup_time(self, node_id: int) -> float:
+        """How long it takes to connect to the broker, in seconds: the least that it took of late,
+        or the longest that any other took if it was never connected. 0.0: nothing is known."""
+        known = [(link.broker.node_id, link.setup_s or 0.0) for link in self._links.values()]
+        own = [setup_s for node, setup_s in known if node == node_id and setup_s]
+        return min(own) if own else max([setup_s for _, setup_s in known], default=0.0)
 
     # --- control calls ----------------------------------------------------------------------
 

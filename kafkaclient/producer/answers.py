@@ -81,8 +81,8 @@ class Answers:
     ) -> None:
         """No answer came: each batch may or may not have been written.
 
-        ``at_once`` retries without a pause: the connection had been idle, and its end says
-        nothing about the broker's health.
+        ``at_once`` retries without a pause, and does not count it: the connection had been idle
+        or was given up by us, and its end says nothing about the broker's health.
         """
         for batch in batches:
             batch.maybe_written = True
@@ -140,12 +140,13 @@ class Answers:
         """Send the batch again after its back-off, unless its retries are used up."""
         pause = 0.0
         if not batch.receipt.done:
-            if batch.retries >= self._settings.retries or self._accumulator.identity.doomed:
+            used_up = batch.retries >= self._settings.retries and not at_once
+            if used_up or self._accumulator.identity.doomed:
                 self.refuse(batch, error, now)
                 return
             self._metrics.records_retried(batch.receipt.topic, batch.count)
             pause = 0.0 if at_once else self._backoff(batch)
-        self._incomplete.retry(batch, error, now + pause, now)
+        self._incomplete.retry(batch, error, now + pause, now, counts=not at_once)
 
     def refuse(
         self,

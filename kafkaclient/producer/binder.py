@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkaclient.producer.routes import node_of
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
@@ -50,9 +48,7 @@ class Binder:
             queue = topic.queues.get(partition)  # one that is only looked at is not made
             if queue is None:
                 return self._lines.gate is None
-            if queue.lane != queue.route or queue in taken:
-                return False
-            return self._lines.takes_fresh(queue)
+            return queue not in taken and self._lines.takes_fresh(queue)
 
         def target_for(topic: TopicBuffer, batch: ProducerBatch) -> PartitionQueue | None:
             allowed, size = _allowed(topic, survey), batch.size
@@ -61,7 +57,7 @@ class Binder:
                 lanes.remove(lane)
                 del room[lane]
             if self._lines.gate is not None:
-                self._lines.gate.invite(topic, map(node_of, lanes))
+                self._lines.gate.invite(topic, lanes)
             partition = topic.spread.pick(lanes, partial(is_open, topic))
             return None if partition is None else topic.queue(partition)
 

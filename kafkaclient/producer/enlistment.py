@@ -89,15 +89,16 @@ class Enlistment:
                 self._run(), name="kafkaclient-add-partitions"
             )
 
-    def invite(self, topic: TopicBuffer, leaders: Iterable[int]) -> None:
-        """A batch waits for any partition of the topic: have one of each of the brokers.
+    def invite(self, topic: TopicBuffer, lanes: Iterable[int]) -> None:
+        """A batch waits for any partition of the topic: have one for each of the lanes.
 
         Not all of theirs, because every partition costs a marker when the transaction ends.
         """
-        there = {queue.leader for queue in self._of_topic.get(topic, ())}
-        for leader in leaders:
-            if leader not in there:
-                partition = topic.spread.pick([leader], lambda _: True)
+        queues, avoided = self._of_topic.get(topic, ()), topic.avoided
+        there = {queue.route for queue in queues if queue.partition not in avoided}
+        for lane in lanes:
+            if lane not in there:
+                partition = topic.spread.pick([lane], lambda _: True)
                 if partition is not None:
                     self.want(topic.queue(partition))
 

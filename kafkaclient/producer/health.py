@@ -1,8 +1,8 @@
 """Which brokers are dead, as far as can be told from here.
 
 A Produce request that is not answered says little: its broker may wait for another one, which has
-to confirm the records. So whoever may be the cause is asked for a sign of life, on the connection
-for control calls, which nothing holds up. A paused process keeps its connections and answers
+to confirm the records. So whoever may be the cause is asked for a sign of life, on a connection of
+its own, where nothing else can hold it up. A paused process keeps its connections and answers
 nothing; a killed one can't be connected to.
 """
 
@@ -10,15 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from kafkaclient.errors import BrokerConnectionError, KafkaError, RequestTimedOutError
-from kafkaclient.wire.codec import ApiVersionsCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-
-    from kafkaclient.wire.api import Call
 
 __all__ = ["Health", "Phone"]
 
@@ -27,13 +24,17 @@ _log = logging.getLogger(__name__)
 _ASK_AGAIN = 0.1
 """The pause before a broker that could not be reached is asked once more, in seconds."""
 
+_MOURNING = 30.0
+"""For how long a broker is asked, in seconds. The cluster has had the time to find out by then: if
+the broker still counts, it is only us who don't reach it."""
+
 
 class Phone(Protocol):
     """What is needed of :class:`kafkaclient.cluster.router.Router`."""
 
     def knows(self, node_id: int) -> bool: ...
 
-    async def call(self, call: Call[Any], node_id: int | None = None) -> Any: ...
+    async def sign_of_life(self, node_id: int) -> None: ...
 
 
 class Health:
@@ -55,6 +56,7 @@ class Health:
         self._alive_at: dict[int, float] = {}
         """When there was a sign of life, of those that had been doubted."""
         self._inquiries: dict[int, asyncio.Task[None]] = {}
+        self._closed = False
 
     def __repr__(self) -> str:
         return f"<Health dead={sorted(self.dead)} doubted={sorted(self._asked_at)}>"
@@ -64,12 +66,19 @@ class Health:
         """Whether somebody is asked who may yet answer in time."""
         return len(self._asked_at) > len(self.dead)
 
+    @property
+    def doubted(self) -> bool:
+        """Whether anybody is asked, dead or not yet."""
+        return bool(self._asked_at)
+
     def lives(self, node_id: int, since: float) -> bool:
         """Whether there was a sign of life at ``since`` or later, when it was doubted."""
         return self._alive_at.get(node_id, since - 1.0) >= since
 
     def doubt(self, nodes: Iterable[int], since: float) -> None:
         """Something that these brokers have to do with is late ``since`` that time."""
+        if self._closed:
+            return
         for node_id in nodes:
             if node_id not in self._asked_at and not self.lives(node_id, since):
                 self._asked_at[node_id] = self._clock()
@@ -86,19 +95,23 @@ class Health:
             if now - max(asked_at, awake_since) > patience(node_id):
                 self._bury(node_id)
 
-    def answered(self, node_id: int) -> None:
-        """The broker has answered something."""
-        if node_id in self._asked_at:
-            self._trust(node_id)
+    def confirmed(self, nodes: Iterable[int], sent_at: float) -> None:
+        """These brokers have had to do with the answer to what was sent at this time."""
+        for node_id in nodes:
+            if self._asked_at.get(node_id, sent_at + 1.0) <= sent_at:
+                self._trust(node_id)
 
     def close(self) -> None:
+        """Ask nobody any more."""
+        self._closed = True
         for inquiry in self._inquiries.values():
             inquiry.cancel()
 
     async def _inquire(self, node_id: int) -> None:
-        while self._phone.knows(node_id):
+        until = self._clock() + _MOURNING
+        while self._phone.knows(node_id) and self._clock() < until:
             try:
-                await self._phone.call(ApiVersionsCall(), node_id)
+                await self._phone.sign_of_life(node_id)
             except (BrokerConnectionError, RequestTimedOutError):
                 self._bury(node_id)
                 await asyncio.sleep(_ASK_AGAIN)
@@ -106,7 +119,7 @@ class Health:
                 break  # whatever it says, it speaks
             else:
                 break
-        self._trust(node_id)  # or nothing refers to it any more
+        self._trust(node_id)
 
     def _bury(self, node_id: int) -> None:
         if node_id not in self.dead:
@@ -121,7 +134,7 @@ class Health:
         del self._asked_at[node_id]
         self._alive_at[node_id] = self._clock()
         if node_id in self.dead:
-            _log.info("broker %d lives", node_id)
+            _log.info("broker %d counts as alive again", node_id)
             self.dead -= {node_id}
             self._on_change()
         elif not self.unsure:

@@ -104,8 +104,17 @@ class IncompleteBatches:
         self._tell(batch, error, record_errors)
         self._finish(batch, now)
 
-    def retry(self, batch: ProducerBatch, error: KafkaError, retry_at: float, now: float) -> None:
-        """The batch goes back to the front of its queue, in its order."""
+    def retry(
+        self,
+        batch: ProducerBatch,
+        error: KafkaError,
+        retry_at: float,
+        now: float,
+        *,
+        counts: bool = True,
+    ) -> None:
+        """The batch goes back to the front of its queue, in its order; ``counts`` towards its
+        retries."""
         queue = _land(batch)
         batch.last_error = error
         if batch.receipt.done:  # given up while it was on the wire
@@ -113,7 +122,7 @@ class IncompleteBatches:
             queue.sequence.unresolved |= batch.stamped
             self._finish(batch, now)
             return
-        batch.retries += 1
+        batch.retries += counts
         batch.retry_at = retry_at
         queue.put_back(batch)
         self._lines.schedule(queue, now)

@@ -86,7 +86,7 @@ class Journal:
         self, batch: ProducerBatch, target: PartitionQueue, bound_by: str, now: float
     ) -> None:
         """The batch, not in a queue at the moment, is to go to the partition of ``target``."""
-        waiting, lane = batch.queue, self._lanes.get(target.leader)
+        waiting, lane = batch.queue, self._lanes.get(target.lane)
         batch.decision = Decision(
             bound_by,
             now,

@@ -22,7 +22,7 @@ _RECENT = 64
 _NEVER = float("inf")
 # An answer is overdue after this many times the usual latency, but not before LEAST_PATIENCE (in
 # seconds).
-_PATIENCE = 8
+_PATIENCE, _SUSPICION = 8, 2
 LEAST_PATIENCE = 0.05
 
 
@@ -184,6 +184,11 @@ class Lane:
     def overdue(self, waited: float) -> bool:
         """Whether the oldest request should have been answered long ago."""
         return waited > LEAST_PATIENCE and waited > self.patience
+
+    def late(self, waited: float) -> bool:
+        """Whether it takes longer than usual: enough if there is a reason to think that it will
+        not be answered."""
+        return waited > LEAST_PATIENCE and waited > _SUSPICION * self.usual()
 
     @property
     def median_latency(self) -> float | None:

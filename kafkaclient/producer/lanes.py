@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from kafkaclient.errors import BrokerConnectionError
+from kafkaclient.errors import AuthenticationError, BrokerConnectionError
 from kafkaclient.producer.alarm import NEVER
 from kafkaclient.producer.health import Health, Phone
 from kafkaclient.producer.lane import LEAST_PATIENCE, Exclusion, Lane
@@ -33,6 +33,8 @@ _REFRESH_EVERY = 1.0
 # After which part of the time that makes an answer overdue signs of life are asked for, so that
 # they are there when it is.
 _DOUBT = 0.5
+# It may take so many times as long as connecting to the broker, or as brokers take to answer.
+_SLOW_SETUP, _SLOW_ANSWER = 4, 2
 # For how long a sign of life is believed in while the answer does not come (seconds).
 _BELIEVED = 1.0
 ALL = -1
@@ -43,6 +45,10 @@ class Connections(Phone, Protocol):
     """What is needed of :class:`kafkaclient.cluster.router.Router`."""
 
     def produce_connection(self, node_id: int, *, side: bool = False) -> Connection | None: ...
+
+    def close_side(self, node_id: int) -> None: ...
+
+    def setup_time(self, node_id: int) -> float: ...
 
     def connection_error(self, node_id: int) -> KafkaError | None: ...
 
@@ -143,11 +149,18 @@ class Lanes:
         """The oldest request in its lane has been answered, or never will be."""
         lane = request.lane
         lane.landed(now)
+        if request.connection.closed and not lane.blameless:
+            self.health.doubt([lane.node_id], now - _BELIEVED)
         if lane.excluded is not None:
+            if lane.main is not lane:
+                # What it was held up by is over: a replica was given up, or is back.
+                self._leaders.request_refresh(f"broker {lane.node_id} answers again")
             self._look_at(lane, request.connection, now)
-        if lane.main is not lane:
-            # What it was held up by is over: a replica was given up, or is back.
-            self._leaders.request_refresh(f"broker {lane.node_id} answers again")
+
+    def confirmed(self, request: Request) -> None:
+        """The request was answered without an error."""
+        if self.health.doubted:
+            self.health.confirmed(self._needed(request), request.sent_at)
 
     def close(self) -> None:
         self._pulse.stop()
@@ -183,7 +196,7 @@ class Lanes:
             elif why is Exclusion.OVERDUE:
                 overdue.add(number)
             if connection is None:
-                self._ask_for_leaders(lane.node_id)
+                self._look_into(lane.node_id, now)
             elif able:
                 free[number] = connection
             elif connection.throttled_until > now:
@@ -209,18 +222,18 @@ class Lanes:
 
     def _look_at(self, lane: Lane, connection: Connection | None, now: float) -> Exclusion | None:
         waited = lane.waited(now, self._pulse.awake_since(now))
-        why = None
+        overdue, why = lane.overdue(waited), None
         if connection is None or connection.closed:
             why = Exclusion.CONNECTION
         elif connection.throttled_until > now:
             why = Exclusion.THROTTLED
         elif 0 < self._settings.availability_timeout < waited:
             why = Exclusion.AVAILABILITY
-        elif lane.overdue(waited):
+        elif overdue:
             why = Exclusion.OVERDUE
-        if lane.overdue(waited):
+        if overdue:
             self._wonder(lane, waited, now)
-        lane.missed |= why is Exclusion.CONNECTION or lane.overdue(waited)
+        lane.missed |= why is Exclusion.CONNECTION or overdue
         lane.exclude(why)
         if why is None and lane.missed:
             lane.missed = False
@@ -235,12 +248,15 @@ class Lanes:
                 f"broker {lane.node_id} has owed an answer for {waited:.3f} s"
             )
 
-    def _ask_for_leaders(self, node_id: int) -> None:
+    def _look_into(self, node_id: int, now: float) -> None:
+        """There is no connection to the broker."""
         trouble = self._connections.connection_error(node_id)
         if trouble is not None:
             # With nothing in flight there is no failed request to tell that leaders may have
             # moved away from this broker.
             self._leaders.request_refresh(f"records wait for a broker: {trouble}")
+            if not isinstance(trouble, AuthenticationError):  # whoever refuses us is not dead
+                self.health.doubt([node_id], now - _BELIEVED)
 
     # --- who does not answer ----------------------------------------------------------------------
 
@@ -255,25 +271,32 @@ class Lanes:
             if self._look_at(lane, connection, now) is not before:
                 self._wake()
             waited = lane.waited(now, awake_since)
-            if waited > max(LEAST_PATIENCE, _DOUBT * lane.patience):
+            if waited > LEAST_PATIENCE and waited > _DOUBT * lane.patience:
                 self._doubt(lane.in_flight[0], now)
             if lane.overdue(waited):
                 self._leave_if_deposed(lane)
-                self._leave_if_held_up(lane)
+            if self.health.dead and lane.in_flight and lane.late(waited):
+                self._leave_if_held_up(lane, now)
         self.health.judge(now, awake_since, self._patience_for)
         return self._busy()
 
     def _patience_for(self, node_id: int) -> float:
-        lane = self._lanes.get(node_id)
-        return (1 - _DOUBT) * (LEAST_PATIENCE if lane is None else lane.patience)
+        """How long a sign of life may take, in seconds."""
+        setup = self._connections.setup_time(node_id)
+        usual = max([lane.usual() for lane in self._lanes.values()])
+        return max(LEAST_PATIENCE, _SLOW_SETUP * setup, _SLOW_ANSWER * usual)
 
     def _doubt(self, request: Request, now: float) -> None:
         """Its broker may be dead, or one that this waits for."""
-        doubted = {request.lane.node_id}
+        self.health.doubt(self._needed(request), max(request.sent_at, now - _BELIEVED))
+
+    def _needed(self, request: Request) -> set[int]:
+        """The brokers without which the request is not answered."""
+        needed = {request.lane.node_id}
         if self._settings.acks == ALL:
             for batch in request.batches:
-                doubted.update(batch.queue.replicas)
-        self.health.doubt(doubted, max(request.sent_at, now - _BELIEVED))
+                needed.update(batch.queue.replicas)
+        return needed
 
     def _leave_if_deposed(self, lane: Lane) -> None:
         """A broker that owes answers and leads none of what it was sent any more may never answer:
@@ -288,15 +311,18 @@ class Lanes:
                 )
             )
 
-    def _leave_if_held_up(self, lane: Lane) -> None:
+    def _leave_if_held_up(self, lane: Lane, now: float) -> None:
         """A broker that lives, but can't answer for want of a replica: what has to wait for that
         goes by the other lane, so that nothing else does. Without sequence numbers what is sent
         again would be written again."""
-        if lane.main is not lane or not lane.in_flight or not self._settings.idempotent:
+        if lane.main is not lane or not self._settings.idempotent:
             return
         oldest = lane.in_flight[0]
         held_up = [b.queue.tp for b in oldest.batches if b.queue.route == side_of(lane.node_id)]
-        if held_up and self.health.lives(lane.node_id, oldest.sent_at):
+        if not held_up:
+            return
+        self.health.doubt([lane.node_id], max(oldest.sent_at, now - _BELIEVED))
+        if self.health.lives(lane.node_id, oldest.sent_at):
             lane.blameless = True
             oldest.connection.close(
                 BrokerConnectionError(
@@ -312,8 +338,7 @@ class Lanes:
             if lane.number not in needed and not lane.in_flight:
                 self.sides.remove(lane.number)
                 del self._lanes[lane.number]
-                if lane.connection is not None and not lane.connection.closed:
-                    lane.connection.close()
+                self._connections.close_side(lane.node_id)
 
     # --- the network's round trip ---------------------------------------------------------------
 

@@ -42,8 +42,8 @@ class Gate(Protocol):
         """A batch waits for it; the queue is to be scheduled when it may leave."""
         ...
 
-    def invite(self, topic: TopicBuffer, leaders: Iterable[int]) -> None:
-        """A batch without partition waits for any that one of these brokers leads."""
+    def invite(self, topic: TopicBuffer, lanes: Iterable[int]) -> None:
+        """A batch without partition waits for any that goes by one of these lanes."""
         ...
 
 
@@ -235,8 +235,8 @@ class Lines:
         return self._may_send_fresh(queue)
 
     def _may_send_fresh(self, queue: PartitionQueue) -> bool:
-        if self._one_in_flight and queue.on_wire:
-            return False
+        if queue.on_wire and (self._one_in_flight or queue.lane != queue.route):
+            return False  # it changes lanes with nothing on the wire
         if self.gate is not None and not self.gate.holds(queue):
             return False
         return not self._identity.enabled or queue.sequence.may_stamp(queue, self._identity)

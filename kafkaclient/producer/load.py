@@ -123,15 +123,13 @@ class LoadView:
 
     def in_flight_requests(self, node_id: int) -> int:
         """Produce requests that a broker has not answered yet."""
-        lane = self._lanes.get(node_id)
-        return len(lane.in_flight) if lane is not None else 0
+        return sum(len(lane.in_flight) for lane in self._lanes if lane.node_id == node_id)
 
     def oldest_in_flight_s(self, node_id: int) -> float:
         """Age in seconds of the oldest of them, 0.0 when there is none."""
-        lane = self._lanes.get(node_id)
-        if lane is None or not lane.in_flight:
-            return 0.0
-        return self._clock() - lane.in_flight[0].sent_at
+        lanes = [lane for lane in self._lanes if lane.node_id == node_id and lane.in_flight]
+        since = min([lane.in_flight[0].sent_at for lane in lanes], default=None)
+        return 0.0 if since is None else self._clock() - since
 
     def recent_latency_s(self, node_id: int) -> float | None:
         """How long a broker took for its latest Produce requests (64 at most), on average in

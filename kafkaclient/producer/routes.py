@@ -4,7 +4,7 @@ With acks=all a broker answers for a partition once all its in-sync replicas hav
 one of these is on a dead broker that was not yet found out (9 s by default) the answer waits, and
 as a broker answers a connection in order, so does everything behind it, also for partitions that
 lack nothing. Therefore health is a partition's, not a broker's: those that need a dead broker go by
-a second lane, at the side, and get no records that could go elsewhere.
+a second lane, at the side, and get no records that could go elsewhere. Nor do those led by it.
 
 A lane's number is its broker's, or :func:`side_of` it.
 """
@@ -70,11 +70,12 @@ class Routes:
             others = any(self._is_clean(p) for p in known)
             topic.detours = {p.partition: side_of(p.leader) for p in needy if p.leader in clean}
             self.sides.update(topic.detours.values())
-            avoid = self._adaptive and others
-            topic.avoided = frozenset([p.partition for p in needy]) if avoid else frozenset()
+            avoided = known if self._adaptive and others else ()
+            topic.avoided = frozenset([p.partition for p in avoided if not self._is_clean(p)])
             for partition, queue in topic.queues.items():
-                queue.route = topic.detours.get(partition, queue.leader)
-                if queue.route != queue.lane:
+                route = topic.detours.get(partition, queue.leader)
+                if queue.route != route:
+                    queue.route = route
                     self._lines.schedule(queue, now)
             if topic.view is not None:
                 topic.choice.follow(topic.view)

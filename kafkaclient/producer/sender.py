@@ -304,12 +304,13 @@ class Sender:
             self._answers.none(request.batches, reason, now, at_once=at_once)
             return
         lane.blameless = False
-        self.lanes.health.answered(lane.node_id)
         silence = result.throttle_ms / 1000
         self._metrics.throttled(silence)
         failed = silence or any(p.error_code for p in result.partitions)
         if not failed and self.lanes.undisturbed(request.sent_at, now):
             self._measured(lane, now - request.sent_at, request.ahead)
+        if not failed:
+            self.lanes.confirmed(request)
         if silence > 0:  # wanted by the broker from now on (KIP-219)
             request.connection.throttled_until = now + silence
         self._answers.take(request.batches, result, lane.node_id, now)

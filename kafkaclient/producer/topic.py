@@ -123,9 +123,11 @@ class TopicBuffer:
             return None
         routes = [partition.leader for partition in view.partitions]
         for partition, lane in self.detours.items():
-            routes[partition] = lane
+            if partition < len(routes):  # else the topic was created anew
+                routes[partition] = lane
         for partition in self.avoided:
-            routes[partition] = UNBOUND
+            if partition < len(routes):
+                routes[partition] = UNBOUND
         return routes
 
     def touched(self, view: TopicView) -> list[PartitionQueue]:

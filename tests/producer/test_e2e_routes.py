@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkaclient.errors import KafkaError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster, delay_answer
 from kafkaclient.wire.api import ApiKey
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 FENCED_AFTER_S = 9.0
+_NOT_LEADER = 6
 ASYNCIO_DEBUG = False
 
 # Every broker leads partitions with and without a replica on broker 4.
@@ -30,8 +32,8 @@ def now() -> float:
 class Cluster:
     """Five brokers that answer for a partition when all its in-sync replicas have the records."""
 
-    def __init__(self) -> None:
-        self.fake = FakeCluster(brokers=5)
+    def __init__(self, **options: Any) -> None:
+        self.fake = FakeCluster(5, **options)
         self.fake.create_topic("t", assignments=MIXED, min_insync_replicas=2)
         self.fake.round_trip_s = 0.001
         self._found_out = 0.0
@@ -39,7 +41,9 @@ class Cluster:
 
     def _decide(self, request: Any) -> Any:
         waits = self._found_out - now()
-        needs = any(4 in MIXED[partition] for _, partition, _ in request.batches)
+        needs = any(
+            4 in self.fake._partition(topic, number).isr for topic, number, _ in request.batches
+        )
         return delay_answer(waits) if needs and waits > 0 else None
 
     async def lose(self, how: Callable[[FakeCluster], None]) -> None:
@@ -163,7 +167,9 @@ def live_links(producer: Any) -> Counter[int]:
     """By broker, how many connections for Produce are up."""
     links = producer._core.router._links.items()
     return Counter(
-        node for (node, purpose), link in links if purpose != "control" and link.connection
+        node
+        for (node, purpose), link in links
+        if purpose in ("produce", "side") and link.connection
     )
 
 
@@ -195,3 +201,126 @@ async def warm_any(producer: Any) -> None:
         await asyncio.gather(
             *[producer.send_and_wait("t", b"warm", partition=partition) for partition in range(6)]
         )
+
+
+@virtual_time
+async def test_a_topic_that_was_created_anew_smaller_while_its_partitions_went_another_way(
+    producing: Any,
+) -> None:
+    cluster = Cluster()
+    async with producing(cluster.fake) as producer:
+        await warm(producer)
+        losing = asyncio.create_task(cluster.lose(kill))
+        old = [await producer.send("t", b"old", partition=partition) for partition in range(8)]
+        await asyncio.sleep(0.5)
+        assert producer._core.accumulator.topics["t"].detours
+        losing.cancel()
+        cluster.fake.delete_topic("t")
+        cluster.fake.create_topic("t", assignments=[[3, 0], [2, 0], [0, 2]])
+        producer._core.metadata.request_refresh("the test wants it")
+        await asyncio.sleep(0.5)
+        async with asyncio.timeout(1):
+            for partition in range(3):
+                await producer.send_and_wait("t", b"new", partition=partition)
+        producer._core.die(KafkaError("the test has seen enough"))
+        await asyncio.gather(*old, return_exceptions=True)
+
+
+@pytest.mark.parametrize("partitioner", ["late", "kip794"])
+@virtual_time
+async def test_a_partition_under_steady_load_comes_back_to_its_lane(
+    partitioner: str, producing: Any
+) -> None:
+    """It has always something on the wire, unless it is held back for the change."""
+    cluster = Cluster()
+    cluster.fake.round_trip_s = 0.02
+    async with producing(cluster.fake, linger_ms=0, partitioner=partitioner) as producer:
+        await warm(producer)
+        queue = producer._core.accumulator.topics["t"].queue(0)
+
+        async def load() -> None:
+            while True:
+                await producer.send("t", b"v", partition=0)
+                await asyncio.sleep(0.004)
+
+        loading = asyncio.create_task(load())
+        await asyncio.sleep(1)
+        await cluster.lose(kill)
+        assert queue.lane == queue.route
+        cluster.fake.start_broker(4)
+        await asyncio.sleep(2)
+        assert queue.lane == queue.route == queue.leader
+        loading.cancel()
+
+
+@virtual_time
+async def test_giving_up_a_connection_uses_up_nobodys_retries(producing: Any) -> None:
+    cluster = Cluster()
+    async with producing(cluster.fake, retries=1) as producer:
+        await warm(producer)
+        losing = asyncio.create_task(cluster.lose(pause))
+        await asyncio.sleep(0.001)
+        needy = await producer.send("t", b"needy", partition=0)
+        await asyncio.sleep(0.002)
+        innocent = await producer.send("t", b"innocent", partition=4)
+        cluster.fake.fail_produce("t", 0, _NOT_LEADER)
+        cluster.fake.fail_produce("t", 4, _NOT_LEADER)
+        await asyncio.gather(needy, innocent)
+        await losing
+        cluster.fake.resume_broker(4)
+
+
+@virtual_time
+async def test_a_dead_leader_gets_nothing_without_key_even_with_nothing_to_answer_for(
+    producing: Any,
+) -> None:
+    cluster = Cluster()
+    cluster.fake.create_topic("led", assignments=[[4], [0], [1]])
+    async with producing(cluster.fake) as producer:
+        await warm(producer)
+        losing = asyncio.create_task(cluster.lose(pause))
+        stuck = await producer.send("t", b"v", partition=0)  # by which broker 4 is found out
+        await asyncio.sleep(0.5)
+        for _ in range(50):
+            sent = now()
+            placed = await producer.send_and_wait("led", b"v")
+            assert placed.partition != 0
+            assert now() - sent < 0.1
+        await asyncio.gather(stuck, losing)
+        cluster.fake.resume_broker(4)
+
+
+@virtual_time
+async def test_a_transaction_takes_in_partitions_that_need_not_wait(producing: Any) -> None:
+    """Transactions v1: of the partitions that are part of it, those that need the dead broker do
+    not count."""
+    cluster = Cluster(transactions_v2=False)
+    async with producing(cluster.fake, transactional_id="x") as producer:
+        async with producer.transaction():
+            await warm(producer)
+        losing = asyncio.create_task(cluster.lose(kill))
+        async with producer.transaction():
+            stuck = [await producer.send("t", b"v", partition=partition) for partition in range(4)]
+            await asyncio.sleep(0.5)
+            found = await latencies(producer, 2)
+            assert max(found) < 0.1
+            await asyncio.gather(*stuck, losing)
+        cluster.fake.start_broker(4)
+
+
+@virtual_time
+async def test_a_broker_far_away_is_not_dead(producing: Any) -> None:
+    """Followers that nothing was sent to before, behind 100 ms of network: it takes time to ask."""
+    fake = FakeCluster(brokers=5)
+    fake.create_topic("t", assignments=[[0, 1, 2], [0, 3, 4]])
+    fake.round_trip_s = 0.1
+    async with producing(fake) as producer:
+        for _ in range(5):
+            await producer.send_and_wait("t", b"v", partition=0)
+        fake.control(ApiKey.PRODUCE, delay_answer(2.0))
+        slow = await producer.send("t", b"v", partition=1)
+        await producer.send("t", b"v", partition=0)
+        health = producer._core.sender.lanes.health
+        while not slow.done():
+            await asyncio.sleep(0.01)
+            assert not health.dead

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from kafkaclient.errors import (
     AuthenticationError,
@@ -36,8 +35,7 @@ class Brokers:
     def knows(self, node_id: int) -> bool:
         return node_id in self.answers
 
-    async def call(self, _call: Any, node_id: int | None = None) -> None:
-        assert node_id is not None
+    async def sign_of_life(self, node_id: int) -> None:
         self.asked.append(node_id)
         answer = self.answers[node_id]
         if isinstance(answer, KafkaError):
@@ -126,16 +124,40 @@ async def test_a_broker_that_is_not_in_the_cluster_any_more_is_forgotten() -> No
 
 
 @virtual_time
-async def test_an_answer_to_anything_will_do() -> None:
+async def test_an_answer_that_it_had_to_confirm_will_do_if_it_was_asked_for_since() -> None:
     brokers = Brokers(b0=5.0)
+    before = brokers.now()
+    await asyncio.sleep(0.01)
     brokers.health.doubt([0], brokers.now())
     await brokers.watch(0.1)
     assert brokers.health.dead == {0}
-    brokers.health.answered(0)
+    brokers.health.confirmed([0, 1], before)
+    assert brokers.health.dead == {0}
+    brokers.health.confirmed([0, 1], brokers.now())
     assert not brokers.health.dead
-    brokers.health.answered(0)
+    brokers.health.confirmed([0, 1], brokers.now())
     await asyncio.sleep(0)
     assert len(asyncio.all_tasks()) == 1, "nobody is asked any more"
+
+
+@virtual_time
+async def test_nobody_is_mourned_for_ever() -> None:
+    """The cluster has had the time to give up a dead broker: we are the ones who don't reach it."""
+    brokers = Brokers(b0=BrokerConnectionError("refused"), b1=1000.0)
+    brokers.health.doubt([0], brokers.now())
+    await brokers.watch(29)
+    assert brokers.health.dead == {0}
+    await brokers.watch(2)
+    assert not brokers.health.dead
+
+
+@virtual_time
+async def test_nobody_is_asked_after_the_end() -> None:
+    brokers = Brokers(b0=1.0)
+    brokers.health.close()
+    brokers.health.doubt([0], brokers.now())
+    await asyncio.sleep(0)
+    assert not brokers.asked
 
 
 @virtual_time

@@ -94,8 +94,7 @@ class Enlistment:
 
         Not all of theirs, because every partition costs a marker when the transaction ends.
         """
-        queues, avoided = self._of_topic.get(topic, ()), topic.avoided
-        there = {queue.route for queue in queues if queue.partition not in avoided}
+        there = {queue.route for queue in self._of_topic.get(topic, ())}
         for lane in lanes:
             if lane not in there:
                 partition = topic.spread.pick([lane], lambda _: True)

@@ -58,6 +58,7 @@ def test_a_partition_changes_its_lane_with_nothing_on_the_wire(bench: Any) -> No
     b.accumulator.routes.mourn(frozenset({2}), 0.0)
     queue = b.topic.queue(1)
     assert (queue.lane, queue.route) == (0, side_of(0))
+    assert not b.accumulator.drain(0, 1000, 0.0), "else there would always be something on the wire"
     b.incomplete.complete(batch, 0, -1, 0.0)
     assert queue.lane == side_of(0)
     assert b.lines.lanes() == {side_of(0)}

@@ -47,6 +47,7 @@ __all__ = [
     "SequenceError",
     "SerializationError",
     "SslAuthenticationError",
+    "TaskAssignmentError",
     "TransactionAbortableError",
     "TransactionAbortedError",
     "TransactionTimeoutError",
@@ -142,6 +143,11 @@ class ProtocolError(KafkaError):
 
 class UnsupportedVersionError(KafkaError):
     """The broker and this client share no version of an API that the call needs."""
+
+
+class TaskAssignmentError(KafkaError):
+    """Tasks of a streams application cannot be assigned, or an assignment cannot be taken: its
+    format is of a version that this client does not speak, or it contradicts itself."""
 
 
 class BrokerConnectionError(KafkaError):

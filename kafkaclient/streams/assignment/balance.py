@@ -1,0 +1,92 @@
+"""The balanced assignment: as many tasks per consumer everywhere, whoever ran them before."""
+
+from __future__ import annotations
+
+import heapq
+from itertools import cycle, permutations
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from kafkaclient.streams.assignment.clients import ClientState
+    from kafkaclient.streams.tasks import TaskId
+
+__all__ = ["LeastLoaded", "deal_actives", "deal_stateless", "even_out"]
+
+
+class LeastLoaded:
+    """Clients in the order of their load. A client whose load changes must not be inside."""
+
+    def __init__(
+        self, clients: Iterable[ClientState], load: Callable[[ClientState], float]
+    ) -> None:
+        self._load = load
+        self._heap = [(load(client), client.order, client) for client in clients]
+        heapq.heapify(self._heap)
+
+    def take(self, is_eligible: Callable[[ClientState], bool]) -> ClientState | None:
+        """Take out the least loaded of those that are eligible; None if there is none."""
+        skipped = []
+        found = None
+        while self._heap and found is None:
+            entry = heapq.heappop(self._heap)
+            if is_eligible(entry[2]):
+                found = entry[2]
+            else:
+                skipped.append(entry)
+        for entry in skipped:
+            heapq.heappush(self._heap, entry)
+        return found
+
+    def put(self, client: ClientState) -> None:
+        heapq.heappush(self._heap, (self._load(client), client.order, client))
+
+
+def deal_actives(clients: Sequence[ClientState], stateful_tasks: Iterable[TaskId]) -> None:
+    """Deal sorted stateful tasks like cards, which spreads every subtopology; then even out what
+    capacities make uneven."""
+    for task, client in zip(stateful_tasks, cycle(clients), strict=False):
+        client.active.add(task)
+    even_out(clients, lambda client: client.active)
+
+
+def deal_stateless(clients: Sequence[ClientState], stateless_tasks: Iterable[TaskId]) -> None:
+    """Give sorted stateless tasks to whoever has the least active ones per consumer."""
+    least_loaded = LeastLoaded(clients, lambda client: client.active_load)
+    for task in stateless_tasks:
+        client = least_loaded.take(lambda _: True)
+        assert client is not None
+        client.active.add(task)
+        least_loaded.put(client)
+
+
+def even_out(
+    clients: Sequence[ClientState],
+    tasks_of: Callable[[ClientState], set[TaskId]],
+    may_move: Callable[[ClientState, ClientState], bool] = lambda _source, _destination: True,
+) -> None:
+    """Move tasks of one kind between any two clients while that evens out what they have per
+    consumer (``HighAvailabilityTaskAssignor.balanceTasksOverThreads``)."""
+    moving = True
+    while moving:
+        moving = False
+        for source, destination in permutations(clients, 2):
+            if not (_would_even_out(source, destination) and may_move(source, destination)):
+                continue
+            for task in sorted(tasks_of(source)):
+                if not destination.has(task):
+                    tasks_of(source).remove(task)
+                    tasks_of(destination).add(task)
+                    moving = True
+                    if not _would_even_out(source, destination):
+                        break
+
+
+def _would_even_out(source: ClientState, destination: ClientState) -> bool:
+    """Whether a task less here and one more there lessens the difference and does not turn it."""
+    difference = source.load - destination.load
+    if difference <= 0:
+        return False
+    then = (source.count - 1) / source.capacity - (destination.count + 1) / destination.capacity
+    return 0 <= then < difference

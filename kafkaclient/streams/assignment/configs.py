@@ -1,0 +1,52 @@
+"""What an application sets about its assignment, under Kafka Streams' names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kafkaclient.errors import ConfigError
+from kafkaclient.streams.tasks import MAX_LAG
+
+__all__ = ["AssignmentConfigs"]
+
+_MAX_TAGS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignmentConfigs:
+    """Java's ``AssignmentConfigs``, with its defaults and limits. Raises
+    :class:`~kafkaclient.errors.ConfigError`, which names the option as Java does."""
+
+    acceptable_recovery_lag: int = 10_000
+    """``acceptable.recovery.lag``: records that a copy of a task may lag behind its changelogs and
+    still take over at once; :data:`~kafkaclient.streams.tasks.MAX_LAG` is no limit."""
+    max_warmup_replicas: int = 2
+    """``max.warmup.replicas``: copies beyond ``num.standby.replicas`` at a time, in all."""
+    num_standby_replicas: int = 0
+    """``num.standby.replicas``: copies of each stateful task besides the active one."""
+    probing_rebalance_interval_ms: int = 600_000
+    """``probing.rebalance.interval.ms``: how long to wait before looking whether warm-ups have
+    caught up."""
+    rack_aware_assignment_tags: tuple[str, ...] = ()
+    """``rack.aware.assignment.tags`` (KIP-708): copies of a task go to clients that differ in these
+    tags."""
+
+    def __post_init__(self) -> None:
+        for name, value, lowest, highest in (
+            ("acceptable.recovery.lag", self.acceptable_recovery_lag, 0, MAX_LAG),
+            ("max.warmup.replicas", self.max_warmup_replicas, 1, 2**31 - 1),
+            ("num.standby.replicas", self.num_standby_replicas, 0, 2**31 - 1),
+            (
+                "probing.rebalance.interval.ms",
+                self.probing_rebalance_interval_ms,
+                60_000,
+                MAX_LAG,
+            ),
+        ):
+            if not lowest <= value <= highest:
+                raise ConfigError(f"{name} is {value}; it must be from {lowest} to {highest}")
+        if len(self.rack_aware_assignment_tags) > _MAX_TAGS:
+            raise ConfigError(
+                f"rack.aware.assignment.tags names {len(self.rack_aware_assignment_tags)} tags; "
+                f"at most {_MAX_TAGS} are possible"
+            )

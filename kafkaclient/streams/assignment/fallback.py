@@ -1,0 +1,89 @@
+"""When the leader does not know how far the changelogs are: everything stays where it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from kafkaclient.errors import TaskAssignmentError
+from kafkaclient.streams.assignment.clients import Assignment, Client, ClientState
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from uuid import UUID
+
+    from kafkaclient.streams.tasks import TaskId
+
+__all__ = ["PriorOwner", "assign_to_prior_owners"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriorOwner:
+    """A client with the tasks that it had until now."""
+
+    capacity: int = 1
+    active: Collection[TaskId] = ()
+    standby: Collection[TaskId] = ()
+
+
+def assign_to_prior_owners(
+    clients: Mapping[UUID, PriorOwner],
+    stateful_tasks: Collection[TaskId],
+    stateless_tasks: Collection[TaskId],
+    num_standby_replicas: int,
+) -> Assignment:
+    """Tasks where they were, and another rebalance wanted soon (``FallbackPriorTaskAssignor``).
+
+    Active tasks go to whoever ran them, else to one that has a copy, else to the least loaded;
+    standbys likewise. Raises :class:`~kafkaclient.errors.TaskAssignmentError` without a client.
+    """
+    if not clients:
+        raise TaskAssignmentError("there is no client to assign tasks to")
+    states = {
+        process_id: ClientState(
+            order, process_id, Client(capacity=clients[process_id].capacity, lags={})
+        )
+        for order, process_id in enumerate(sorted(clients))
+    }
+    stateful = sorted(set(stateful_tasks))
+    ran = _holders(states, {process_id: owner.active for process_id, owner in clients.items()})
+    kept = _holders(states, {process_id: owner.standby for process_id, owner in clients.items()})
+    missing = 0
+    everyone = list(states.values())
+    for task in sorted({*stateful, *stateless_tasks}):
+        client = _first((ran.get(task, ()), kept.get(task, ()), everyone), task)
+        assert client is not None
+        client.active.add(task)
+    for task in stateful:
+        for left in range(num_standby_replicas, 0, -1):
+            client = _first((kept.get(task, ()), ran.get(task, ()), everyone), task)
+            if client is None:
+                missing += left
+                break
+            client.standby.add(task)
+    return Assignment(
+        clients={process_id: state.result() for process_id, state in states.items()},
+        movements=0,
+        missing_standbys=missing,
+        probing_rebalance_needed=True,
+    )
+
+
+def _holders(
+    states: Mapping[UUID, ClientState], tasks: Mapping[UUID, Iterable[TaskId]]
+) -> dict[TaskId, list[ClientState]]:
+    holders: dict[TaskId, list[ClientState]] = {}
+    for process_id, state in states.items():
+        for task in tasks[process_id]:
+            holders.setdefault(task, []).append(state)
+    return holders
+
+
+def _first(choices: Iterable[Sequence[ClientState]], task: TaskId) -> ClientState | None:
+    """The least loaded client without a copy, of the first choice that has one."""
+    for clients in choices:
+        without = [client for client in clients if not client.has(task)]
+        if without:
+            return min(without, key=attrgetter("load"))
+    return None

@@ -1,0 +1,108 @@
+"""From the balanced assignment back to one that can work at once (``TaskMovement.java``).
+
+A copy that the balanced assignment gives to a client that is not caught up goes to one that is,
+for the time being. The former warms up, as far as there are warm-ups left to give.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from kafkaclient.streams.assignment.clients import ClientState
+    from kafkaclient.streams.assignment.lags import Ranking, Rankings
+    from kafkaclient.streams.tasks import TaskId
+
+__all__ = ["WarmupBudget", "move_actives", "move_standbys"]
+
+_load = attrgetter("load")
+
+
+class WarmupBudget:
+    """How many warm-ups may still be given; those for active tasks go first."""
+
+    def __init__(self, max_warmup_replicas: int) -> None:
+        self.left = max_warmup_replicas
+
+    def take(self) -> bool:
+        if self.left == 0:
+            return False
+        self.left -= 1
+        return True
+
+
+def move_actives(clients: Sequence[ClientState], rankings: Rankings, warmups: WarmupBudget) -> int:
+    """Have active tasks run where they are caught up, or most nearly so; returns how many tasks
+    are not where the balanced assignment has them."""
+    movements = _movements(clients, attrgetter("active"), rankings)
+    for task, destination in movements:
+        _move_active(task, destination, rankings.of(task), warmups)
+    return len(movements)
+
+
+def _move_active(
+    task: TaskId, destination: ClientState, ranking: Ranking, warmups: WarmupBudget
+) -> None:
+    source = (
+        _least_loaded(client for client in ranking.caught_up if task in client.standby)
+        or _least_loaded(ranking.caught_up)
+        or next(ranking.ahead_of(destination))
+    )
+    destination.active.remove(task)
+    source.active.add(task)
+    if task in source.standby:
+        # They change roles: nothing extra is kept, so it costs no warm-up.
+        source.standby.remove(task)
+        destination.standby.add(task)
+    elif warmups.take():
+        destination.standby.add(task)
+        destination.warmup.add(task)
+
+
+def move_standbys(clients: Sequence[ClientState], rankings: Rankings, warmups: WarmupBudget) -> int:
+    """The same for standbys that are no warm-ups; returns how many were moved. One that every
+    client further than its own has a copy of already stays."""
+    moved = 0
+    for task, destination in _movements(clients, _settled_standbys, rankings):
+        ranking = rankings.of(task)
+        source = _least_loaded(client for client in ranking.caught_up if not client.has(task))
+        if source is None:
+            ahead = ranking.ahead_of(destination)
+            source = next((client for client in ahead if not client.has(task)), None)
+        if source is None:
+            continue
+        source.standby.add(task)
+        if warmups.take():
+            destination.warmup.add(task)
+        else:
+            destination.standby.remove(task)
+        moved += 1
+    return moved
+
+
+def _settled_standbys(client: ClientState) -> set[TaskId]:
+    return client.standby - client.warmup
+
+
+def _movements(
+    clients: Sequence[ClientState],
+    tasks_of: Callable[[ClientState], Iterable[TaskId]],
+    rankings: Rankings,
+) -> list[tuple[TaskId, ClientState]]:
+    """Tasks to be moved and the clients that the balanced assignment has them on: those with the
+    fewest caught-up clients first, as they have the least choice."""
+    movements = [
+        (len(rankings.of(task).caught_up), task, client.order, client)
+        for client in clients
+        for task in tasks_of(client)
+        if rankings.belongs_elsewhere(client, task)
+    ]
+    return [(task, client) for _, task, _, client in sorted(movements)]
+
+
+def _least_loaded(clients: Iterable[ClientState]) -> ClientState | None:
+    """The first of them with the least load."""
+    return min(clients, key=_load, default=None)

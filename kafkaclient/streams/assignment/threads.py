@@ -1,0 +1,116 @@
+"""Within a client: which of its consumers gets which of its tasks."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kafkaclient.errors import TaskAssignmentError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from kafkaclient.streams.assignment.clients import ClientAssignment
+    from kafkaclient.streams.tasks import TaskId
+
+__all__ = ["ConsumerTasks", "assign_tasks_to_threads"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerTasks:
+    """What one consumer of a client gets, sorted."""
+
+    active: tuple[TaskId, ...]
+    standby: tuple[TaskId, ...]
+
+
+def assign_tasks_to_threads(
+    assignment: ClientAssignment,
+    lags: Mapping[TaskId, int],
+    previous: Mapping[str, Collection[TaskId]],
+) -> dict[str, ConsumerTasks]:
+    """The client's tasks by member id (``StreamsPartitionAssignor.assignTasksToThreads``).
+
+    ``previous`` names the client's consumers, with the stateful tasks that each had copies of: as
+    far as balance allows they get them again, the least lagging first. No consumer gets more than
+    one task more than another. Stateful tasks are those in ``lags``.
+
+    Raises :class:`~kafkaclient.errors.TaskAssignmentError` when there is no consumer.
+    """
+    if not previous:
+        raise TaskAssignmentError("a client without consumers can be given no tasks")
+    consumers = sorted(previous)
+    owned = {
+        consumer: sorted(previous[consumer] & lags.keys(), key=lambda task: (lags[task], task))
+        for consumer in consumers
+    }
+    stateful = assignment.active & lags.keys()
+    nobodys: dict[str, list[TaskId]] = {consumer: [] for consumer in consumers}
+    loads = dict.fromkeys(consumers, 0)
+    active = _spread(stateful, owned, loads)
+    standby = _spread(assignment.standby, owned, loads)
+    stateless = _spread(assignment.active - stateful, nobodys, loads)
+    return {
+        consumer: ConsumerTasks(
+            active=tuple(sorted(active[consumer] + stateless[consumer])),
+            standby=tuple(sorted(standby[consumer])),
+        )
+        for consumer in consumers
+    }
+
+
+def _spread(
+    tasks: Collection[TaskId], owned: Mapping[str, Sequence[TaskId]], loads: dict[str, int]
+) -> dict[str, list[TaskId]]:
+    """Deal the tasks out on top of ``loads``, which it brings up to date."""
+    fill = _Fill(tasks, loads)
+    skipped = {}
+    for consumer, previous in owned.items():
+        for task in previous:
+            if task in fill.left:
+                if fill.is_below_share(consumer):
+                    fill.give(consumer, task)
+                else:
+                    skipped[task] = consumer
+    fill.up_to_share()
+    # What remains is less than one for each: once more to previous owners, then to anyone.
+    for task, consumer in sorted(skipped.items()):
+        if task in fill.left and fill.is_at_share(consumer):
+            fill.give(consumer, task)
+    spare = iter([consumer for consumer in loads if fill.is_at_share(consumer)])
+    for task, consumer in zip(sorted(fill.left), spare, strict=False):
+        fill.give(consumer, task)
+    return fill.given
+
+
+class _Fill:
+    """Consumers while they are filled; everybody's share is the same, rounded down."""
+
+    def __init__(self, tasks: Collection[TaskId], loads: dict[str, int]) -> None:
+        self.left = set(tasks)
+        self.given: dict[str, list[TaskId]] = {consumer: [] for consumer in loads}
+        self._loads = loads
+        self._share = (sum(loads.values()) + len(tasks)) // len(loads)
+
+    def is_below_share(self, consumer: str) -> bool:
+        return self._loads[consumer] < self._share
+
+    def is_at_share(self, consumer: str) -> bool:
+        return self._loads[consumer] == self._share
+
+    def give(self, consumer: str, task: TaskId) -> None:
+        self.left.remove(task)
+        self.given[consumer].append(task)
+        self._loads[consumer] += 1
+
+    def up_to_share(self) -> None:
+        """Tasks in order to those below their share in turn, which mixes subtopologies."""
+        hungry = deque(filter(self.is_below_share, self._loads))
+        for task in sorted(self.left):
+            if not hungry:
+                return
+            consumer = hungry.popleft()
+            self.give(consumer, task)
+            if self.is_below_share(consumer):
+                hungry.append(consumer)

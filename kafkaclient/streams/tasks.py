@@ -1,0 +1,44 @@
+"""Names of tasks, and what is known of how far their state is."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple, Self
+
+__all__ = ["LATEST_OFFSET", "MAX_LAG", "OFFSET_UNKNOWN", "UNKNOWN_OFFSET_SUM", "TaskId"]
+
+LATEST_OFFSET = -2
+"""In place of an offset sum or a lag: the task is active and running there (``Task.java``)."""
+UNKNOWN_OFFSET_SUM = -3
+"""In place of an offset sum or a lag: a copy of unknown age; members of before version 7 say no
+more (``SubscriptionInfo.java``)."""
+OFFSET_UNKNOWN = -4
+"""In place of a store's offset: its checkpoint names none (``OffsetCheckpoint.java``)."""
+MAX_LAG = 2**63 - 1
+"""As ``acceptable.recovery.lag``: everybody counts as caught up. Sums are pinned to it."""
+
+_TEXT = re.compile(r"(?:(?P<topology>.*?)__)?(?P<subtopology>\d+)_(?P<partition>\d+)", re.ASCII)
+
+
+class TaskId(NamedTuple):
+    """A subtopology and one partition of its input, both counted from 0; the unit of work.
+
+    Sorts by subtopology, then partition. ``topology_name`` is empty unless the application runs
+    several named topologies.
+    """
+
+    subtopology: int
+    partition: int
+    topology_name: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """``0_1``, or ``name__0_1``. Raises ValueError for anything else."""
+        match = _TEXT.fullmatch(text)
+        if match is None:
+            raise ValueError(f"{text!r} is no task; a task is written 0_1, or name__0_1")
+        return cls(int(match["subtopology"]), int(match["partition"]), match["topology"] or "")
+
+    def __str__(self) -> str:
+        prefix = f"{self.topology_name}__" if self.topology_name else ""
+        return f"{prefix}{self.subtopology}_{self.partition}"

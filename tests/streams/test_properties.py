@@ -66,7 +66,7 @@ def test_the_order_in_which_things_are_told_does_not_matter(
     told = [clients, list(group.stateful), list(group.stateless)]
     for each in told:
         rng.shuffle(each)
-    again = assign(dict(clients), told[1], told[2], group.configs)  # type: ignore[arg-type]
+    again = assign(dict(clients), told[1], told[2], group.configs)
     assert again == group.rebalance()
 
 

@@ -1,0 +1,28 @@
+"""10,000 tasks on 100 clients."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from kafkaclient.streams import AssignmentConfigs, TaskId
+from tests.streams.group import END, Group, check_valid
+
+
+@pytest.mark.parametrize("standbys", [0, 1])
+def test_ten_thousand_tasks_on_a_hundred_clients_take_less_than_two_seconds(standbys: int) -> None:
+    rng = random.Random(standbys)
+    group = Group(
+        stateful=[TaskId(s, p) for s in range(100) for p in range(100)],
+        configs=AssignmentConfigs(num_standby_replicas=standbys),
+    )
+    group.join(*range(100))
+    for disk in group.members.values():
+        disk.update(dict.fromkeys(rng.sample(group.stateful, 200), rng.randrange(END)))
+    started = time.process_time()
+    assignment = group.rebalance()
+    assert time.process_time() - started < 2
+    assert assignment.movements > 5000
+    check_valid(assignment, group)

@@ -1,0 +1,51 @@
+"""Assignments when the ends of changelogs are not known."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaclient.errors import TaskAssignmentError
+from kafkaclient.streams import assign_to_prior_owners
+from kafkaclient.streams.assignment.fallback import PriorOwner
+from tests.streams.group import process, show, tasks
+
+
+def test_everything_stays_where_it_was_and_another_rebalance_is_wanted() -> None:
+    clients = {
+        process(1): PriorOwner(active=tasks("0_0 0_1 9_0"), standby=tasks("0_2")),
+        process(2): PriorOwner(active=tasks("0_2"), standby=tasks("0_0 0_1")),
+        process(3): PriorOwner(),
+    }
+    assignment = assign_to_prior_owners(clients, tasks("0_0 0_1 0_2"), tasks("9_0"), 1)
+    assert show(assignment) == {1: ("0_0 0_1 9_0", "0_2"), 2: ("0_2", "0_0 0_1"), 3: ("", "")}
+    assert assignment.probing_rebalance_needed
+    assert assignment.missing_standbys == 0
+
+
+def test_tasks_of_a_client_that_left_go_to_their_copies_then_to_the_least_loaded() -> None:
+    clients = {
+        process(1): PriorOwner(active=tasks("0_0"), standby=tasks("0_1")),
+        process(2): PriorOwner(capacity=3, active=tasks("0_2")),
+    }
+    assignment = assign_to_prior_owners(clients, tasks("0_0 0_1 0_2 0_3"), tasks("9_0"), 0)
+    assert show(assignment) == {1: ("0_0 0_1", ""), 2: ("0_2 0_3 9_0", "")}
+
+
+def test_of_two_that_ran_a_task_the_less_loaded_gets_it_the_other_a_standby() -> None:
+    clients = {
+        process(1): PriorOwner(active=tasks("0_0 0_1")),
+        process(2): PriorOwner(active=tasks("0_1")),
+    }
+    assignment = assign_to_prior_owners(clients, tasks("0_0 0_1"), (), 1)
+    assert show(assignment) == {1: ("0_0", "0_1"), 2: ("0_1", "0_0")}
+
+
+def test_standbys_that_no_client_is_left_for_are_counted() -> None:
+    assignment = assign_to_prior_owners({process(1): PriorOwner()}, tasks("0_0 0_1"), (), 2)
+    assert show(assignment) == {1: ("0_0 0_1", "")}
+    assert assignment.missing_standbys == 4
+
+
+def test_somebody_must_be_there() -> None:
+    with pytest.raises(TaskAssignmentError, match="no client"):
+        assign_to_prior_owners({}, tasks("0_0"), (), 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
+from bisect import insort
 from itertools import cycle, permutations
 from typing import TYPE_CHECKING
 
@@ -22,25 +22,18 @@ class LeastLoaded:
         self, clients: Iterable[ClientState], load: Callable[[ClientState], float]
     ) -> None:
         self._load = load
-        self._heap = [(load(client), client.order, client) for client in clients]
-        heapq.heapify(self._heap)
+        self._entries = sorted((load(client), client.order, client) for client in clients)
 
     def take(self, is_eligible: Callable[[ClientState], bool]) -> ClientState | None:
         """Take out the least loaded of those that are eligible; None if there is none."""
-        skipped = []
-        found = None
-        while self._heap and found is None:
-            entry = heapq.heappop(self._heap)
-            if is_eligible(entry[2]):
-                found = entry[2]
-            else:
-                skipped.append(entry)
-        for entry in skipped:
-            heapq.heappush(self._heap, entry)
-        return found
+        for index, (_, _, client) in enumerate(self._entries):
+            if is_eligible(client):
+                del self._entries[index]
+                return client
+        return None
 
     def put(self, client: ClientState) -> None:
-        heapq.heappush(self._heap, (self._load(client), client.order, client))
+        insort(self._entries, (self._load(client), client.order, client))
 
 
 def deal_actives(clients: Sequence[ClientState], stateful_tasks: Iterable[TaskId]) -> None:

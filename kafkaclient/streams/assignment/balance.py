@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kafkaclient.streams.assignment.clients import ClientState
     from kafkaclient.streams.tasks import TaskId
 
-__all__ = ["LeastLoaded", "deal_actives", "deal_stateless", "even_out"]
+__all__ = ["LeastLoaded", "anywhere", "deal_actives", "deal_stateless", "even_out"]
 
 
 class LeastLoaded:
@@ -41,7 +41,7 @@ def deal_actives(clients: Sequence[ClientState], stateful_tasks: Iterable[TaskId
     capacities make uneven."""
     for task, client in zip(stateful_tasks, cycle(clients), strict=False):
         client.active.add(task)
-    even_out(clients, lambda client: client.active)
+    even_out(clients, lambda client: client.active, anywhere)
 
 
 def deal_stateless(clients: Sequence[ClientState], stateless_tasks: Iterable[TaskId]) -> None:
@@ -57,7 +57,7 @@ def deal_stateless(clients: Sequence[ClientState], stateless_tasks: Iterable[Tas
 def even_out(
     clients: Sequence[ClientState],
     tasks_of: Callable[[ClientState], set[TaskId]],
-    may_move: Callable[[ClientState, ClientState], bool] = lambda _source, _destination: True,
+    may_move: Callable[[ClientState, ClientState], bool],
 ) -> None:
     """Move tasks of one kind between any two clients while that evens out what they have per
     consumer (``HighAvailabilityTaskAssignor.balanceTasksOverThreads``)."""
@@ -74,6 +74,11 @@ def even_out(
                     moving = True
                     if not _would_even_out(source, destination):
                         break
+
+
+def anywhere(_source: ClientState, _destination: ClientState) -> bool:
+    """For :func:`even_out`: a task may move from any client to any other."""
+    return True
 
 
 def _would_even_out(source: ClientState, destination: ClientState) -> bool:

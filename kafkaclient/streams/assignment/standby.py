@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from kafkaclient.streams.assignment.balance import LeastLoaded, even_out
+from kafkaclient.streams.assignment.balance import LeastLoaded, anywhere, even_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence, Set
@@ -35,7 +35,7 @@ def assign_standbys(
     if tags:
         _place_far_apart(clients, wanted, frozenset(tags), least_loaded)
     missing = sum(_place(task, count, least_loaded) for task, count in wanted.items())
-    even_out(clients, lambda client: client.standby, _same_tags if tags else _anywhere)
+    even_out(clients, lambda client: client.standby, _same_tags if tags else anywhere)
     return missing
 
 
@@ -95,7 +95,3 @@ def _without(
 def _same_tags(source: ClientState, destination: ClientState) -> bool:
     """Whether a standby may move without getting nearer to the task's other copies."""
     return source.tags.items() <= destination.tags.items()
-
-
-def _anywhere(_source: ClientState, _destination: ClientState) -> bool:
-    return True

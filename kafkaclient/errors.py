@@ -13,10 +13,14 @@ from copy import copy
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kafkaclient.types import BulkMetadata
 
 __all__ = [
     "BROKER_ERRORS",
+    "AdminStateError",
+    "AdminTimeoutError",
     "AuthenticationError",
     "AuthorizationError",
     "BootstrapError",
@@ -35,8 +39,10 @@ __all__ = [
     "LeaderChangedError",
     "MetadataTimeoutError",
     "NotEnoughReplicasError",
+    "PartitionLimitRaceError",
     "PartitionOutOfRangeError",
     "PartitionerError",
+    "PolicyViolationError",
     "ProducerClosedError",
     "ProducerFencedError",
     "ProducerStateError",
@@ -48,6 +54,7 @@ __all__ = [
     "SerializationError",
     "SslAuthenticationError",
     "TaskAssignmentError",
+    "TopicExistsError",
     "TransactionAbortableError",
     "TransactionAbortedError",
     "TransactionTimeoutError",
@@ -119,6 +126,10 @@ class ProducerStateError(KafkaError, RuntimeError):
 
 class ProducerClosedError(ProducerStateError):
     """The producer is stopped, or was stopped before the record was delivered."""
+
+
+class AdminStateError(KafkaError, RuntimeError):
+    """The admin client is not in a state that allows the call (not started, closed)."""
 
 
 class TransactionAbortableError(KafkaError):
@@ -198,6 +209,11 @@ class DeliveryTimeoutError(KafkaTimeoutError):
 
     maybe_written: bool = False
     """Whether the record may be in the log nevertheless (its request had left)."""
+
+
+class AdminTimeoutError(KafkaTimeoutError):
+    """A call of the admin client did not come to its end within ``default.api.timeout.ms`` (or the
+    time given with the call). What it asked for may have been done."""
 
 
 class TransactionTimeoutError(KafkaTimeoutError):
@@ -289,6 +305,32 @@ class ProducerFencedError(BrokerError):
     """A newer producer with the same identity has taken over."""
 
 
+class TopicExistsError(BrokerError):
+    """A topic of this name exists."""
+
+
+class PolicyViolationError(BrokerError):
+    """The cluster's policy, or its partition limits (KIP-578), do not allow the request. Nothing
+    was changed. The attributes are set when limits of this client refused it."""
+
+    code = 44
+    name = "POLICY_VIOLATION"
+
+    max_broker_partitions: int | None = None
+    """The limit of replicas per broker; None is no limit."""
+
+    max_partitions: int | None = None
+    """The limit of the cluster; None is no limit."""
+
+    remaining: Mapping[int, int] = {}
+    """By broker, how many replicas it may still take; empty without a limit per broker."""
+
+
+class PartitionLimitRaceError(PolicyViolationError):
+    """The request was carried out, and together with a change that somebody else made at the same
+    time it is above a partition limit. Both changes stand."""
+
+
 # fmt: off
 # (code, Kafka's name, retriable, class, what to do or what it means)
 _TABLE: tuple[tuple[int, str, bool, type[BrokerError], str], ...] = (
@@ -328,7 +370,7 @@ _TABLE: tuple[tuple[int, str, bool, type[BrokerError], str], ...] = (
     (33, "UNSUPPORTED_SASL_MECHANISM", False, BrokerError, "the broker does not support the SASL mechanism"),
     (34, "ILLEGAL_SASL_STATE", False, BrokerError, "the request is not valid in the current SASL state"),
     (35, "UNSUPPORTED_VERSION", False, BrokerError, "the broker does not support this version of the API"),
-    (36, "TOPIC_ALREADY_EXISTS", False, BrokerError, "a topic of this name exists"),
+    (36, "TOPIC_ALREADY_EXISTS", False, TopicExistsError, "a topic of this name exists"),
     (37, "INVALID_PARTITIONS", False, BrokerError, "the number of partitions is not acceptable"),
     (38, "INVALID_REPLICATION_FACTOR", False, BrokerError, "the replication factor is not acceptable"),
     (39, "INVALID_REPLICA_ASSIGNMENT", False, BrokerError, "the replica assignment is not acceptable"),
@@ -336,7 +378,7 @@ _TABLE: tuple[tuple[int, str, bool, type[BrokerError], str], ...] = (
     (41, "NOT_CONTROLLER", True, BrokerError, "this broker is not the controller"),
     (42, "INVALID_REQUEST", False, BrokerError, "the request is malformed or not allowed"),
     (43, "UNSUPPORTED_FOR_MESSAGE_FORMAT", False, BrokerError, "the topic's message format is too old"),
-    (44, "POLICY_VIOLATION", False, BrokerError, "the request violates a policy of the cluster"),
+    (44, "POLICY_VIOLATION", False, PolicyViolationError, "the request violates a policy of the cluster"),
     (45, "OUT_OF_ORDER_SEQUENCE_NUMBER", False, SequenceError, "the batch's sequence does not follow the last one"),
     (46, "DUPLICATE_SEQUENCE_NUMBER", False, SequenceError, "the batch was written before"),
     (47, "INVALID_PRODUCER_EPOCH", False, ProducerFencedError, "a producer with a newer epoch exists"),
@@ -463,17 +505,19 @@ _RESOURCES: dict[int, tuple[str, str | None]] = {
 }
 
 
-def denied(code: int, operation: str, resource: str = "") -> str | None:
+def denied(code: int, operation: str, resource: str = "", *, by_itself: bool = False) -> str | None:
     """What an authorisation error code denies, to be given to :func:`broker_error` as advice.
 
-    ``operation`` and ``resource`` are as in an ACL; a cluster has no name. None for other codes.
+    ``operation`` and ``resource`` are as in an ACL; a cluster has no name. ``by_itself``: to grant
+    this operation is enough, whatever a producer needs. None for other codes.
     """
     if code not in _RESOURCES:
         return None
     kind, granted = _RESOURCES[code]
     what = f"the {kind} {resource!r}" if resource else f"the {kind}"
     flag = f"--{kind} {resource}".rstrip()
+    wanted = operation if by_itself or granted is None else granted
     return (
         f"this client's principal may not {operation} on {what}; kafka-acls --add "
-        f"--allow-principal User:... --operation {granted or operation} {flag} allows it"
+        f"--allow-principal User:... --operation {wanted} {flag} allows it"
     )

@@ -255,9 +255,20 @@ class CreateTopicsCall(CodecCall[CreateTopicsResult]):
 
     def _result(self, message: Any) -> CreateTopicsResult:
         outcomes = tuple(
-            TopicOutcome(t.name, t.error_code, t.error_message) for t in message.topics
+            TopicOutcome(
+                t.name,
+                t.error_code,
+                t.error_message,
+                _or_unknown(t.num_partitions),
+                _or_unknown(t.replication_factor),
+            )
+            for t in message.topics
         )
         return CreateTopicsResult(outcomes, message.throttle_time_ms)
+
+
+def _or_unknown(count: int | None) -> int:
+    return -1 if count is None else count
 
 
 def _new_topic(topic: NewTopic) -> dict[str, Any]:

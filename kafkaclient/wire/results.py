@@ -103,11 +103,17 @@ class InitProducerIdResult:
 
 @dataclass(frozen=True, slots=True)
 class TopicOutcome:
-    """What became of one topic of a CreateTopics or DeleteTopics call."""
+    """What became of one topic of a CreateTopics, CreatePartitions or DeleteTopics call.
+
+    A created topic's partitions and replication factor are told as of version 5 (KIP-525) to who
+    may describe its configuration; else they are -1.
+    """
 
     name: str
     error_code: int
     error_message: str | None
+    partitions: int = -1
+    replication_factor: int = -1
 
 
 @dataclass(frozen=True, slots=True)

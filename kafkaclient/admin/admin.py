@@ -1,0 +1,382 @@
+"""The admin client: what applications and the command line call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from kafkaclient.admin.configs import ConfigResource, Configs
+from kafkaclient.admin.description import ClusterDescription, LimitsReport, report, seen_by
+from kafkaclient.admin.guard import Guard, usage_of
+from kafkaclient.admin.limits import Limits
+from kafkaclient.admin.limits_topic import TopicLimits
+from kafkaclient.admin.session import Session
+from kafkaclient.admin.topics import Requests, TopicDescription, described, topic_error
+from kafkaclient.config.admin import AdminConfig
+from kafkaclient.errors import AdminStateError, ConfigError, KafkaError, UnsupportedVersionError
+from kafkaclient.producer.producer import Producer
+from kafkaclient.wire.admin import DescribeQuorumCall
+from kafkaclient.wire.codec import NewTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from types import TracebackType
+
+    from kafkaclient.admin.limits_file import FileLimits
+    from kafkaclient.net.dialer import Dialer
+    from kafkaclient.wire.admin import ConfigEntry
+
+__all__ = ["Admin"]
+
+
+class Admin:
+    """Looks after a cluster: topics, configurations, partition limits (KIP-578).
+
+    ::
+
+        async with Admin("localhost:9092") as admin:
+            await admin.create_topic("flights", partitions=6, replication_factor=3)
+
+    Parameters: bootstrap servers, or a mapping of options under Kafka's dotted names, and options
+    by keyword, as with the producer; besides the producer's own (those about connections and
+    security count) there is ``default_api_timeout_ms`` (default 60,000): what every call ends
+    within, unless it is given ``timeout_s``. ``limits`` says where partition limits are kept: by
+    default in a topic of the cluster; a :class:`~kafkaclient.admin.FileLimits`, or None to heed no
+    limits at all. ``dialer``, ``clock`` (monotonic seconds) and ``rng`` (choice of brokers, pauses)
+    are seams for tests.
+
+    No call ever creates a topic by asking for it. Every call raises AdminTimeoutError when its time
+    is over, AdminStateError when this client has not been started or is closed,
+    AuthenticationError, and UnsupportedVersionError for brokers that are too old; what else is with
+    each. Making an admin client does no I/O.
+
+    Raises:
+        ConfigError: an option is unknown, unusable or in conflict with another.
+    """
+
+    def __init__(
+        self,
+        bootstrap_or_mapping: str | Iterable[str] | Mapping[str, object] | None = None,
+        /,
+        *,
+        limits: FileLimits | Literal["topic"] | None = "topic",
+        dialer: Dialer | None = None,
+        clock: Callable[[], float] | None = None,
+        rng: Random | None = None,
+        **options: Any,
+    ) -> None:
+        mapping: Mapping[str, object] | None = None
+        if isinstance(bootstrap_or_mapping, Mapping):
+            mapping = bootstrap_or_mapping
+        elif bootstrap_or_mapping is not None:
+            options["bootstrap_servers"] = bootstrap_or_mapping
+        self.config = AdminConfig.build(mapping, options)
+        if isinstance(limits, str) and limits != "topic":
+            raise ConfigError(f"limits={limits!r}: give 'topic', FileLimits(path), or None")
+        self._limits = limits
+        self._dialer = dialer
+        self._clock = clock
+        self._rng = rng or Random()
+        self._open: _Open | None = None
+
+    def __repr__(self) -> str:
+        return f"<Admin {self.config.client_id!r} {'running' if self._open else 'not running'}>"
+
+    # --- life ---------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Reach the cluster. Raises BootstrapError when no bootstrap server answers in time."""
+        if self._open is not None:
+            return
+        session = Session(self.config, dialer=self._dialer, clock=self._clock, rng=self._rng)
+        try:
+            await session.start()
+        except BaseException:
+            await session.close()
+            raise
+        self._open = _Open(session, self._rng)
+
+    async def close(self) -> None:
+        """Close the connections; calls under way end with AdminStateError."""
+        opened, self._open = self._open, None
+        if opened is not None:
+            await opened.session.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # --- topics: to see -----------------------------------------------------------------------
+
+    async def list_topics(
+        self, *, internal: bool = True, timeout_s: float | None = None
+    ) -> list[str]:
+        """The names of all topics that this client may describe, in order."""
+        topics = await self.describe_topics(timeout_s=timeout_s)
+        return [topic.name for topic in topics.values() if internal or not topic.internal]
+
+    async def describe_topics(
+        self, names: Iterable[str] | None = None, *, timeout_s: float | None = None
+    ) -> dict[str, TopicDescription]:
+        """Topics by name, in order; None for all. Raises UnknownTopicError for one that does not
+        exist, AuthorizationError for one that this client may not describe."""
+        wanted = None if names is None else tuple(dict.fromkeys(names))
+        session = self._opened("describe_topics").session
+        async with session.limit("describing topics", timeout_s):
+            told = await session.metadata(wanted)
+        return {info.name: described(info) for info in sorted(told.topics, key=lambda t: t.name)}
+
+    async def describe_topic(
+        self, name: str, *, timeout_s: float | None = None
+    ) -> TopicDescription:
+        """One topic; raises as :meth:`describe_topics`."""
+        return (await self.describe_topics([name], timeout_s=timeout_s))[name]
+
+    # --- topics: to change --------------------------------------------------------------------
+
+    async def create_topic(
+        self,
+        name: str,
+        partitions: int | None = None,
+        replication_factor: int | None = None,
+        *,
+        replica_assignment: Sequence[Sequence[int]] | None = None,
+        configs: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Create a topic. Numbers left out are the cluster's (``num.partitions``,
+        ``default.replication.factor``); ``replica_assignment`` has the replicas of each partition,
+        the preferred leader first, instead of numbers.
+
+        Raises TopicExistsError; PolicyViolationError when partition limits or a policy of the
+        cluster do not allow it; PartitionLimitRaceError when it was created and somebody else took
+        the same room at the same time; the controller's BrokerError for what it refuses;
+        AuthorizationError.
+        """
+        topic = NewTopic(
+            name,
+            -1 if partitions is None else partitions,
+            -1 if replication_factor is None else replication_factor,
+            dict(configs or {}),
+            dict(enumerate(map(tuple, replica_assignment or ()))),
+        )
+        results = await self.create_topics(
+            [topic], validate_only=validate_only, timeout_s=timeout_s
+        )
+        _raise(results[name])
+
+    async def create_topics(
+        self,
+        topics: Iterable[NewTopic],
+        *,
+        validate_only: bool = False,
+        timeout_s: float | None = None,
+    ) -> dict[str, KafkaError | None]:
+        """Create topics; by name None, or what :meth:`create_topic` raises. Each is created as a
+        whole or not at all; when there is not room for all, the earlier ones get it."""
+        wanted = list({topic.name: topic for topic in topics}.values())
+        opened = self._opened("create_topics")
+        async with opened.session.limit("creating topics", timeout_s):
+            limits, cluster = await self._limits_and_cluster(opened)
+            if limits.any:
+                return await opened.guard.create(
+                    wanted, limits, cluster, validate_only=validate_only
+                )
+            exists = {topic.name for topic in cluster.topics if not topic.error_code}
+            new = [topic for topic in wanted if topic.name not in exists]
+            outcomes = await opened.requests.create(new, validate_only=validate_only)
+            return {topic.name: _created(topic.name, outcomes.get(topic.name)) for topic in wanted}
+
+    async def delete_topic(self, name: str, *, timeout_s: float | None = None) -> None:
+        """Delete a topic with all its records. Raises UnknownTopicError, AuthorizationError, or the
+        controller's BrokerError."""
+        _raise((await self.delete_topics([name], timeout_s=timeout_s))[name])
+
+    async def delete_topics(
+        self, names: Iterable[str], *, timeout_s: float | None = None
+    ) -> dict[str, KafkaError | None]:
+        """Delete topics with all their records; by name None, or what :meth:`delete_topic`
+        raises."""
+        opened = self._opened("delete_topics")
+        async with opened.session.limit("deleting topics", timeout_s):
+            return await opened.requests.delete(names)
+
+    async def add_partitions(
+        self,
+        name: str,
+        total: int,
+        *,
+        replica_assignment: Sequence[Sequence[int]] | None = None,
+        validate_only: bool = False,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Let a topic have ``total`` partitions; ``replica_assignment`` has the replicas of those
+        that are added. Keys may belong to other partitions afterwards. More than 5,000 are added in
+        steps, of which those done stand when a later one fails.
+
+        Raises UnknownTopicError, and as :meth:`create_topic`.
+        """
+        opened = self._opened("add_partitions")
+        async with opened.session.limit(f"adding partitions to topic {name!r}", timeout_s):
+            limits, cluster = await self._limits_and_cluster(opened)
+            topic = next((topic for topic in cluster.topics if topic.name == name), None)
+            if topic is None or not topic.partitions:
+                raise topic_error(3, name, "adding partitions to", "Alter")
+            await opened.guard.extend(
+                topic,
+                total,
+                replica_assignment or (),
+                limits,
+                cluster,
+                validate_only=validate_only,
+            )
+
+    # --- configurations -----------------------------------------------------------------------
+
+    async def describe_configs(
+        self,
+        resource: ConfigResource,
+        keys: Iterable[str] | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> dict[str, ConfigEntry]:
+        """The configuration of a topic, a broker or all brokers, by key; ``keys`` None for all
+        keys. Sensitive values are None. Raises the broker's error, ConfigError for a broker that is
+        not up."""
+        opened = self._opened("describe_configs")
+        async with opened.session.limit(f"describing {resource}", timeout_s):
+            return await opened.configs.describe(resource, keys)
+
+    async def alter_configs(
+        self,
+        resource: ConfigResource,
+        set: Mapping[str, str] | None = None,  # noqa: A002 - the operation's name
+        *,
+        delete: Iterable[str] = (),
+        append: Mapping[str, str] | None = None,
+        subtract: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Change some keys and leave the others alone (KIP-339): all changes or none. ``delete``
+        brings a key's default back; ``append`` and ``subtract`` are for lists. Raises the broker's
+        error, ConfigError for a key named twice, none at all, or a broker that is not up."""
+        opened = self._opened("alter_configs")
+        async with opened.session.limit(f"configuring {resource}", timeout_s):
+            await opened.configs.alter(
+                resource,
+                set=set or {},
+                delete=delete,
+                append=append or {},
+                subtract=subtract or {},
+                validate_only=validate_only,
+            )
+
+    # --- the cluster --------------------------------------------------------------------------
+
+    async def describe_cluster(self, *, timeout_s: float | None = None) -> ClusterDescription:
+        """The brokers that are up, what they host, and the controllers."""
+        opened = self._opened("describe_cluster")
+        session = opened.session
+        async with session.limit("describing the cluster", timeout_s):
+            cluster = await session.metadata(None)
+            try:
+                quorum = await session.call(DescribeQuorumCall())
+            except UnsupportedVersionError:
+                return seen_by(cluster, None)  # a cluster with ZooKeeper
+        return seen_by(cluster, quorum)
+
+    # --- partition limits ---------------------------------------------------------------------
+
+    async def limits(self, *, timeout_s: float | None = None) -> Limits:
+        """The partition limits that hold for this client."""
+        opened = self._opened("limits")
+        async with opened.session.limit("reading the partition limits", timeout_s):
+            store = self._store(opened)
+            return Limits() if store is None else await store.read()
+
+    async def set_limits(
+        self, changes: Mapping[str, str | None], *, timeout_s: float | None = None
+    ) -> Limits:
+        """Set limits by their names in KIP-578 (None or ``off``: no limit), leave the others; what
+        holds afterwards. Nothing that exists is touched.
+
+        Raises ConfigError for what is no limit; KafkaError when somebody else has set another
+        value at the same time, which then holds.
+        """
+        opened = self._opened("set_limits")
+        store = self._store(opened)
+        if store is None:
+            raise AdminStateError("this admin client was made with limits=None")
+        async with opened.session.limit("setting partition limits", timeout_s):
+            return await store.change(changes)
+
+    async def check_limits(self, *, timeout_s: float | None = None) -> LimitsReport:
+        """The limits beside what is used of them. Topics that this client may not describe are
+        missing from it."""
+        opened = self._opened("check_limits")
+        async with opened.session.limit("checking the partition limits", timeout_s):
+            limits, cluster = await self._limits_and_cluster(opened)
+        return report(limits, usage_of(cluster))
+
+    # ------------------------------------------------------------------------------------------
+
+    def _opened(self, call: str) -> _Open:
+        if self._open is None:
+            raise AdminStateError(f"{call}: the admin client is not running: start it first")
+        return self._open
+
+    async def _limits_and_cluster(self, opened: _Open) -> tuple[Limits, Any]:
+        """The limits, and metadata of all topics."""
+        cluster = await opened.session.metadata(None)
+        store = self._store(opened)
+        if store is None:
+            return Limits(), cluster
+        if isinstance(store, TopicLimits):
+            return await store.read(cluster), cluster
+        return await store.read(), cluster
+
+    def _store(self, opened: _Open) -> TopicLimits | FileLimits | None:
+        if self._limits is None:
+            return None
+        if not isinstance(self._limits, str):
+            return self._limits
+        return TopicLimits(opened.session, opened.requests, self._new_producer)
+
+    def _new_producer(self) -> Producer:
+        options = self.config.for_producer() | {
+            "allow_auto_create_topics": False,
+            "linger_ms": 0,
+        }
+        return Producer(options, dialer=self._dialer, clock=self._clock, rng=self._rng)
+
+
+class _Open:
+    """What a client has while it runs."""
+
+    def __init__(self, session: Session, rng: Random) -> None:
+        self.session = session
+        self.requests = Requests(session)
+        self.configs = Configs(session)
+        self.guard = Guard(session, self.requests, rng)
+
+
+def _raise(error: KafkaError | None) -> None:
+    if error is not None:
+        raise error
+
+
+def _created(name: str, outcome: object) -> KafkaError | None:
+    if outcome is None:
+        return topic_error(36, name, "creating", "Create")
+    return outcome if isinstance(outcome, KafkaError) else None

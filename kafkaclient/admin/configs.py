@@ -1,0 +1,135 @@
+"""Configurations of topics and brokers: described, and changed key by key (KIP-339)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from kafkaclient.admin.session import CONTROLLER
+from kafkaclient.errors import ConfigError, KafkaError, broker_error, denied
+from kafkaclient.wire.admin import (
+    ConfigEntry,
+    ConfigKind,
+    ConfigOperation,
+    DescribeConfigsCall,
+    IncrementalAlterConfigsCall,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kafkaclient.admin.session import Session
+
+__all__ = ["ConfigResource", "Configs"]
+
+_AGAIN = frozenset({7, 41})  # REQUEST_TIMED_OUT, NOT_CONTROLLER
+
+
+class ConfigResource(NamedTuple):
+    """What a configuration belongs to."""
+
+    kind: ConfigKind
+    name: str
+
+    @classmethod
+    def topic(cls, name: str) -> Self:
+        return cls(ConfigKind.TOPIC, name)
+
+    @classmethod
+    def broker(cls, node_id: int) -> Self:
+        """One broker by itself."""
+        return cls(ConfigKind.BROKER, str(node_id))
+
+    @classmethod
+    def broker_defaults(cls) -> Self:
+        """What holds for every broker that is not configured otherwise."""
+        return cls(ConfigKind.BROKER, "")
+
+    @property
+    def node_id(self) -> int | None:
+        """The broker that alone can answer for it; None when any can."""
+        return int(self.name) if self.kind is ConfigKind.BROKER and self.name else None
+
+    def __str__(self) -> str:
+        if self.kind is ConfigKind.TOPIC:
+            return f"topic {self.name!r}"
+        return f"broker {self.name}" if self.name else "the defaults of all brokers"
+
+
+class Configs:
+    """The configuration calls; each within the session's limit."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def describe(
+        self, resource: ConfigResource, keys: Iterable[str] | None = None
+    ) -> dict[str, ConfigEntry]:
+        """The entries by key, in order. Raises the broker's error."""
+        wanted = None if keys is None else tuple(keys)
+        call = DescribeConfigsCall(((resource.kind, resource.name),), wanted)
+        await self._check_broker(resource)
+        result = await self._session.call(call, resource.node_id)
+        (found,) = result.resources
+        if found.error_code:
+            raise _error(resource, found.error_code, found.error_message, "describing")
+        return {entry.name: entry for entry in sorted(found.entries)}
+
+    async def alter(
+        self,
+        resource: ConfigResource,
+        *,
+        set: Mapping[str, str],  # noqa: A002 - the operation's name
+        delete: Iterable[str],
+        append: Mapping[str, str],
+        subtract: Mapping[str, str],
+        validate_only: bool,
+    ) -> None:
+        """All changes or none. Raises the broker's error, ConfigError for nothing to change or a
+        key that is named twice."""
+        changes = (
+            *((key, ConfigOperation.SET, value) for key, value in set.items()),
+            *((key, ConfigOperation.DELETE, None) for key in delete),
+            *((key, ConfigOperation.APPEND, value) for key, value in append.items()),
+            *((key, ConfigOperation.SUBTRACT, value) for key, value in subtract.items()),
+        )
+        keys = [key for key, _, _ in changes]
+        twice = sorted({key for key in keys if keys.count(key) > 1})
+        if twice or not keys:
+            what = f"{', '.join(twice)} named twice" if twice else "no key to change is given"
+            raise ConfigError(f"the configuration of {resource}: {what}")
+        call = IncrementalAlterConfigsCall((resource.kind, resource.name), changes, validate_only)
+        await self._check_broker(resource)
+        node = CONTROLLER if resource.node_id is None else resource.node_id
+
+        async def attempt() -> None:
+            (outcome,) = (await self._session.once(call, node)).resources
+            if outcome.error_code in _AGAIN:
+                raise broker_error(outcome.error_code, f"configuring {resource}")
+            if outcome.error_code:
+                detail = outcome.error_message
+                refused.append(_error(resource, outcome.error_code, detail, "configuring"))
+
+        refused: list[KafkaError] = []
+        await self._session.until_answered(attempt)
+        if refused:
+            raise refused[0]
+
+    async def _check_broker(self, resource: ConfigResource) -> None:
+        node_id = resource.node_id
+        if node_id is None:
+            return
+        brokers = [broker.node_id for broker in (await self._session.metadata(())).brokers]
+        if node_id not in brokers:
+            raise ConfigError(
+                f"there is no broker {node_id} that is up; there are "
+                f"{', '.join(map(str, sorted(brokers)))}"
+            )
+
+
+def _error(resource: ConfigResource, code: int, detail: str | None, doing: str) -> KafkaError:
+    operation = "DescribeConfigs" if doing == "describing" else "AlterConfigs"
+    name = resource.name if resource.kind is ConfigKind.TOPIC else ""
+    advice = denied(code, operation, name, by_itself=True)
+    if code == 3:
+        advice = "there is no such topic"
+    return broker_error(code, f"{doing} {resource}", detail, advice=advice)

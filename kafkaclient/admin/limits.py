@@ -1,0 +1,246 @@
+"""The limits of KIP-578, and what of them is used up. Pure: values in, values out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkaclient.errors import ConfigError, PartitionLimitRaceError, PolicyViolationError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from kafkaclient.wire.results import MetadataResult
+
+__all__ = ["COUNT", "MAX_BROKER_PARTITIONS", "MAX_PARTITIONS", "OFF", "Limits", "Request", "Usage"]
+
+MAX_BROKER_PARTITIONS = "max.broker.partitions"
+MAX_PARTITIONS = "max.partitions"
+COUNT = "max.partitions.count"
+
+OFF = 2**63 - 1
+"""KIP-578's default of both limits: none."""
+
+_OFF_WORDS = frozenset({"", "off", "none", str(OFF)})
+_COUNTS = ("partitions", "replicas")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many partitions a cluster shall have; None is no limit.
+
+    ``max_broker_partitions`` bounds the replicas on each broker, ``max_partitions`` the partitions
+    of the cluster. KIP-578 can be read in two ways there: ``count`` "replicas" has
+    ``max_partitions`` bound the replicas of all partitions instead.
+    """
+
+    max_broker_partitions: int | None = None
+    max_partitions: int | None = None
+    count: str = "partitions"
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str | None]) -> Limits:
+        """Limits by their names in KIP-578; ``off`` or 2^63-1 is no limit. Raises ConfigError."""
+        return cls().changed(given)
+
+    def changed(self, given: Mapping[str, str | None]) -> Limits:
+        """These limits with some given anew. Raises ConfigError for names and values that are
+        none."""
+        limits = self
+        for name, value in given.items():
+            if name == MAX_BROKER_PARTITIONS:
+                limits = replace(limits, max_broker_partitions=_number(name, value))
+            elif name == MAX_PARTITIONS:
+                limits = replace(limits, max_partitions=_number(name, value))
+            elif name == COUNT:
+                limits = replace(limits, count=_counted(value))
+            else:
+                known = f"{MAX_BROKER_PARTITIONS}, {MAX_PARTITIONS}, {COUNT}"
+                raise ConfigError(f"there is no limit {name!r}; there are {known}")
+        return limits
+
+    def as_properties(self) -> dict[str, str | None]:
+        """By their names in KIP-578, None where there is none; :meth:`parse` reads it."""
+        return {
+            MAX_BROKER_PARTITIONS: _text(self.max_broker_partitions),
+            MAX_PARTITIONS: _text(self.max_partitions),
+            COUNT: None if self.count == _COUNTS[0] else self.count,
+        }
+
+    @property
+    def any(self) -> bool:
+        """Whether there is a limit at all."""
+        return self.max_broker_partitions is not None or self.max_partitions is not None
+
+    def __str__(self) -> str:
+        counted = " (of replicas)" if self.count == "replicas" else ""
+        return (
+            f"{MAX_BROKER_PARTITIONS}={_shown(self.max_broker_partitions)}, "
+            f"{MAX_PARTITIONS}={_shown(self.max_partitions)}{counted}"
+        )
+
+
+def _number(name: str, value: str | None) -> int | None:
+    if value is None or value.strip().lower() in _OFF_WORDS:
+        return None
+    try:
+        number = int(value)
+    except ValueError:
+        number = -1
+    if not 0 <= number <= OFF:
+        raise ConfigError(f"{name}={value} is not accepted: give a whole number from 0, or off")
+    return number
+
+
+def _counted(value: str | None) -> str:
+    word = value or _COUNTS[0]
+    if word not in _COUNTS:
+        raise ConfigError(f"{COUNT}={value} is not accepted: give {' or '.join(_COUNTS)}")
+    return word
+
+
+def _text(limit: int | None) -> str | None:
+    return None if limit is None else str(limit)
+
+
+def _shown(limit: int | None) -> str:
+    return "off" if limit is None else str(limit)
+
+
+class Request(NamedTuple):
+    """What is asked for: ``what`` in words, for messages; the new partitions, and the replicas that
+    each broker gets, as far as that is known."""
+
+    what: str
+    partitions: int
+    replicas: int
+    gains: Mapping[int, int] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What counts against the limits. Internal topics do not, nor does the one with the limits.
+
+    ``racks`` has the brokers that are up; ``hosted`` the replicas on each broker, those that come
+    and go in a reassignment included, also on brokers that are down.
+    """
+
+    racks: Mapping[int, str | None]
+    hosted: Mapping[int, int]
+    partitions: int
+    replicas: int
+    exempt: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
+
+    @classmethod
+    def of(cls, cluster: MetadataResult, exempt: Collection[str] = ()) -> Usage:
+        """From metadata of all topics; topics named in ``exempt`` don't count."""
+        hosted: Counter[int] = Counter({broker.node_id: 0 for broker in cluster.brokers})
+        partitions = 0
+        for topic in cluster.topics:
+            if topic.is_internal or topic.name in exempt:
+                continue
+            partitions += len(topic.partitions)
+            for partition in topic.partitions:
+                hosted.update(partition.replicas)
+        racks = {broker.node_id: broker.rack for broker in cluster.brokers}
+        return cls(racks, hosted, partitions, hosted.total(), frozenset(exempt))
+
+    def with_topic(self, assignment: Iterable[Sequence[int]]) -> Usage:
+        """As it will be with these partitions."""
+        hosted, partitions = Counter(self.hosted), 0
+        for replicas in assignment:
+            hosted.update(replicas)
+            partitions += 1
+        return replace(
+            self,
+            hosted=hosted,
+            partitions=self.partitions + partitions,
+            replicas=hosted.total(),
+        )
+
+    def counted(self, limits: Limits) -> int:
+        """What ``max.partitions`` bounds."""
+        return self.replicas if limits.count == "replicas" else self.partitions
+
+    def capacities(self, limits: Limits) -> dict[int, int]:
+        """How many replicas each live broker may still take; empty without a limit per broker."""
+        limit = limits.max_broker_partitions
+        if limit is None:
+            return {}
+        return {broker: max(0, limit - self.hosted.get(broker, 0)) for broker in self.racks}
+
+    def refuse(self, limits: Limits, request: Request, why: str) -> PolicyViolationError:
+        """The error for a request that the limits do not allow."""
+        capacities = self.capacities(limits)
+        told = ", ".join(f"broker {b}: {room}" for b, room in sorted(capacities.items()))
+        error = PolicyViolationError(
+            f"{request.what}: POLICY_VIOLATION (44): {why}. Limits: {limits}. Remaining capacity: "
+            f"{told or 'no limit per broker'}; cluster: {self._room(limits)}. Nothing was changed; "
+            "ask for less, make room by deleting or moving partitions, or raise the limit "
+            "(kafkaclient limits set)"
+        )
+        error.max_broker_partitions = limits.max_broker_partitions
+        error.max_partitions = limits.max_partitions
+        error.remaining = capacities
+        return error
+
+    def _room(self, limits: Limits) -> str:
+        if limits.max_partitions is None:
+            return "no limit"
+        return str(max(0, limits.max_partitions - self.counted(limits)))
+
+    def check_total(self, limits: Limits, request: Request) -> None:
+        """Raise PolicyViolationError if the cluster would have too many partitions."""
+        more = request.replicas if limits.count == "replicas" else request.partitions
+        if limits.max_partitions is None or more <= 0:
+            return
+        total = self.counted(limits) + more
+        if total > limits.max_partitions:
+            unit = "replicas" if limits.count == "replicas" else "partitions"
+            raise self.refuse(
+                limits,
+                request,
+                f"the cluster would have {total} {unit}, more than {MAX_PARTITIONS} allows",
+            )
+
+    def check_gains(self, limits: Limits, request: Request) -> None:
+        """Raise PolicyViolationError if a broker would gain a replica above its limit. Brokers
+        that gain nothing may be above it."""
+        limit = limits.max_broker_partitions
+        if limit is None:
+            return
+        full = [
+            f"broker {broker} would have {self.hosted.get(broker, 0) + gain}"
+            for broker, gain in sorted(request.gains.items())
+            if gain > 0 and self.hosted.get(broker, 0) + gain > limit
+        ]
+        if full:
+            why = f"{', '.join(full)}, more than {MAX_BROKER_PARTITIONS} allows"
+            raise self.refuse(limits, request, why)
+
+    def check_outcome(self, limits: Limits, request: Request) -> None:
+        """Raise PartitionLimitRaceError if this usage, read after the request was carried out, is
+        above a limit in what the request added to: somebody else took the same place."""
+        over = []
+        limit = limits.max_broker_partitions
+        if limit is not None:
+            over += [
+                f"broker {broker} has {self.hosted[broker]} replicas"
+                for broker, gain in sorted(request.gains.items())
+                if gain > 0 and self.hosted.get(broker, 0) > limit
+            ]
+        most = limits.max_partitions
+        if most is not None and request.partitions and self.counted(limits) > most:
+            over.append(f"the cluster has {self.counted(limits)} {limits.count}")
+        if not over:
+            return
+        error = PartitionLimitRaceError(
+            f"{request.what}: done, but somebody else took the same room at the same time: "
+            f"{', '.join(over)}; limits: {limits}. Undo this change or the other, or raise the "
+            "limit (kafkaclient limits set)"
+        )
+        error.max_broker_partitions = limits.max_broker_partitions
+        error.max_partitions = limits.max_partitions
+        error.remaining = self.capacities(limits)
+        raise error

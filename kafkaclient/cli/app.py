@@ -6,6 +6,8 @@ from importlib import import_module
 
 import typer
 
+from kafkaclient.cli import configs, limits, topics
+from kafkaclient.cli.describe import describe
 from kafkaclient.cli.perf_test import PerfTestCommand, perf_test
 from kafkaclient.cli.run import FAILED, stderr_console
 
@@ -13,13 +15,16 @@ __all__ = ["app"]
 
 app = typer.Typer(
     help="An asyncio Kafka producer: its demonstration, its load test, its experiments, "
-    "and local brokers.",
+    "local brokers, and what looks after a cluster.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
 app.command("perf-test", cls=PerfTestCommand)(perf_test)
+app.add_typer(topics.app, name="topics")
+app.add_typer(configs.app, name="configs")
+app.add_typer(limits.app, name="limits")
 
 
 def _mount_demo() -> None:
@@ -36,6 +41,15 @@ def _mount_experiment() -> None:
 
 def _mount_hint(name: str, missing: str | None) -> None:
     """In place of a command whose libraries are not installed, one that says how to get them."""
+    if name == "cluster":  # a part of it needs nothing more
+        group = typer.Typer(
+            help=f"Local brokers need {missing}, which is not installed: "
+            "pip install 'kafkaclient[demo]'. Any cluster can be described.",
+            no_args_is_help=True,
+        )
+        group.command("describe")(describe)
+        app.add_typer(group, name=name)
+        return
 
     @app.command(
         name,

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from kafkaclient.cli.describe import describe
 from kafkaclient.cli.run import run_command, stderr_console
 from kafkaclient.errors import ConfigError
 from kafkaclient.testing.background import DEFAULT_NAME, BackgroundCluster
@@ -27,12 +28,13 @@ NOT_RUNNING = 3
 """Exit status of ``status`` when there is no cluster, as for a stopped service."""
 
 app = typer.Typer(
-    help="Real Kafka brokers on this machine, without Docker.\n\n"
+    help="Real Kafka brokers on this machine, without Docker; `describe` is for any cluster.\n\n"
     "Example: `kafkaclient cluster up`, then produce to the address it prints, "
     "then `kafkaclient cluster down`.\n\n"
     "Exit status: 0 done, 1 failed, 2 wrong use, 3 (`status`) no cluster is running.",
     no_args_is_help=True,
 )
+app.command("describe")(describe)
 
 Name = Annotated[str, typer.Option(help="Which cluster, when there are several.", metavar="NAME")]
 Broker = Annotated[int, typer.Argument(min=0, help="The broker's number, from 0.")]

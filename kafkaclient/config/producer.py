@@ -7,7 +7,7 @@ differs on purpose is listed in ``tests/config/test_producer.py``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kafkaclient.config.kinds import (
     INT32_MAX,
@@ -424,7 +424,7 @@ class ProducerConfig(SecurityOptions):
         cls,
         mapping: Mapping[str, object] | None = None,
         options: Mapping[str, object] | None = None,
-    ) -> Self:
+    ) -> ProducerConfig:
         """Check and settle what the user gave, as a mapping, by keyword, or both.
 
         Both accept an option's Python name (``linger_ms``), its dotted name (``linger.ms``) and
@@ -452,7 +452,7 @@ class ProducerConfig(SecurityOptions):
             if value != declared.default:
                 shown_value = getattr(value, "__qualname__", repr(value))
                 shown.append(f"{name}={'[hidden]' if declared.secret else shown_value}")
-        return f"{type(self).__name__}({', '.join(shown)})"
+        return f"ProducerConfig({', '.join(shown)})"
 
 
 ProducerConfig.OPTIONS = options_of(ProducerConfig)

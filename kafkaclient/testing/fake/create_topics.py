@@ -1,8 +1,10 @@
 """CreateTopics (19): creates topics, at once and everywhere.
 
 Behaviour
-    Any broker answers. -1 takes the cluster's defaults; a manual assignment is followed. Of the
-    configurations ``max.message.bytes`` and ``min.insync.replicas`` count, others are ignored.
+    Any broker answers. -1 takes the cluster's defaults, which the answer tells; a manual assignment
+    is followed, and allows no number besides it. Of the configurations ``max.message.bytes`` and
+    ``min.insync.replicas`` count, others are only kept. What is to be validated only is not looked
+    for among the topics that exist, as with Kafka.
 
 Versions
     2 to 7.
@@ -31,7 +33,10 @@ def answer(state: ClusterState, request: Request) -> dict[str, Any]:
     outcomes = []
     for topic in request.message.topics:
         code, problem = _create(state, topic, validate_only=request.message.validate_only)
-        outcomes.append({"name": topic.name, "error_code": int(code), "error_message": problem})
+        outcome = {"name": topic.name, "error_code": int(code), "error_message": problem}
+        if code is ErrorCode.NONE:
+            outcome |= _numbers(state, topic)
+        outcomes.append(outcome)
     return {"topics": outcomes}
 
 
@@ -43,12 +48,21 @@ def refuse(request: Request, error_code: int) -> dict[str, Any]:
 def _create(
     state: ClusterState, topic: Any, *, validate_only: bool
 ) -> tuple[ErrorCode, str | None]:
-    replication = 1 if topic.replication_factor == _DEFAULT else topic.replication_factor
-    alive = len(state.alive_brokers())
+    code, problem = _problem(state, topic)
+    if topic.name in state.topics and not validate_only:
+        code, problem = ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists."
+    if code is ErrorCode.NONE and not validate_only:
+        _do_create(state, topic)
+    return code, problem
+
+
+def _problem(state: ClusterState, topic: Any) -> tuple[ErrorCode, str | None]:
     if not is_valid_topic_name(topic.name):
         return ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {topic.name!r}"
-    if topic.name in state.topics:
-        return ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists."
+    if topic.assignments:
+        return _problem_with_assignment(state, topic)
+    replication = 1 if topic.replication_factor == _DEFAULT else topic.replication_factor
+    alive = len(state.alive_brokers())
     if topic.num_partitions == 0 or topic.num_partitions < _DEFAULT:
         return ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0."
     if not 1 <= replication <= alive:
@@ -56,10 +70,39 @@ def _create(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"Unable to replicate the partition {replication} time(s): {alive} broker(s) are alive",
         )
-    if validate_only:
-        return ErrorCode.NONE, None
+    return ErrorCode.NONE, None
+
+
+def _problem_with_assignment(state: ClusterState, topic: Any) -> tuple[ErrorCode, str | None]:
+    if topic.num_partitions != _DEFAULT or topic.replication_factor != _DEFAULT:
+        return ErrorCode.INVALID_REQUEST, "A manual partition assignment allows no numbers."
+    assignments = [list(assigned.broker_ids) for assigned in topic.assignments]
+    indexes = [assigned.partition_index for assigned in topic.assignments]
+    factor = len(assignments[0])
+    if indexes != list(range(len(indexes))) or any(
+        len(each) != factor or len(set(each)) != factor or set(each) - set(state.brokers)
+        for each in assignments
+    ):
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"{indexes}: {assignments}"
+    return ErrorCode.NONE, None
+
+
+def _numbers(state: ClusterState, topic: Any) -> dict[str, int]:
+    """How many partitions and replicas the topic has, or would have."""
+    if topic.assignments:
+        replicas = len(topic.assignments[0].broker_ids)
+        return {"num_partitions": len(topic.assignments), "replication_factor": replicas}
+    partitions, factor = topic.num_partitions, topic.replication_factor
+    return {
+        "num_partitions": state.default_partitions if partitions == _DEFAULT else partitions,
+        "replication_factor": 1 if factor == _DEFAULT else factor,
+    }
+
+
+def _do_create(state: ClusterState, topic: Any) -> None:
     configs = {config.name: config.value for config in topic.configs}
-    state.create_topic(
+    replication = 1 if topic.replication_factor == _DEFAULT else topic.replication_factor
+    created = state.create_topic(
         topic.name,
         None if topic.num_partitions == _DEFAULT else topic.num_partitions,
         replication,
@@ -67,4 +110,4 @@ def _create(
         max_message_bytes=int(configs.get("max.message.bytes") or DEFAULT_MAX_MESSAGE_BYTES),
         min_insync_replicas=int(configs.get("min.insync.replicas") or 1),
     )
-    return ErrorCode.NONE, None
+    created.configs.update(configs)

@@ -16,7 +16,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.testing.fake.error_code import ErrorCode
-from kafkaclient.testing.fake.topics import NO_LEADER, FakePartition, FakeTopic, is_valid_topic_name
+from kafkaclient.testing.fake.topics import (
+    INTERNAL_TOPICS,
+    NO_LEADER,
+    FakePartition,
+    FakeTopic,
+    is_valid_topic_name,
+)
 
 if TYPE_CHECKING:
     from kafkaclient.testing.fake.control import Request
@@ -86,7 +92,7 @@ def _known(state: ClusterState, topic: FakeTopic) -> dict[str, Any]:
         "error_code": ErrorCode.NONE,
         "name": topic.name,
         "topic_id": topic.topic_id,
-        "is_internal": False,
+        "is_internal": topic.name in INTERNAL_TOPICS,
         "partitions": [_partition(state, partition) for partition in topic.partitions],
     }
 

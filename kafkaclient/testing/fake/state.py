@@ -49,6 +49,8 @@ class ClusterState:
         self.topics: dict[str, FakeTopic] = {}
         self.topic_names: dict[UUID, str] = {}
         """Of all topics that ever were."""
+        self.broker_configs: dict[str, dict[str, str]] = {}
+        """What is set for a broker, by its id as text; under "" for all of them."""
         self.transactions_v2 = True
         self.transactions = TransactionCoordinator(self)
         self.produce_failures = ScriptedFailures()

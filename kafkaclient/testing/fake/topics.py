@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_MAX_MESSAGE_BYTES",
+    "INTERNAL_TOPICS",
     "NO_LEADER",
     "FakePartition",
     "FakeTopic",
@@ -20,6 +21,9 @@ __all__ = [
 ]
 
 NO_LEADER = -1
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+"""Kafka's own, as brokers tell."""
 
 DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
 """Kafka's default of ``max.message.bytes``."""
@@ -45,13 +49,15 @@ class FakePartition:
 
 @dataclass(slots=True)
 class FakeTopic:
-    """A topic; the two settings are Kafka's topic configurations of that name."""
+    """A topic; the two settings are Kafka's topic configurations of that name, which act.
+    ``configs`` has what was set, for those who ask."""
 
     name: str
     topic_id: UUID
     partitions: list[FakePartition] = field(default_factory=list)
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
     min_insync_replicas: int = 1
+    configs: dict[str, str] = field(default_factory=dict)
 
 
 def is_valid_topic_name(name: str) -> bool:

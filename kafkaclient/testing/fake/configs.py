@@ -1,0 +1,160 @@
+"""DescribeConfigs (32) and IncrementalAlterConfigs (44): settings of topics and brokers.
+
+Behaviour
+    Topics and brokers have what was set, and :data:`DEFAULTS`; other names are unknown to topics,
+    brokers take any. A broker answers for itself and for the defaults of all (the name ``""``);
+    another one's id is INVALID_REQUEST. A key named twice is, too. Lists are appended to.
+
+Versions
+    DescribeConfigs 1 to 4, IncrementalAlterConfigs 0 and 1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkaclient.testing.fake.error_code import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkaclient.testing.fake.control import Request
+    from kafkaclient.testing.fake.state import ClusterState
+
+__all__ = ["ALTER", "DEFAULTS", "DESCRIBE"]
+
+_TOPIC, _BROKER = 2, 4
+_SET, _DELETE, _APPEND, _SUBTRACT = range(4)
+_TOPIC_SOURCE, _BROKER_SOURCE, _ALL_BROKERS_SOURCE, _DEFAULT_SOURCE = 1, 2, 3, 5
+
+DEFAULTS: Mapping[int, Mapping[str, str]] = {
+    _TOPIC: {
+        "cleanup.policy": "delete",
+        "leader.replication.throttled.replicas": "",
+        "max.message.bytes": "1048588",
+        "min.insync.replicas": "1",
+        "retention.ms": "604800000",
+    },
+    _BROKER: {"log.cleaner.threads": "1", "num.partitions": "1"},
+}
+
+
+class _Describe:
+    VERSIONS = (1, 4)
+
+    def answer(self, state: ClusterState, request: Request) -> dict[str, Any]:
+        return {
+            "results": [
+                _described(state, request, asked, asked.configuration_keys)
+                for asked in request.message.resources
+            ]
+        }
+
+    def refuse(self, request: Request, error_code: int) -> dict[str, Any]:
+        return {
+            "results": [
+                _outcome(asked, error_code, None) | {"configs": []}
+                for asked in request.message.resources
+            ]
+        }
+
+
+class _Alter:
+    VERSIONS = (0, 1)
+
+    def answer(self, state: ClusterState, request: Request) -> dict[str, Any]:
+        validate_only = request.message.validate_only
+        return {
+            "responses": [
+                _outcome(asked, *_alter(state, request, asked, validate_only=validate_only))
+                for asked in request.message.resources
+            ]
+        }
+
+    def refuse(self, request: Request, error_code: int) -> dict[str, Any]:
+        resources = request.message.resources
+        return {"responses": [_outcome(asked, error_code, None) for asked in resources]}
+
+
+DESCRIBE = _Describe()
+ALTER = _Alter()
+
+
+def _outcome(asked: Any, code: int, problem: str | None) -> dict[str, Any]:
+    return {
+        "error_code": int(code),
+        "error_message": problem,
+        "resource_type": asked.resource_type,
+        "resource_name": asked.resource_name,
+    }
+
+
+def _own(
+    state: ClusterState, request: Request, asked: Any
+) -> tuple[dict[str, str] | None, ErrorCode, str | None]:
+    """What is set for the resource itself; None with an error."""
+    name = asked.resource_name
+    if asked.resource_type == _TOPIC:
+        topic = state.topics.get(name)
+        if topic is None:
+            return None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
+        return topic.configs, ErrorCode.NONE, None
+    if name not in ("", str(request.broker)):
+        told = f"Unexpected broker id, expected {request.broker} or empty string, but received"
+        return None, ErrorCode.INVALID_REQUEST, f"{told} {name}"
+    return state.broker_configs.setdefault(name, {}), ErrorCode.NONE, None
+
+
+def _described(
+    state: ClusterState, request: Request, asked: Any, keys: list[str] | None
+) -> dict[str, Any]:
+    own, code, problem = _own(state, request, asked)
+    if own is None:
+        return _outcome(asked, code, problem) | {"configs": []}
+    kind, name = asked.resource_type, asked.resource_name
+    entries: dict[str, tuple[str, int]] = {}
+    if kind == _TOPIC or name:
+        defaults = DEFAULTS[kind]
+        entries = {key: (value, _DEFAULT_SOURCE) for key, value in defaults.items()}
+    everywhere = state.broker_configs.get("", {})
+    shown = everywhere if kind == _BROKER else {k: v for k, v in everywhere.items() if k in entries}
+    entries |= {key: (value, _ALL_BROKERS_SOURCE) for key, value in shown.items()}
+    if kind == _TOPIC or name:
+        source = _TOPIC_SOURCE if kind == _TOPIC else _BROKER_SOURCE
+        entries |= {key: (value, source) for key, value in own.items()}
+    configs = [
+        {"name": key, "value": value, "read_only": False, "config_source": source}
+        for key, (value, source) in entries.items()
+        if keys is None or key in keys
+    ]
+    return _outcome(asked, ErrorCode.NONE, None) | {"configs": configs}
+
+
+def _alter(
+    state: ClusterState, request: Request, asked: Any, *, validate_only: bool
+) -> tuple[ErrorCode, str | None]:
+    own, code, problem = _own(state, request, asked)
+    if own is None:
+        return code, problem
+    names = [change.name for change in asked.configs]
+    if len(set(names)) < len(names):
+        return ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys"
+    changed = dict(own)
+    for change in asked.configs:
+        known = change.name in DEFAULTS[_TOPIC]
+        if change.config_operation == _DELETE:
+            changed.pop(change.name, None)
+        elif asked.resource_type == _TOPIC and not known:
+            return ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {change.name}"
+        elif change.config_operation == _SET:
+            changed[change.name] = change.value
+        else:
+            listed = [each for each in changed.get(change.name, "").split(",") if each]
+            given = change.value.split(",")
+            kept = [each for each in listed if each not in given]
+            added = given if change.config_operation == _APPEND else []
+            changed[change.name] = ",".join([*kept, *added])
+    if not validate_only:
+        own.clear()
+        own.update(changed)
+    return ErrorCode.NONE, None

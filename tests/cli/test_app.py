@@ -36,11 +36,13 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Command:
 def test_the_commands_are_there() -> None:
     result = CliRunner().invoke(app, ["--help"])
     assert result.exit_code == 0
-    for name in ("perf-test", "demo", "cluster", "experiment"):
+    for name in ("perf-test", "demo", "topics", "configs", "limits", "cluster", "experiment"):
         assert name in result.output
 
 
-@pytest.mark.parametrize("name", ["perf-test", "demo", "cluster", "experiment"])
+@pytest.mark.parametrize(
+    "name", ["perf-test", "demo", "topics", "configs", "limits", "cluster", "experiment"]
+)
 def test_each_command_has_help(name: str) -> None:
     result = CliRunner().invoke(app, [name, "--help"])
     assert result.exit_code == 0

@@ -1,0 +1,226 @@
+"""``kafkaclient topics``, ``configs``, ``limits`` and ``cluster describe`` on the fake cluster."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+from kafkaclient.cli import admin as module
+from kafkaclient.cli.admin import pairs
+from kafkaclient.cli.app import app
+from kafkaclient.errors import ConfigError
+from kafkaclient.testing.fake import FakeCluster
+from tests.admin.conftest import can_fetch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from click.testing import Result
+
+    Run = Callable[..., Result]
+
+
+@pytest.fixture
+def fake() -> FakeCluster:
+    cluster = FakeCluster(3, partitions=2, racks=["a", "b", "c"])
+    can_fetch(cluster)
+    return cluster
+
+
+@pytest.fixture
+def run(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run a command on the fake; its output in a wide terminal."""
+
+    class OnTheFake(module.Admin):
+        def __init__(self, *args, **options) -> None:
+            super().__init__(*args, dialer=fake, rng=Random(1), **options)
+
+    monkeypatch.setattr(module, "Admin", OnTheFake)
+
+    def invoke(*words: str) -> Result:
+        return CliRunner().invoke(app, [*words, "--bootstrap-server", fake.bootstrap])
+
+    return invoke
+
+
+def made(run: Run, *words: str) -> None:
+    result = run("topics", "create", *words)
+    assert result.exit_code == 0, result.stderr
+
+
+def test_topics_from_creation_to_deletion(run: Run) -> None:
+    made(run, "--topic", "t", "--partitions", "3", "--replication-factor", "2")
+    again = run("topics", "create", "--topic", "t")
+    assert (again.exit_code, again.stdout) == (1, "")
+    assert "TOPIC_ALREADY_EXISTS" in again.stderr
+    assert run("topics", "create", "--topic", "t", "--if-not-exists").exit_code == 0
+    grown = run("topics", "add-partitions", "--topic", "t", "--partitions", "5")
+    assert "topic t has 5 partitions" in grown.stderr
+    assert run("topics", "list").stdout == "t\n"
+    assert json.loads(run("topics", "list", "--json").stdout) == ["t"]
+    unasked = run("topics", "delete", "--topic", "t")
+    assert unasked.exit_code == 2
+    assert "5 partitions and all their records" in unasked.stderr
+    assert "--yes" in unasked.stderr
+    deleted = run("topics", "delete", "--topic", "t", "--yes", "--json")
+    assert json.loads(deleted.stdout) == {"deleted": ["t"], "failed": {}}
+    assert run("topics", "delete", "--topic", "t", "--yes").exit_code == 1
+    assert run("topics", "delete", "--topic", "t", "--if-exists", "--force").exit_code == 0
+
+
+def test_deleting_by_a_pattern_spares_kafkas_own_topics(run: Run, fake: FakeCluster) -> None:
+    for name in ("__consumer_offsets", "a1", "a2", "b"):
+        fake.create_topic(name, 1)
+    assert run("topics", "delete", "--topic", "a.", "--yes").exit_code == 0
+    assert run("topics", "list").stdout.split() == ["__consumer_offsets", "b"]
+    assert run("topics", "delete", "--topic", ".*", "--yes").exit_code == 0
+    assert run("topics", "list").stdout.split() == ["__consumer_offsets"]
+    assert run("topics", "list", "--exclude-internal").stdout == ""
+    assert run("topics", "list", "--topic", "(").exit_code == 2
+
+
+def test_a_topic_described(run: Run, fake: FakeCluster) -> None:
+    made(run, "--topic", "t", "--replica-assignment", "0:1,1:2", "--config", "retention.ms=5")
+    table = run("topics", "describe", "--topic", "t").stdout
+    assert "t: 2 partitions, replication factor 2, retention.ms=5" in table
+    told = json.loads(run("topics", "describe", "--json").stdout)
+    assert told[0]["configs"] == {"retention.ms": "5"}
+    assert [p["replicas"] for p in told[0]["partitions"]] == [[0, 1], [1, 2]]
+    assert run("topics", "describe", "--under-replicated-partitions").stdout == ""
+    fake.stop_broker(2)
+    fake.move_leader("t", 0, -1)
+    behind = json.loads(run("topics", "describe", "--under-replicated-partitions", "--json").stdout)
+    assert [p["partition"] for p in behind[0]["partitions"]] == [1]
+    leaderless = run("topics", "describe", "--unavailable-partitions").stdout
+    assert "no leader" in leaderless
+    assert "behind: 2" not in leaderless
+    assert run("topics", "describe", "--topic", "nothing").exit_code == 1
+    assert run("topics", "describe", "--topic", "nothing", "--if-exists").exit_code == 0
+
+
+def test_replicas_by_hand_and_numbers_do_not_go_together(run: Run) -> None:
+    both = run("topics", "create", "--topic", "t", "--replica-assignment", "0", "--partitions", "1")
+    assert both.exit_code == 2
+    assert "leave out" in both.stderr
+    wrong = run("topics", "create", "--topic", "t", "--replica-assignment", "0:x")
+    assert wrong.exit_code == 2
+    assert "0:1:2,1:2:0" in wrong.stderr
+
+
+def test_brokers_have_to_be_named(fake: FakeCluster) -> None:
+    result = CliRunner().invoke(app, ["topics", "list"])
+    assert result.exit_code == 2
+    assert "--bootstrap-server" in result.stderr
+
+
+def test_options_from_a_file(run: Run, fake: FakeCluster, tmp_path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("key.serializer=org.apache.X\nclient.id=me\nlinger.ms=9\n")
+    assert run("topics", "list", "--command-config", str(file)).exit_code == 0
+    assert fake.requests[-1].frame.client_id == "me"
+    file.write_text("client.ids=me\n")
+    wrong = run("topics", "list", "--command-config", str(file))
+    assert wrong.exit_code == 2
+    assert "did you mean client.id" in wrong.stderr
+
+
+def test_settings(run: Run) -> None:
+    made(run, "--topic", "t")
+    changed = run(
+        *("configs", "alter", "--topic", "t"),
+        *("--add-config", "cleanup.policy=[compact,delete],retention.ms=7"),
+    )
+    assert changed.exit_code == 0
+    own = json.loads(run("configs", "describe", "--topic", "t", "--json").stdout)
+    assert {name: entry["value"] for name, entry in own.items()} == {
+        "cleanup.policy": "compact,delete",
+        "retention.ms": "7",
+    }
+    entity = ("--entity-type", "topics", "--entity-name", "t")
+    assert run("configs", "alter", *entity, "--delete-config", "retention.ms").exit_code == 0
+    everything = run("configs", "describe", *entity, "--all").stdout
+    assert "604800000" in everything
+    assert "compact,delete" in everything
+    assert run("configs", "describe", "--broker", "1").exit_code == 0
+    assert run("configs", "describe", "--broker", "9").exit_code == 2
+    assert run("configs", "describe").exit_code == 2
+    assert run("configs", "describe", "--topic", "t", "--broker", "1").exit_code == 2
+    assert run("configs", "describe", "--entity-type", "users", "--entity-name", "u").exit_code == 2
+
+
+def test_limits_set_shown_checked(run: Run, fake: FakeCluster) -> None:
+    assert "off" in run("limits", "show").stdout
+    assert run("limits", "check").exit_code == 0
+    assert run("limits", "set", "max.broker.partitions=3", "max.partitions=10").exit_code == 0
+    assert json.loads(run("limits", "show", "--json").stdout) == {
+        "max.broker.partitions": 3,
+        "max.partitions": 10,
+        "max.partitions.count": "partitions",
+    }
+    made(run, "--topic", "t", "--partitions", "3", "--replication-factor", "2")
+    assert run("limits", "check", "--warn-at", "70").exit_code == 0
+    near = run("limits", "check", "--warn-at", "60", "--json")
+    assert near.exit_code == 3
+    told = json.loads(near.stdout)
+    assert not told["ok"]
+    assert len(told["above"]) == 3
+    assert [broker["headroom"] for broker in told["brokers"]] == [1, 1, 1]
+    refused = run(
+        "topics", "create", "--topic", "u", "--partitions", "2", "--replication-factor", "2"
+    )
+    assert refused.exit_code == 3
+    assert "broker 0: 1, broker 1: 1, broker 2: 1; cluster: 7" in refused.stderr.replace("\n", "")
+    free = ("--partitions", "2", "--replication-factor", "2", "--ignore-limits")
+    made(run, "--topic", "u", *free)
+    over = run("limits", "check")
+    assert over.exit_code == 3
+    assert "max.broker.partitions=3" in over.stderr
+    assert "133%" in over.stdout
+    assert run("limits", "set", "max.broker.partition=3").exit_code == 2
+    assert run("limits", "set", "max.broker.partitions").exit_code == 2
+
+
+def test_limits_in_a_file(run: Run, tmp_path) -> None:
+    file = ("--limits-file", str(tmp_path / "limits"))
+    missing = run("topics", "create", "--topic", "t", *file)
+    assert missing.exit_code == 2
+    assert "limits set --limits-file" in missing.stderr.replace("\n", " ")
+    assert run("limits", "set", "max.partitions=1", *file).exit_code == 0
+    assert run("topics", "create", "--topic", "t", *file).exit_code == 3
+    assert run("topics", "create", "--topic", "t", *file, "--ignore-limits").exit_code == 2
+    made(run, "--topic", "t", "--partitions", "1", *file)
+    grown = run("topics", "add-partitions", "--topic", "t", "--partitions", "2", *file)
+    assert grown.exit_code == 3
+
+
+def test_the_cluster_described(run: Run, fake: FakeCluster) -> None:
+    fake.create_topic("t", 4, 2)
+    told = json.loads(run("cluster", "describe", "--json").stdout)
+    assert told["cluster_id"] == "fake-cluster"
+    assert [broker["rack"] for broker in told["brokers"]] == ["a", "b", "c"]
+    fake.stop_broker(2)
+    table = run("cluster", "describe").stdout
+    assert "1 topics, 4 partitions" in table
+    assert "not up, though they have replicas: broker 2" in table
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["a=1", "b=2"], {"a": "1", "b": "2"}),
+        (["a=1,b=[2,3],c="], {"a": "1", "b": "2,3", "c": ""}),
+        ([], {}),
+    ],
+)
+def test_pairs(words, found) -> None:
+    assert pairs(words, "--x") == found
+
+
+@pytest.mark.parametrize("words", [["a"], ["=1"], ["a=1", "a=2"]])
+def test_what_are_no_pairs(words) -> None:
+    with pytest.raises(ConfigError, match="--x"):
+        pairs(words, "--x")

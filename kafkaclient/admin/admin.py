@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from kafkaclient.admin.configs import ConfigResource, Configs
 from kafkaclient.admin.description import ClusterDescription, LimitsReport, report, seen_by
-from kafkaclient.admin.guard import Guard, usage_of
+from kafkaclient.admin.guard import Guard, existing, settled_outcomes, usage_of
 from kafkaclient.admin.limits import Limits
 from kafkaclient.admin.limits_topic import TopicLimits
 from kafkaclient.admin.session import Session
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kafkaclient.admin.limits_file import FileLimits
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.wire.admin import ConfigEntry
+    from kafkaclient.wire.results import MetadataResult
 
 __all__ = ["Admin"]
 
@@ -192,10 +193,8 @@ class Admin:
                 return await opened.guard.create(
                     wanted, limits, cluster, validate_only=validate_only
                 )
-            exists = {topic.name for topic in cluster.topics if not topic.error_code}
-            new = [topic for topic in wanted if topic.name not in exists]
-            outcomes = await opened.requests.create(new, validate_only=validate_only)
-            return {topic.name: _created(topic.name, outcomes.get(topic.name)) for topic in wanted}
+            outcomes = await opened.requests.create(wanted, validate_only=validate_only)
+            return settled_outcomes(outcomes, existing(cluster) if validate_only else frozenset())
 
     async def delete_topic(self, name: str, *, timeout_s: float | None = None) -> None:
         """Delete a topic with all its records. Raises UnknownTopicError, AuthorizationError, or the
@@ -302,8 +301,7 @@ class Admin:
         """The partition limits that hold for this client."""
         opened = self._opened("limits")
         async with opened.session.limit("reading the partition limits", timeout_s):
-            store = self._store(opened)
-            return Limits() if store is None else await store.read()
+            return await self._read_limits(opened, None)
 
     async def set_limits(
         self, changes: Mapping[str, str | None], *, timeout_s: float | None = None
@@ -336,15 +334,19 @@ class Admin:
             raise AdminStateError(f"{call}: the admin client is not running: start it first")
         return self._open
 
-    async def _limits_and_cluster(self, opened: _Open) -> tuple[Limits, Any]:
+    async def _limits_and_cluster(self, opened: _Open) -> tuple[Limits, MetadataResult]:
         """The limits, and metadata of all topics."""
         cluster = await opened.session.metadata(None)
+        return await self._read_limits(opened, cluster), cluster
+
+    async def _read_limits(self, opened: _Open, cluster: MetadataResult | None) -> Limits:
         store = self._store(opened)
         if store is None:
-            return Limits(), cluster
+            return Limits()
         if isinstance(store, TopicLimits):
-            return await store.read(cluster), cluster
-        return await store.read(), cluster
+            kept = await store.read(cluster)
+            return kept.stricter(await opened.configs.limits())
+        return await store.read()
 
     def _store(self, opened: _Open) -> TopicLimits | FileLimits | None:
         if self._limits is None:
@@ -374,9 +376,3 @@ class _Open:
 def _raise(error: KafkaError | None) -> None:
     if error is not None:
         raise error
-
-
-def _created(name: str, outcome: object) -> KafkaError | None:
-    if outcome is None:
-        return topic_error(36, name, "creating", "Create")
-    return outcome if isinstance(outcome, KafkaError) else None

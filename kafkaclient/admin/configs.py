@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from kafkaclient.admin.limits import MAX_BROKER_PARTITIONS, MAX_PARTITIONS, Limits
 from kafkaclient.admin.session import CONTROLLER
-from kafkaclient.errors import ConfigError, KafkaError, broker_error, denied
+from kafkaclient.errors import AuthorizationError, ConfigError, KafkaError, broker_error, denied
 from kafkaclient.wire.admin import (
     ConfigEntry,
     ConfigKind,
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ConfigResource", "Configs"]
 
+_log = logging.getLogger(__name__)
+
+_LIMITS = (MAX_BROKER_PARTITIONS, MAX_PARTITIONS)
 _AGAIN = frozenset({7, 41})  # REQUEST_TIMED_OUT, NOT_CONTROLLER
 
 
@@ -73,6 +78,26 @@ class Configs:
         if found.error_code:
             raise _error(resource, found.error_code, found.error_message, "describing")
         return {entry.name: entry for entry in sorted(found.entries)}
+
+    async def limits(self) -> Limits:
+        """Partition limits among the dynamic configuration of all brokers, where KIP-578 has them.
+
+        Brokers to date keep them there as unknown keys, and do not tell their values: that is
+        warned of. Nothing is known when this client may not look.
+        """
+        try:
+            told = await self.describe(ConfigResource.broker_defaults(), _LIMITS)
+        except AuthorizationError as error:
+            _log.debug("limits in the brokers' configuration are not looked for: %s", error)
+            return Limits()
+        for name, entry in told.items():
+            if entry.value is None:
+                _log.warning(
+                    "%s is set in the brokers' dynamic configuration, where it has no effect and "
+                    "cannot be read; set it by `kafkaclient limits set` or Admin.set_limits",
+                    name,
+                )
+        return Limits.parse({name: entry.value for name, entry in told.items()})
 
     async def alter(
         self,

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from kafkaclient.admin.session import Session
     from kafkaclient.admin.topics import Requests
     from kafkaclient.wire.codec import NewTopic
-    from kafkaclient.wire.results import MetadataResult, TopicInfo
+    from kafkaclient.wire.results import MetadataResult, TopicInfo, TopicOutcome
 
-__all__ = ["EXEMPT", "Guard", "usage_of"]
+__all__ = ["EXEMPT", "Guard", "existing", "settled_outcomes", "usage_of"]
 
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """Kafka's own topics, before they exist; of those that exist the brokers tell."""
@@ -40,6 +40,28 @@ _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_gro
 EXEMPT = frozenset({LIMITS_TOPIC})
 
 _TOPIC_EXISTS = 36
+
+
+def existing(cluster: MetadataResult) -> frozenset[str]:
+    """The topics that a broker knows of. It may not have heard of the latest changes yet."""
+    return frozenset(topic.name for topic in cluster.topics if not topic.error_code)
+
+
+def exists(name: str) -> KafkaError:
+    """What the controller would say."""
+    return topic_error(_TOPIC_EXISTS, name, "creating", "Create")
+
+
+def settled_outcomes(
+    outcomes: Mapping[str, TopicOutcome | KafkaError], known: frozenset[str]
+) -> dict[str, KafkaError | None]:
+    """Errors by topic. ``known``: topics that exist, for requests that are only validated: of them
+    the controller says nothing wrong."""
+    results: dict[str, KafkaError | None] = {}
+    for name, outcome in outcomes.items():
+        error = outcome if isinstance(outcome, KafkaError) else None
+        results[name] = exists(name) if error is None and name in known else error
+    return results
 
 
 def usage_of(cluster: MetadataResult) -> Usage:
@@ -67,26 +89,21 @@ class Guard:
     ) -> dict[str, KafkaError | None]:
         """Create topics one by one or not at all: earlier ones take the room before later ones."""
         results: dict[str, KafkaError | None] = {}
-        exists = {topic.name for topic in cluster.topics if not topic.error_code}
-        counted = [topic for topic in topics if not _is_exempt(topic.name)]
-        for topic in counted:
-            if topic.name in exists:
-                results[topic.name] = topic_error(_TOPIC_EXISTS, topic.name, "creating", "Create")
-        settled = await self._with_defaults([t for t in counted if t.name not in exists], results)
+        known = existing(cluster)
+        settled = await self._with_defaults([t for t in topics if not _is_exempt(t.name)], results)
         usage, placed = usage_of(cluster), [t for t in topics if _is_exempt(t.name)]
         requests: dict[str, Request] = {}
         for topic in settled:
             try:
                 assigned, request = self._place(topic, limits, usage)
             except KafkaError as error:
-                results[topic.name] = error
+                results[topic.name] = exists(topic.name) if topic.name in known else error
                 continue
             usage = usage.with_topic(assigned.assignments.values())
             placed.append(assigned)
             requests[topic.name] = request
         outcomes = await self._requests.create(placed, validate_only=validate_only)
-        for name, outcome in outcomes.items():
-            results[name] = outcome if isinstance(outcome, KafkaError) else None
+        results |= settled_outcomes(outcomes, known if validate_only else frozenset())
         if not validate_only:
             done = {name: r for name, r in requests.items() if results[name] is None}
             await self._check_created(done, limits, results)

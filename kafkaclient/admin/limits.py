@@ -68,6 +68,14 @@ class Limits:
             COUNT: None if self.count == _COUNTS[0] else self.count,
         }
 
+    def stricter(self, other: Limits) -> Limits:
+        """These limits, each of them lowered to the other's if that is lower."""
+        return replace(
+            self,
+            max_broker_partitions=_lower(self.max_broker_partitions, other.max_broker_partitions),
+            max_partitions=_lower(self.max_partitions, other.max_partitions),
+        )
+
     @property
     def any(self) -> bool:
         """Whether there is a limit at all."""
@@ -98,6 +106,10 @@ def _counted(value: str | None) -> str:
     if word not in _COUNTS:
         raise ConfigError(f"{COUNT}={value} is not accepted: give {' or '.join(_COUNTS)}")
     return word
+
+
+def _lower(one: int | None, other: int | None) -> int | None:
+    return min((limit for limit in (one, other) if limit is not None), default=None)
 
 
 def _text(limit: int | None) -> str | None:

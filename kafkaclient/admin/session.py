@@ -142,8 +142,13 @@ class Session:
                 if not result.brokers:
                     raise BrokerConnectionError("a broker answered that it knows of no brokers")
             except KafkaError as error:
-                self._note(error)
                 failures += 1
+                # One server that is no broker says nothing of the others.
+                if isinstance(error, ProtocolError) and failures >= len(
+                    self.config.bootstrap_servers
+                ):
+                    raise
+                self._note(error)
                 await self.pause(failures)
                 continue
             self._learn(result)

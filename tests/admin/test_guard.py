@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from kafkaclient.admin import Admin, FileLimits, Limits, NewTopic
+from kafkaclient.admin import Admin, ConfigResource, FileLimits, Limits, NewTopic
 from kafkaclient.admin.limits_topic import LIMITS_TOPIC
 from kafkaclient.errors import (
     AdminTimeoutError,
@@ -23,6 +23,7 @@ from kafkaclient.errors import (
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
+from kafkaclient.testing.fake import metadata as fake_metadata
 from kafkaclient.wire.api import ApiKey
 
 
@@ -153,6 +154,25 @@ async def test_what_exists_is_told_as_such(admin, fake) -> None:
     for validate_only in (True, False):
         with pytest.raises(TopicExistsError):
             await admin.create_topic("t", 1, 1, validate_only=validate_only)
+    await limited(admin, 0, 0)
+    with pytest.raises(TopicExistsError):  # what exists needs no room
+        await admin.create_topic("t", 1, 1)
+
+
+async def test_a_broker_that_has_not_heard_of_a_deletion_is_not_believed(admin, fake) -> None:
+    host(fake, 1)
+    stale: list[dict] = []
+
+    def remember(request) -> dict:
+        fields = fake_metadata.answer(fake._state, request)
+        stale.append(fields)
+        return stale[0]
+
+    fake.control(ApiKey.METADATA, remember, keep=True)
+    await admin.list_topics()
+    fake.delete_topic("base")
+    await admin.create_topic("base", 1, 1)
+    assert len(fake._state.topics["base"].partitions) == 1
 
 
 async def test_to_validate_within_limits_changes_nothing(admin, fake) -> None:
@@ -294,3 +314,25 @@ async def test_limits_can_be_left_aside(admin, new_admin) -> None:
         await free.create_topic("t", 5, 3)
         with pytest.raises(KafkaError, match="limits=None"):
             await free.set_limits({"max.partitions": "3"})
+
+
+async def test_limits_in_the_brokers_configuration(admin, fake, caplog) -> None:
+    """Where KIP-578 has them: brokers to date do not tell their values, later ones may."""
+    brokers = ConfigResource.broker_defaults()
+    await admin.alter_configs(brokers, {"max.broker.partitions": "4000"})
+    assert await admin.limits() == Limits()
+    assert "max.broker.partitions is set in the brokers' dynamic configuration" in caplog.text
+    await limited(admin, 5)
+    entry = {"name": "max.broker.partitions", "value": "3", "config_source": 3}
+    other = {"name": "max.partitions", "value": "99", "config_source": 3}
+    told = {"resource_type": 4, "resource_name": "", "configs": [entry, other]}
+    fake.control(ApiKey.DESCRIBE_CONFIGS, {"results": [told]}, keep=True)
+    assert await admin.limits() == Limits(3, 99)
+    entry["value"] = "7"
+    assert await admin.limits() == Limits(5, 99)
+
+
+async def test_who_may_not_see_the_brokers_configuration_has_the_topics_limits(admin, fake) -> None:
+    await limited(admin, 5)
+    fake.control(ApiKey.DESCRIBE_CONFIGS, 31, keep=True)
+    assert await admin.limits() == Limits(5)

@@ -2,8 +2,9 @@
 
 Behaviour
     Topics and brokers have what was set, and :data:`DEFAULTS`; other names are unknown to topics,
-    brokers take any. A broker answers for itself and for the defaults of all (the name ``""``);
-    another one's id is INVALID_REQUEST. A key named twice is, too. Lists are appended to.
+    brokers take any, and tell its name but not its value. A broker answers for itself and for the
+    defaults of all (the name ``""``); another one's id is INVALID_REQUEST. A key named twice is,
+    too. Lists are appended to.
 
 Versions
     DescribeConfigs 1 to 4, IncrementalAlterConfigs 0 and 1.
@@ -123,11 +124,16 @@ def _described(
         source = _TOPIC_SOURCE if kind == _TOPIC else _BROKER_SOURCE
         entries |= {key: (value, source) for key, value in own.items()}
     configs = [
-        {"name": key, "value": value, "read_only": False, "config_source": source}
+        {"name": key, "config_source": source, **_shown(kind, key, value)}
         for key, (value, source) in entries.items()
         if keys is None or key in keys
     ]
     return _outcome(asked, ErrorCode.NONE, None) | {"configs": configs}
+
+
+def _shown(kind: int, key: str, value: str) -> dict[str, Any]:
+    hidden = key not in DEFAULTS[kind]
+    return {"value": None if hidden else value, "read_only": hidden, "is_sensitive": hidden}
 
 
 def _alter(

@@ -1,0 +1,240 @@
+"""The admin client and its commands on real brokers, beside Kafka's own tool."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sys
+from collections import Counter
+from typing import NamedTuple
+
+import pytest
+
+from kafkaclient.admin import Admin, ConfigResource, ConfigSource, FileLimits, Limits
+from kafkaclient.admin.limits_topic import LIMITS_TOPIC
+from kafkaclient.errors import (
+    BrokerError,
+    PartitionLimitRaceError,
+    PolicyViolationError,
+    TopicExistsError,
+    UnknownTopicError,
+)
+from kafkaclient.testing.cluster import LocalCluster
+
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture
+async def admin(kafka_cluster):
+    async with Admin(kafka_cluster.bootstrap) as client:
+        yield client
+
+
+class Ended(NamedTuple):
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+async def run(cluster, *words: str) -> Ended:
+    """``kafkaclient`` as a shell runs it."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", "from kafkaclient.cli import main; main()"),
+        *(*words, "--bootstrap-server", cluster.bootstrap),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    stdout, stderr = await process.communicate()
+    return Ended(process.returncode or 0, stdout.decode(), stderr.decode())
+
+
+async def described(admin: Admin, topic: str, partitions: int):
+    """The topic, when the broker that is asked has heard of so many partitions with leaders."""
+    async with asyncio.timeout(20):
+        while True:
+            told = (await admin.describe_topics()).get(topic)
+            if told is not None and len(told.partitions) == partitions and not told.unavailable:
+                return told
+            await asyncio.sleep(0.05)
+
+
+async def test_topics_and_their_settings(admin, topic):
+    await admin.create_topic(topic, 4, 2, configs={"retention.ms": "86400000"})
+    told = await described(admin, topic, 4)
+    assert (told.replication_factor, told.internal) == (2, False)
+    with pytest.raises(TopicExistsError):
+        await admin.create_topic(topic, 4, 2)
+    await admin.add_partitions(topic, 6, replica_assignment=[(0, 1), (2, 0)])
+    grown = await described(admin, topic, 6)
+    assert [p.replicas for p in grown.partitions[4:]] == [(0, 1), (2, 0)]
+    with pytest.raises(BrokerError, match="would not be an increase"):
+        await admin.add_partitions(topic, 2)
+
+    resource = ConfigResource.topic(topic)
+    await admin.alter_configs(resource, {"cleanup.policy": "compact"}, delete=["retention.ms"])
+    throttled = "leader.replication.throttled.replicas"
+    await admin.alter_configs(resource, append={throttled: "0:0,1:1"})
+    await admin.alter_configs(resource, subtract={throttled: "0:0"})
+    async with asyncio.timeout(20):
+        while True:
+            entries = await admin.describe_configs(resource)
+            if entries[throttled].value == "1:1":
+                break
+            await asyncio.sleep(0.05)
+    assert entries["cleanup.policy"][1:3] == ("compact", ConfigSource.DYNAMIC_TOPIC_CONFIG)
+    assert entries["retention.ms"].source is ConfigSource.DEFAULT_CONFIG
+    with pytest.raises(BrokerError, match="INVALID_CONFIG"):
+        await admin.alter_configs(resource, {"no.such.key": "1"})
+
+    await admin.delete_topic(topic)
+    with pytest.raises(UnknownTopicError):
+        await admin.delete_topic(topic)
+
+
+async def test_brokers(admin, kafka_cluster):
+    told = await admin.describe_cluster()
+    assert {broker.node_id for broker in told.brokers} >= set(kafka_cluster.brokers)
+    assert told.controller_id in told.controllers
+    entries = await admin.describe_configs(ConfigResource.broker(told.brokers[-1].node_id))
+    assert entries["log.dirs"].source is ConfigSource.STATIC_BROKER_CONFIG
+    defaults = ConfigResource.broker_defaults()
+    await admin.alter_configs(defaults, {"log.cleaner.threads": "2"})
+    await admin.alter_configs(defaults, delete=["log.cleaner.threads"])
+
+
+@pytest.mark.local_cluster
+async def test_kafkas_own_tool_says_the_same(admin, kafka_cluster, topic):
+    """What we create is described alike by org.apache.kafka.tools.TopicCommand."""
+    words = ("--topic", topic, "--partitions", "3", "--replication-factor", "2")
+    made = await run(kafka_cluster, "topics", "create", *words, "--config", "retention.ms=5000")
+    assert made.exit_code == 0, made.stderr
+    await described(admin, topic, 3)
+    tool = await kafka_cluster.run_tool(
+        "org.apache.kafka.tools.TopicCommand",
+        *("--bootstrap-server", kafka_cluster.bootstrap, "--describe", "--topic", topic),
+    )
+    assert tool.returncode == 0, tool.stderr
+    theirs = [
+        tuple(match.groups())
+        for match in re.finditer(
+            r"Partition: (\d+)\s+Leader: (\d+)\s+Replicas: ([\d,]+)\s+Isr: ([\d,]+)", tool.stdout
+        )
+    ]
+    result = await run(kafka_cluster, "topics", "describe", "--topic", topic, "--json")
+    (ours,) = json.loads(result.stdout)
+    assert theirs == [
+        (
+            str(p["partition"]),
+            str(p["leader"]),
+            ",".join(map(str, p["replicas"])),
+            ",".join(map(str, p["isr"])),
+        )
+        for p in ours["partitions"]
+    ]
+    head = re.search(
+        r"TopicId: (\S+)\s+PartitionCount: (\d+)\s+ReplicationFactor: (\d+)", tool.stdout
+    )
+    assert head is not None
+    assert head.groups()[1:] == (str(ours["partition_count"]), str(ours["replication_factor"]))
+    assert "retention.ms=5000" in tool.stdout
+    assert ours["configs"] == {"retention.ms": "5000"}
+
+
+# --- limits -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def limited_cluster():
+    """Brokers that no other test puts topics on."""
+    cluster = LocalCluster(3)
+    asyncio.run(cluster.start())
+    yield cluster
+    asyncio.run(cluster.stop())
+
+
+async def host(admin: Admin, *counts: int) -> None:
+    """Leave the brokers with exactly so many partitions, all in one topic."""
+    topics = [name for name in await admin.list_topics(internal=False) if name != LIMITS_TOPIC]
+    await admin.set_limits({"max.broker.partitions": "off", "max.partitions": "off"})
+    assert set((await admin.delete_topics(topics)).values()) <= {None}
+    rows = [(broker,) for broker, count in enumerate(counts) for _ in range(count)]
+    await admin.create_topic("base", replica_assignment=rows)
+    await until(admin, list(counts))
+
+
+async def until(admin: Admin, hosted: list[int]) -> None:
+    """Wait until the brokers agree on that: each answer may be another broker's."""
+    agreed = 0
+    async with asyncio.timeout(20):
+        while agreed < 8:
+            told = [broker.hosted for broker in (await admin.check_limits()).brokers]
+            agreed = agreed + 1 if told == hosted else 0
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.local_cluster
+async def test_the_kips_examples(limited_cluster):
+    async with Admin(limited_cluster.bootstrap) as admin:
+        # 8, 6 and 9 of 10
+        await host(admin, 8, 6, 9)
+        await admin.set_limits({"max.broker.partitions": "10"})
+        with pytest.raises(PolicyViolationError) as caught:
+            await admin.create_topic("two-partitions", 2, 3)
+        assert caught.value.remaining == {0: 2, 1: 4, 2: 1}
+        await admin.create_topic("first", 1, 3)
+        await until(admin, [9, 7, 10])
+        with pytest.raises(PolicyViolationError):
+            await admin.create_topic("second", 1, 3)
+        await admin.create_topic("second", 1, 2)
+        await until(admin, [10, 8, 10])
+        with pytest.raises(PolicyViolationError):
+            await admin.add_partitions("second", 2)
+        assert "two-partitions" not in await admin.list_topics()
+
+        # 10, 20 and 30 with a limit of 40
+        await host(admin, 10, 20, 30)
+        await admin.set_limits({"max.broker.partitions": "40"})
+        await admin.create_topic("wide", 30, 2)
+        await until(admin, [40, 40, 40])
+        wide = await described(admin, "wide", 30)
+        assert Counter(b for p in wide.partitions for b in p.replicas) == {0: 30, 1: 20, 2: 10}
+
+        # a limit for the cluster alone, and internal topics, which are free
+        await host(admin, 2, 2, 1)
+        await admin.set_limits({"max.partitions": "5"})
+        with pytest.raises(PolicyViolationError, match=r"more than max\.partitions"):
+            await admin.create_topic("one-more", 1, 1)
+        await admin.create_topic("__consumer_offsets", 2, 1)
+        await until(admin, [2, 2, 1])
+
+
+@pytest.mark.local_cluster
+async def test_limits_are_seen_by_all_and_races_by_the_later_one(limited_cluster, tmp_path):
+    async with (
+        Admin(limited_cluster.bootstrap) as admin,
+        Admin(limited_cluster.bootstrap) as other,
+    ):
+        await host(admin, 4, 4, 4)
+        assert await admin.set_limits({"max.broker.partitions": "5"}) == Limits(5)
+        assert await other.limits() == Limits(5)
+        outcomes = await asyncio.gather(
+            admin.create_topic("mine", 1, 3),
+            other.create_topic("theirs", 1, 3),
+            return_exceptions=True,
+        )
+        refused = [error for error in outcomes if isinstance(error, PolicyViolationError)]
+        assert refused
+        there = {"mine", "theirs"} & set(await admin.list_topics())
+        raced = [error for error in refused if isinstance(error, PartitionLimitRaceError)]
+        assert bool(raced) is (len(there) == 2)
+        shown = await run(limited_cluster, "limits", "check", "--json")
+        assert shown.exit_code == (3 if raced else 0)
+        assert json.loads(shown.stdout)["limits"]["max.broker.partitions"] == 5
+
+        file = FileLimits(tmp_path / "limits")
+        async with Admin(limited_cluster.bootstrap, limits=file) as strict:
+            await strict.set_limits({"max.partitions": "1"})
+            with pytest.raises(PolicyViolationError):
+                await strict.create_topic("strict", 1, 1)

@@ -304,7 +304,7 @@ class Admin:
             return await self._read_limits(opened, None)
 
     async def set_limits(
-        self, changes: Mapping[str, str | None], *, timeout_s: float | None = None
+        self, changes: Mapping[str, str | int | None], *, timeout_s: float | None = None
     ) -> Limits:
         """Set limits by their names in KIP-578 (None or ``off``: no limit), leave the others; what
         holds afterwards. Nothing that exists is touched.

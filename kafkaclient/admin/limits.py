@@ -40,15 +40,16 @@ class Limits:
     count: str = "partitions"
 
     @classmethod
-    def parse(cls, given: Mapping[str, str | None]) -> Limits:
+    def parse(cls, given: Mapping[str, str | int | None]) -> Limits:
         """Limits by their names in KIP-578; ``off`` or 2^63-1 is no limit. Raises ConfigError."""
         return cls().changed(given)
 
-    def changed(self, given: Mapping[str, str | None]) -> Limits:
+    def changed(self, given: Mapping[str, str | int | None]) -> Limits:
         """These limits with some given anew. Raises ConfigError for names and values that are
         none."""
         limits = self
-        for name, value in given.items():
+        for name, each in given.items():
+            value = None if each is None else str(each)
             if name == MAX_BROKER_PARTITIONS:
                 limits = replace(limits, max_broker_partitions=_number(name, value))
             elif name == MAX_PARTITIONS:

@@ -38,7 +38,7 @@ class FileLimits:
         limits nothing is created."""
         return await asyncio.to_thread(self._read)
 
-    async def change(self, given: Mapping[str, str | None]) -> Limits:
+    async def change(self, given: Mapping[str, str | int | None]) -> Limits:
         """Set these limits, leave the others; the limits as they are now."""
         return await asyncio.to_thread(self._change, given)
 
@@ -50,7 +50,7 @@ class FileLimits:
                 f"the limits in {self._path} cannot be read: {error}; kafkaclient limits set "
                 f"--limits-file {self._path} writes it"
             ) from error
-        given: dict[str, str | None] = {}
+        given: dict[str, str | int | None] = {}
         for line in text.splitlines():
             if line.strip() and not line.lstrip().startswith("#"):
                 name, _, value = line.partition("=")
@@ -60,7 +60,7 @@ class FileLimits:
         except ConfigError as error:
             raise ConfigError(f"{self._path}: {error}") from error
 
-    def _change(self, given: Mapping[str, str | None]) -> Limits:
+    def _change(self, given: Mapping[str, str | int | None]) -> Limits:
         limits = (self._read() if self._path.exists() else Limits()).changed(given)
         lines = [
             f"{name}={value}\n"

@@ -63,7 +63,7 @@ class TopicLimits:
         ]
         return await self._read() if known else Limits()
 
-    async def change(self, given: Mapping[str, str | None]) -> Limits:
+    async def change(self, given: Mapping[str, str | int | None]) -> Limits:
         """Set these limits, leave the others; the limits as they are afterwards.
 
         Raises KafkaError when somebody else has set one of them differently at the same time.
@@ -94,7 +94,7 @@ class TopicLimits:
         return now
 
     async def _read(self) -> Limits:
-        given: dict[str, str | None] = {}
+        given: dict[str, str | int | None] = {}
         try:
             for record in await read_partition(self._session, LIMITS_TOPIC, 0):
                 name = (record.key or b"").decode()

@@ -66,7 +66,7 @@ def set_(
     """
 
     async def run() -> LimitsReport:
-        wanted: dict[str, str | None] = dict(pairs(changes, "limits set"))
+        wanted: dict[str, str | int | None] = dict(pairs(changes, "limits set"))
         async with cluster(bootstrap_server, command_config, limits_file=limits_file) as admin:
             await admin.set_limits(wanted)
             return await admin.check_limits()

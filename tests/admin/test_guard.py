@@ -38,8 +38,7 @@ async def hosted(admin) -> list[int]:
 
 
 async def limited(admin, per_broker=None, total=None) -> None:
-    shown = {"max.broker.partitions": per_broker, "max.partitions": total}
-    await admin.set_limits({name: value and str(value) for name, value in shown.items()})
+    await admin.set_limits({"max.broker.partitions": per_broker, "max.partitions": total})
 
 
 async def test_the_kips_first_example(admin, fake) -> None:

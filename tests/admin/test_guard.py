@@ -12,6 +12,7 @@ from kafkaclient.admin import Admin, ConfigResource, FileLimits, Limits, NewTopi
 from kafkaclient.admin.limits_topic import LIMITS_TOPIC
 from kafkaclient.errors import (
     AdminTimeoutError,
+    AuthenticationError,
     BrokerError,
     ConfigError,
     KafkaError,
@@ -22,9 +23,10 @@ from kafkaclient.errors import (
 )
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import virtual_time
-from kafkaclient.testing.fake import FakeCluster
+from kafkaclient.testing.fake import FakeCluster, Sasl
 from kafkaclient.testing.fake import metadata as fake_metadata
 from kafkaclient.wire.api import ApiKey
+from tests.admin.conftest import can_fetch
 
 
 def host(fake, *counts: int, name: str = "base") -> None:
@@ -335,3 +337,33 @@ async def test_who_may_not_see_the_brokers_configuration_has_the_topics_limits(a
     await limited(admin, 5)
     fake.control(ApiKey.DESCRIBE_CONFIGS, 31, keep=True)
     assert await admin.limits() == Limits(5)
+
+
+async def test_limits_are_kept_by_the_same_credentials() -> None:
+    """The client has a producer write the limits, which needs all that the client needs."""
+
+    def refused(_mechanism: str, message: bytes) -> str | None:
+        return None if message == b"\0admin\0secret" else "no"
+
+    fake = FakeCluster(2, sasl=Sasl(refusal=refused))
+    can_fetch(fake)
+    options = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule required "
+        'username="admin" password="secret";',
+        "client.id": "boss",
+        "linger.ms": "77",
+        "request.timeout.ms": "5000",
+    }
+    async with Admin({"bootstrap.servers": fake.bootstrap, **options}, dialer=fake) as admin:
+        assert await admin.set_limits({"max.partitions": 3}) == Limits(None, 3)
+        for_producer = admin.config.for_producer()
+    assert {request.frame.client_id for request in fake.requests} == {"boss"}
+    assert "linger_ms" not in for_producer
+    assert for_producer["request_timeout_ms"] == 5000
+    assert "secret" not in repr(admin)
+    assert "secret" not in repr(admin.config)
+    options["sasl.jaas.config"] = options["sasl.jaas.config"].replace("secret", "wrong")
+    with pytest.raises(AuthenticationError):
+        await Admin({"bootstrap.servers": fake.bootstrap, **options}, dialer=fake).start()

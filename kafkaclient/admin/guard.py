@@ -10,6 +10,7 @@ both changes stand.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from random import Random
 
+    from kafkaclient.admin.kip36 import Start
     from kafkaclient.admin.limits import Limits
+    from kafkaclient.admin.placement import Placement
     from kafkaclient.admin.session import Session
     from kafkaclient.admin.topics import Requests
     from kafkaclient.wire.codec import NewTopic
@@ -95,7 +98,7 @@ class Guard:
         requests: dict[str, Request] = {}
         for topic in settled:
             try:
-                assigned, request = self._place(topic, limits, usage)
+                assigned, request = await self._place(topic, limits, usage)
             except KafkaError as error:
                 results[topic.name] = exists(topic.name) if topic.name in known else error
                 continue
@@ -132,7 +135,9 @@ class Guard:
                 settled.append(replace(topic, partitions=partitions, replication_factor=factor))
         return settled
 
-    def _place(self, topic: NewTopic, limits: Limits, usage: Usage) -> tuple[NewTopic, Request]:
+    async def _place(
+        self, topic: NewTopic, limits: Limits, usage: Usage
+    ) -> tuple[NewTopic, Request]:
         if topic.assignments:
             # What is wrong with it by itself is for the controller to say.
             request = _request(f"creating topic {topic.name!r}", topic.assignments.values())
@@ -145,16 +150,7 @@ class Guard:
             partitions,
             partitions * factor,
         )
-        usage.check_total(limits, request)
-        placement = place(
-            usage.racks,
-            partitions,
-            factor,
-            capacities=usage.capacities(limits),
-            rng=self._rng,
-        )
-        if placement is None:
-            raise usage.refuse(limits, request, "the brokers have no room for that many replicas")
+        placement = await self._placed(usage, limits, request, factor)
         assigned = replace(
             topic,
             partitions=-1,
@@ -197,7 +193,7 @@ class Guard:
         request = _request(what, replicas)
         if not free and total > existing:
             usage = usage_of(cluster)
-            replicas = replicas or self._extension(topic, total, limits, usage, what)
+            replicas = replicas or await self._extension(topic, total, limits, usage, what)
             request = _request(what, replicas)
             usage.check_total(limits, request)
             usage.check_gains(limits, request)
@@ -208,21 +204,36 @@ class Guard:
         if not free:
             usage_of(await self._seen({topic.name: total})).check_outcome(limits, request)
 
-    def _extension(
+    async def _extension(
         self, topic: TopicInfo, total: int, limits: Limits, usage: Usage, what: str
     ) -> tuple[tuple[int, ...], ...]:
         first = min(topic.partitions)
         existing, factor = len(topic.partitions), len(first.replicas)
         more = total - existing
         request = Request(what, more, more * factor)
+        start = start_of_extension(list(usage.racks), existing, first.replicas[0])
+        return await self._placed(usage, limits, request, factor, start)
+
+    async def _placed(
+        self,
+        usage: Usage,
+        limits: Limits,
+        request: Request,
+        factor: int,
+        start: Start | None = None,
+    ) -> Placement:
+        """Replicas for the request's partitions; raises PolicyViolationError if there is no room
+        for them."""
         usage.check_total(limits, request)
-        placement = place(
+        # Aside: for 200,000 replicas it takes some seconds.
+        placement = await asyncio.to_thread(
+            place,
             dict(sorted(usage.racks.items())),
-            more,
+            request.partitions,
             factor,
             capacities=usage.capacities(limits),
             rng=self._rng,
-            start=start_of_extension(list(usage.racks), existing, first.replicas[0]),
+            start=start,
         )
         if placement is None:
             raise usage.refuse(limits, request, "the brokers have no room for that many replicas")

@@ -20,15 +20,13 @@ from kafkaclient.cli.admin import (
     confirm,
     pairs,
     print_json,
-    print_table,
     run_admin,
 )
 from kafkaclient.cli.run import FAILED, stderr_console
+from kafkaclient.cli.topic_report import print_topic, topic_json
 from kafkaclient.errors import ConfigError, KafkaError, TopicExistsError, broker_error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
     from kafkaclient.admin import Admin, TopicDescription
 
 __all__ = ["app"]
@@ -204,7 +202,7 @@ def describe(
     found = run_admin(run())
     if as_json:
         shown = [
-            _as_json(topic, chosen(topic), configs)
+            topic_json(topic, chosen(topic), configs)
             for topic, configs in found
             if chosen(topic) or not only_some
         ]
@@ -212,7 +210,7 @@ def describe(
         return
     for described, configs in found:
         if chosen(described) or not only_some:
-            _print_topic(described, chosen(described), configs)
+            print_topic(described, chosen(described), configs)
 
 
 @app.command()
@@ -377,52 +375,3 @@ def _assignment(text: str | None) -> tuple[tuple[int, ...], ...]:
             f"--replica-assignment {text!r}: give brokers joined by colons, partitions by commas: "
             "0:1:2,1:2:0"
         ) from None
-
-
-def _as_json(
-    topic: TopicDescription, partitions: Iterable[Any], configs: Mapping[str, str]
-) -> dict[str, Any]:
-    return {
-        "topic": topic.name,
-        "topic_id": None if topic.topic_id is None else str(topic.topic_id),
-        "internal": topic.internal,
-        "partition_count": len(topic.partitions),
-        "replication_factor": topic.replication_factor,
-        "configs": dict(configs),
-        "partitions": [
-            {
-                "partition": p.partition,
-                "leader": p.leader,
-                "replicas": list(p.replicas),
-                "isr": list(p.isr),
-            }
-            for p in partitions
-        ],
-    }
-
-
-def _print_topic(
-    topic: TopicDescription, partitions: Iterable[Any], configs: Mapping[str, str]
-) -> None:
-    words = [
-        f"{topic.name}: {len(topic.partitions)} partitions, "
-        f"replication factor {topic.replication_factor}"
-    ]
-    if topic.internal:
-        words.append("internal")
-    words += [f"{name}={value}" for name, value in configs.items()]
-    rows = []
-    for p in partitions:
-        behind = sorted(set(p.replicas) - set(p.isr))
-        state = "no leader" if p.leader < 0 else f"behind: {_nodes(behind)}" if behind else ""
-        leader = "none" if p.leader < 0 else p.leader
-        rows.append((p.partition, leader, _nodes(p.replicas), _nodes(p.isr), state))
-    print_table(
-        {"partition": "right", "leader": "right", "replicas": "", "in sync": "", "state": ""},
-        rows,
-        title=", ".join(words),
-    )
-
-
-def _nodes(nodes: Iterable[int]) -> str:
-    return ",".join(map(str, nodes))

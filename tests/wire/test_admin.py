@@ -13,8 +13,6 @@ from kafkaclient.errors import ProtocolError
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.admin import (
     AlterConfigsResult,
-    AlterReassignmentsCall,
-    AlterReassignmentsResult,
     ConfigEntry,
     ConfigKind,
     ConfigOperation,
@@ -25,20 +23,24 @@ from kafkaclient.wire.admin import (
     DescribeConfigsCall,
     DescribeConfigsResult,
     DescribedConfigs,
-    DescribeLogDirsCall,
-    DescribeLogDirsResult,
     DescribeQuorumCall,
     DescribeQuorumResult,
     IncrementalAlterConfigsCall,
+    NewPartitions,
+)
+from kafkaclient.wire.codec import CodecCall, decode_request, encode_response
+from kafkaclient.wire.reassignments import (
+    AlterReassignmentsCall,
+    AlterReassignmentsResult,
+    DescribeLogDirsCall,
+    DescribeLogDirsResult,
     ListReassignmentsCall,
     ListReassignmentsResult,
     LogDir,
-    NewPartitions,
     OngoingReassignment,
     ReassignmentOutcome,
     ReplicaSize,
 )
-from kafkaclient.wire.codec import CodecCall, decode_request, encode_response
 from kafkaclient.wire.results import TopicOutcome
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)

@@ -136,8 +136,9 @@ def check(
         print_json(_report_json(report, findings))
     else:
         _print_report(report)
+        share = "" if warn_at is None else f" {warn_at:g} %"
         for finding in findings:
-            stderr_console().print(f"[red]above:[/] {finding}")
+            stderr_console().print(f"[red]above{share}:[/] {finding}")
     if findings:
         raise typer.Exit(OVER_LIMIT)
 

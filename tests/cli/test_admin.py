@@ -167,6 +167,8 @@ def test_limits_set_shown_checked(run: Run, fake: FakeCluster) -> None:
     assert near.exit_code == 3
     told = json.loads(near.stdout)
     assert not told["ok"]
+    shown = run("limits", "check", "--warn-at", "60")
+    assert "above 60 %: broker 0 has 2 of max.broker.partitions=3" in shown.stderr
     assert len(told["above"]) == 3
     assert [broker["headroom"] for broker in told["brokers"]] == [1, 1, 1]
     refused = run(

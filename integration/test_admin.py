@@ -21,6 +21,7 @@ from kafkaclient.errors import (
     UnknownTopicError,
 )
 from kafkaclient.testing.cluster import LocalCluster
+from kafkaclient.types import TopicPartition
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -208,6 +209,16 @@ async def test_the_kips_examples(limited_cluster):
             await admin.create_topic("one-more", 1, 1)
         await admin.create_topic("__consumer_offsets", 2, 1)
         await until(admin, [2, 2, 1])
+
+        # a move that would take a broker above the limit while it lasts, and one that drains it
+        await admin.set_limits({"max.broker.partitions": 1})
+        base = [TopicPartition("base", n) for n in range(5)]
+        with pytest.raises(PolicyViolationError, match="broker 0 would have 3"):
+            await admin.alter_partition_reassignments({base[2]: [0], base[0]: [1]})
+        await admin.set_limits({"max.broker.partitions": 3})
+        assert await admin.alter_partition_reassignments({base[0]: [2]}) == {base[0]: None}
+        await until(admin, [1, 2, 2])
+        assert await admin.list_partition_reassignments() == {}
 
 
 @pytest.mark.local_cluster

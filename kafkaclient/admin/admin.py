@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from kafkaclient.admin.configs import ConfigResource, Configs
 from kafkaclient.admin.description import ClusterDescription, LimitsReport, report, seen_by
-from kafkaclient.admin.guard import Guard, existing, settled_outcomes, usage_of
-from kafkaclient.admin.limits import Limits
-from kafkaclient.admin.limits_topic import TopicLimits
+from kafkaclient.admin.guard import existing, settled_outcomes, usage_of
+from kafkaclient.admin.opened import Opened
 from kafkaclient.admin.session import Session
-from kafkaclient.admin.topics import Requests, TopicDescription, described, topic_error
+from kafkaclient.admin.topics import TopicDescription, described, topic_error
 from kafkaclient.config.admin import AdminConfig
 from kafkaclient.errors import AdminStateError, ConfigError, KafkaError, UnsupportedVersionError
 from kafkaclient.producer.producer import Producer
@@ -23,10 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from types import TracebackType
 
+    from kafkaclient.admin.configs import ConfigResource
+    from kafkaclient.admin.limits import Limits
     from kafkaclient.admin.limits_file import FileLimits
     from kafkaclient.net.dialer import Dialer
+    from kafkaclient.types import TopicPartition
     from kafkaclient.wire.admin import ConfigEntry
-    from kafkaclient.wire.results import MetadataResult
+    from kafkaclient.wire.reassignments import OngoingReassignment
 
 __all__ = ["Admin"]
 
@@ -79,7 +80,7 @@ class Admin:
         self._dialer = dialer
         self._clock = clock
         self._rng = rng or Random()
-        self._open: _Open | None = None
+        self._open: Opened | None = None
 
     def __repr__(self) -> str:
         return f"<Admin {self.config.client_id!r} {'running' if self._open else 'not running'}>"
@@ -96,7 +97,7 @@ class Admin:
         except BaseException:
             await session.close()
             raise
-        self._open = _Open(session, self._rng)
+        self._open = Opened(session, self._limits, rng=self._rng, new_producer=self._new_producer)
 
     async def close(self) -> None:
         """Close the connections; calls under way end with AdminStateError."""
@@ -188,7 +189,7 @@ class Admin:
         wanted = list({topic.name: topic for topic in topics}.values())
         opened = self._opened("create_topics")
         async with opened.session.limit("creating topics", timeout_s):
-            limits, cluster = await self._limits_and_cluster(opened)
+            limits, cluster = await opened.limits_and_cluster()
             if limits.any:
                 return await opened.guard.create(
                     wanted, limits, cluster, validate_only=validate_only
@@ -227,7 +228,7 @@ class Admin:
         """
         opened = self._opened("add_partitions")
         async with opened.session.limit(f"adding partitions to topic {name!r}", timeout_s):
-            limits, cluster = await self._limits_and_cluster(opened)
+            limits, cluster = await opened.limits_and_cluster()
             topic = next((topic for topic in cluster.topics if topic.name == name), None)
             if topic is None or not topic.partitions:
                 raise topic_error(3, name, "adding partitions to", "Alter")
@@ -295,13 +296,42 @@ class Admin:
                 return seen_by(cluster, None)  # a cluster with ZooKeeper
         return seen_by(cluster, quorum)
 
+    # --- moves --------------------------------------------------------------------------------
+
+    async def list_partition_reassignments(
+        self, *, timeout_s: float | None = None
+    ) -> dict[TopicPartition, OngoingReassignment]:
+        """The moves of replicas under way. Raises the controller's BrokerError."""
+        opened = self._opened("list_partition_reassignments")
+        async with opened.session.limit("listing reassignments", timeout_s):
+            return await opened.reassignments.ongoing()
+
+    async def alter_partition_reassignments(
+        self,
+        moves: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        timeout_s: float | None = None,
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Begin to give partitions other replicas, the preferred leader first; None cancels a move.
+        By partition None, or the controller's error.
+
+        Raises PolicyViolationError, and begins nothing, if a broker would gain replicas above
+        ``max.broker.partitions`` while the moves are under way; PartitionLimitRaceError when they
+        have begun and somebody else took the same room at the same time; UnknownTopicError.
+        """
+        wanted = {partition: None if r is None else tuple(r) for partition, r in moves.items()}
+        opened = self._opened("alter_partition_reassignments")
+        async with opened.session.limit("reassigning partitions", timeout_s):
+            limits, cluster = await opened.limits_and_cluster()
+            return await opened.reassignments.alter(wanted, limits, cluster)
+
     # --- partition limits ---------------------------------------------------------------------
 
     async def limits(self, *, timeout_s: float | None = None) -> Limits:
         """The partition limits that hold for this client."""
         opened = self._opened("limits")
         async with opened.session.limit("reading the partition limits", timeout_s):
-            return await self._read_limits(opened, None)
+            return await opened.limits()
 
     async def set_limits(
         self, changes: Mapping[str, str | int | None], *, timeout_s: float | None = None
@@ -313,7 +343,7 @@ class Admin:
         value at the same time, which then holds.
         """
         opened = self._opened("set_limits")
-        store = self._store(opened)
+        store = opened.store
         if store is None:
             raise AdminStateError("this admin client was made with limits=None")
         async with opened.session.limit("setting partition limits", timeout_s):
@@ -324,36 +354,15 @@ class Admin:
         missing from it."""
         opened = self._opened("check_limits")
         async with opened.session.limit("checking the partition limits", timeout_s):
-            limits, cluster = await self._limits_and_cluster(opened)
+            limits, cluster = await opened.limits_and_cluster()
         return report(limits, usage_of(cluster))
 
     # ------------------------------------------------------------------------------------------
 
-    def _opened(self, call: str) -> _Open:
+    def _opened(self, call: str) -> Opened:
         if self._open is None:
             raise AdminStateError(f"{call}: the admin client is not running: start it first")
         return self._open
-
-    async def _limits_and_cluster(self, opened: _Open) -> tuple[Limits, MetadataResult]:
-        """The limits, and metadata of all topics."""
-        cluster = await opened.session.metadata(None)
-        return await self._read_limits(opened, cluster), cluster
-
-    async def _read_limits(self, opened: _Open, cluster: MetadataResult | None) -> Limits:
-        store = self._store(opened)
-        if store is None:
-            return Limits()
-        if isinstance(store, TopicLimits):
-            kept = await store.read(cluster)
-            return kept.stricter(await opened.configs.limits())
-        return await store.read()
-
-    def _store(self, opened: _Open) -> TopicLimits | FileLimits | None:
-        if self._limits is None:
-            return None
-        if not isinstance(self._limits, str):
-            return self._limits
-        return TopicLimits(opened.session, opened.requests, self._new_producer)
 
     def _new_producer(self) -> Producer:
         options = self.config.for_producer() | {
@@ -361,16 +370,6 @@ class Admin:
             "linger_ms": 0,
         }
         return Producer(options, dialer=self._dialer, clock=self._clock, rng=self._rng)
-
-
-class _Open:
-    """What a client has while it runs."""
-
-    def __init__(self, session: Session, rng: Random) -> None:
-        self.session = session
-        self.requests = Requests(session)
-        self.configs = Configs(session)
-        self.guard = Guard(session, self.requests, rng)
 
 
 def _raise(error: KafkaError | None) -> None:

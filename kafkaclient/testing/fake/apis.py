@@ -20,6 +20,7 @@ from kafkaclient.testing.fake import (
     metadata,
     offset_fetch,
     produce,
+    reassignments,
     sasl,
     txn_offset_commit,
 )
@@ -61,6 +62,8 @@ APIS: Mapping[int, Api] = {
     ApiKey.DESCRIBE_CONFIGS: configs.DESCRIBE,
     ApiKey.CREATE_PARTITIONS: create_partitions,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: configs.ALTER,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: reassignments.ALTER,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: reassignments.LIST,
     ApiKey.DESCRIBE_QUORUM: describe_quorum,
     ApiKey.INIT_PRODUCER_ID: init_producer_id,
     ApiKey.SASL_HANDSHAKE: sasl.HANDSHAKE,

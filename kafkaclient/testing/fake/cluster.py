@@ -231,6 +231,12 @@ class FakeCluster(TransactionControls):
         """Choose a partition's in-sync replicas; too few of them refuse acks=all."""
         self._partition(topic, partition).isr = list(isr)
 
+    def finish_reassignments(self) -> None:
+        """Let every move that is under way come to its end."""
+        for topic in self._state.topics.values():
+            for moved in topic.partitions:
+                moved.arrive()
+
     def log(self, topic: str, partition: int) -> list[FakeRecord]:
         """The records of a partition, in order."""
         return self._partition(topic, partition).log.records()

@@ -40,11 +40,23 @@ class FakePartition:
     leader: int
     leader_epoch: int = 0
     log: PartitionLog = field(default_factory=PartitionLog)
+    moving_to: list[int] = field(default_factory=list)
+    """The replicas that it is to have when the reassignment under way is done; else empty."""
+    moving_from: list[int] = field(default_factory=list)
+    """Those that it had before."""
 
     def lead(self, node_id: int) -> None:
         """Make a broker the leader (-1: none) under a new leader epoch."""
         self.leader = node_id
         self.leader_epoch += 1
+
+    def arrive(self) -> None:
+        """End the move under way, if there is one."""
+        if self.moving_to:
+            self.replicas, self.isr = self.moving_to, list(self.moving_to)
+            self.moving_to, self.moving_from = [], []
+            if self.leader not in self.replicas:
+                self.lead(self.replicas[0])
 
 
 @dataclass(slots=True)

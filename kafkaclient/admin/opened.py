@@ -1,0 +1,61 @@
+"""A running admin client from the inside: its parts, and where its limits come from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from kafkaclient.admin.configs import Configs
+from kafkaclient.admin.guard import Guard
+from kafkaclient.admin.limits import Limits
+from kafkaclient.admin.limits_topic import TopicLimits
+from kafkaclient.admin.reassignments import Reassignments
+from kafkaclient.admin.topics import Requests
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from kafkaclient.admin.limits_file import FileLimits
+    from kafkaclient.admin.session import Session
+    from kafkaclient.producer.producer import Producer
+    from kafkaclient.wire.results import MetadataResult
+
+__all__ = ["Opened"]
+
+
+class Opened:
+    """The parts, joined. ``limits`` is as :class:`~kafkaclient.admin.Admin` takes it."""
+
+    def __init__(
+        self,
+        session: Session,
+        limits: FileLimits | Literal["topic"] | None,
+        *,
+        rng: Random,
+        new_producer: Callable[[], Producer],
+    ) -> None:
+        self.session = session
+        self.requests = Requests(session)
+        self.configs = Configs(session)
+        self.guard = Guard(session, self.requests, rng)
+        self.reassignments = Reassignments(session)
+        self.store: TopicLimits | FileLimits | None
+        """Where limits are kept; None when there are to be none."""
+        if limits == "topic":
+            self.store = TopicLimits(session, self.requests, new_producer)
+        else:
+            self.store = limits
+
+    async def limits(self, cluster: MetadataResult | None = None) -> Limits:
+        """The limits that hold; ``cluster``: metadata of all topics, if that is at hand."""
+        if self.store is None:
+            return Limits()
+        if isinstance(self.store, TopicLimits):
+            kept = await self.store.read(cluster)
+            return kept.stricter(await self.configs.limits())
+        return await self.store.read()
+
+    async def limits_and_cluster(self) -> tuple[Limits, MetadataResult]:
+        """The limits, and metadata of all topics."""
+        cluster = await self.session.metadata(None)
+        return await self.limits(cluster), cluster

@@ -1,0 +1,123 @@
+"""Partitions given other replicas (KIP-455), within the partition limits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from kafkaclient.admin.guard import usage_of
+from kafkaclient.admin.limits import Request
+from kafkaclient.admin.session import CONTROLLER
+from kafkaclient.admin.topics import topic_error
+from kafkaclient.errors import KafkaError, broker_error, denied
+from kafkaclient.types import TopicPartition
+from kafkaclient.wire.reassignments import AlterReassignmentsCall, ListReassignmentsCall
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkaclient.admin.limits import Limits
+    from kafkaclient.admin.session import Session
+    from kafkaclient.wire.reassignments import AlterReassignmentsResult, OngoingReassignment
+    from kafkaclient.wire.results import MetadataResult
+
+__all__ = ["Reassignments"]
+
+_UNKNOWN_TOPIC = 3
+_AGAIN = frozenset({7, 41})  # REQUEST_TIMED_OUT, NOT_CONTROLLER
+_NO_REASSIGNMENT = 85
+
+
+class Reassignments:
+    """The calls about moves; each within the session's limit."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._timeout_ms = session.config.request_timeout_ms * 3 // 4
+
+    async def ongoing(self) -> dict[TopicPartition, OngoingReassignment]:
+        """The moves under way. Raises the controller's error."""
+        call = ListReassignmentsCall(timeout_ms=self._timeout_ms)
+
+        async def attempt() -> dict[TopicPartition, OngoingReassignment]:
+            told = await self._session.once(call, CONTROLLER)
+            if told.error_code:
+                raise _error(told.error_code, "listing reassignments", told.error_message)
+            return {move.partition: move for move in told.partitions}
+
+        return await self._session.until_answered(attempt)
+
+    async def alter(
+        self,
+        moves: Mapping[TopicPartition, tuple[int, ...] | None],
+        limits: Limits,
+        cluster: MetadataResult,
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Begin moves, or cancel them (None). What a broker is to give away counts until it has:
+        the limit per broker holds for the peak. Raises PolicyViolationError, and begins nothing,
+        if a broker would gain replicas above it; the total is not affected by moves."""
+        request = _request(moves, cluster)
+        usage_of(cluster).check_gains(limits, request)
+        call = AlterReassignmentsCall(moves, self._timeout_ms)
+        attempts = 0
+
+        async def attempt() -> AlterReassignmentsResult:
+            nonlocal attempts
+            attempts += 1
+            told = await self._session.once(call, CONTROLLER)
+            if told.error_code in _AGAIN:
+                raise broker_error(told.error_code, "reassigning partitions")
+            return told
+
+        told = await self._session.until_answered(attempt)
+        if told.error_code:
+            raise _error(told.error_code, "reassigning partitions", told.error_message)
+        results: dict[TopicPartition, KafkaError | None] = {}
+        for partition, code, detail in told.partitions:
+            # The first attempt, whose answer was lost, may have cancelled it.
+            gone = code == _NO_REASSIGNMENT and attempts > 1
+            results[partition] = (
+                _error(code, f"reassigning {partition}", detail) if code and not gone else None
+            )
+        if limits.max_broker_partitions is not None and any(request.gains.values()):
+            begun = {p: set(moves[p] or ()) for p, error in results.items() if error is None}
+            usage_of(await self._seen(begun)).check_outcome(limits, request)
+        return results
+
+    async def _seen(self, begun: Mapping[TopicPartition, set[int]]) -> MetadataResult:
+        """Metadata of all topics that has the new replicas."""
+        waits = 0
+        while True:
+            cluster = await self._session.metadata(None)
+            told = {
+                TopicPartition(topic.name, p.partition): set(p.replicas)
+                for topic in cluster.topics
+                for p in topic.partitions
+            }
+            if all(wanted <= told.get(at, wanted) for at, wanted in begun.items()):
+                return cluster
+            waits += 1
+            await self._session.pause(waits)
+
+
+def _request(
+    moves: Mapping[TopicPartition, tuple[int, ...] | None], cluster: MetadataResult
+) -> Request:
+    """What brokers gain by the moves; partitions of internal topics are free."""
+    has = {
+        TopicPartition(topic.name, p.partition): (topic.is_internal, p.replicas)
+        for topic in cluster.topics
+        for p in topic.partitions
+    }
+    gains: Counter[int] = Counter()
+    for partition, replicas in moves.items():
+        if partition not in has:
+            raise topic_error(_UNKNOWN_TOPIC, str(partition), "reassigning", "Alter")
+        internal, present = has[partition]
+        if replicas is not None and not internal:
+            gains.update(set(replicas) - set(present))
+    return Request(f"reassigning {len(moves)} partitions", 0, 0, gains)
+
+
+def _error(code: int, what: str, detail: str | None) -> KafkaError:
+    return broker_error(code, what, detail, advice=denied(code, "Alter", by_itself=True))

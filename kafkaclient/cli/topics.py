@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -190,7 +191,10 @@ def describe(
         async with cluster(bootstrap_server, command_config) as admin:
             found = await _matching(admin, topic, missing_ok=if_exists)
             chosen = [t for t in found.values() if not (exclude_internal and t.internal)]
-            return [(t, {} if only_some else await _own_configs(admin, t.name)) for t in chosen]
+            if only_some:
+                return [(t, {}) for t in chosen]
+            configs = await asyncio.gather(*(_own_configs(admin, t.name) for t in chosen))
+            return list(zip(chosen, configs, strict=True))
 
     def chosen(topic: TopicDescription) -> tuple[Any, ...]:
         if not only_some:

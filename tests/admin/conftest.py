@@ -14,10 +14,10 @@ from kafkaclient.wire.api import ApiKey
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from kafkaclient.testing.fake import Request
+    from kafkaclient.testing.fake import Control, Request
 
 
-def can_fetch(fake: FakeCluster) -> None:
+def can_fetch(fake: FakeCluster) -> Control:
     """Let the fake's leaders answer Fetch for whole small logs."""
 
     def answer(request: Request) -> dict[str, Any]:
@@ -40,14 +40,18 @@ def can_fetch(fake: FakeCluster) -> None:
         return {"responses": [{"topic": topic.topic, "partitions": [told]}]}
 
     fake.set_versions(ApiKey.FETCH, 4, 12)
-    fake.control(ApiKey.FETCH, answer, keep=True)
+    return fake.control(ApiKey.FETCH, answer, keep=True)
 
 
 @pytest.fixture
 def fake() -> FakeCluster:
-    cluster = FakeCluster(3, partitions=2)
-    can_fetch(cluster)
-    return cluster
+    return FakeCluster(3, partitions=2)
+
+
+@pytest.fixture(autouse=True)
+def fetches(fake: FakeCluster) -> Control:
+    """What has the fake's leaders answer Fetch, until it is removed."""
+    return can_fetch(fake)
 
 
 @pytest.fixture

@@ -1,0 +1,88 @@
+"""Reading one small partition to its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkaclient.admin.log import FetchCall, FetchResult
+from kafkaclient.errors import AuthorizationError
+from kafkaclient.producer.producer import Producer
+from kafkaclient.testing.clock import virtual_time
+from kafkaclient.wire.api import ApiKey
+from kafkaclient.wire.codec import decode_request, encode_response
+
+
+@pytest.mark.parametrize("version", range(FetchCall.min_version, FetchCall.max_version + 1))
+def test_every_version(version: int) -> None:
+    call = FetchCall("t", 3, 17)
+    request = decode_request(call.encode(version, 1, "me")[4:]).message
+    (topic,) = request.topics
+    (wanted,) = topic.partitions
+    assert (topic.topic, wanted.partition, wanted.fetch_offset) == ("t", 3, 17)
+    answer = {"partition_index": 3, "error_code": 6, "records": b"abc"}
+    frame = encode_response(
+        1, version, 1, throttle_time_ms=9, responses=[{"topic": "t", "partitions": [answer]}]
+    )
+    assert call.decode(version, frame[8:]) == FetchResult(6, b"abc", 9)
+
+
+def test_an_answer_without_partitions_has_the_error_of_the_whole() -> None:
+    frame = encode_response(1, 12, 1, error_code=70, responses=[])
+    assert FetchCall("t", 0, 0).decode(12, frame[8:]) == FetchResult(70, b"", 0)
+
+
+@virtual_time
+async def test_batches_that_are_cut_off_are_fetched_again(fake_virtual, fetches) -> None:
+    """And what lies before the offset, in a batch that goes beyond it, is passed over."""
+    fake, admin = fake_virtual
+    async with admin:
+        await admin.set_limits({"max.partitions": 1})
+        for limit in range(2, 6):
+            await admin.set_limits({"max.partitions": limit})
+        topic, sizes = "__kafkaclient_partition_limits", []
+
+        def some(request: Any) -> dict[str, Any]:
+            offset = request.message.topics[0].partitions[0].fetch_offset
+            batches = fake._state.partition(topic, 0).log.batches[offset : offset + 2]
+            data = b"".join(h.base_offset.to_bytes(8, "big") + b[8:] for h, b in batches)
+            sizes.append(len(data))
+            cut = data[: len(data) - 7] if len(batches) > 1 else data
+            told = {"partition_index": 0, "records": cut}
+            return {"responses": [{"topic": topic, "partitions": [told]}]}
+
+        fetches.remove()
+        fake.control(ApiKey.FETCH, some, keep=True)
+        assert (await admin.limits()).max_partitions == 5
+        assert len(sizes) == 5
+
+
+async def test_who_may_not_read_is_told_what_grants_it(admin, fake, fetches) -> None:
+    await admin.set_limits({"max.partitions": 4})
+    refused = {"partition_index": 0, "error_code": 29}
+    topic = "__kafkaclient_partition_limits"
+    answer = {"responses": [{"topic": topic, "partitions": [refused]}]}
+    fetches.remove()
+    fake.control(ApiKey.FETCH, answer, keep=True)
+    with pytest.raises(AuthorizationError, match=rf"--operation Read --topic {topic}"):
+        await admin.create_topic("t", 1, 1)
+    assert "t" not in fake._state.topics
+
+
+async def test_the_leader_is_looked_for_when_it_has_moved(admin, fake) -> None:
+    await admin.set_limits({"max.partitions": 4})
+    fake.control(ApiKey.LIST_OFFSETS, 6)
+    assert (await admin.limits()).max_partitions == 4
+    leader = fake.leader("__kafkaclient_partition_limits", 0)
+    fake.move_leader("__kafkaclient_partition_limits", 0, (leader + 1) % 3)
+    assert (await admin.limits()).max_partitions == 4
+
+
+async def test_what_another_client_wrote_is_read(admin, fake) -> None:
+    await admin.set_limits({"max.partitions": 4})
+    async with Producer(fake.bootstrap, dialer=fake, compression_type="gzip") as producer:
+        topic = "__kafkaclient_partition_limits"
+        await producer.send_and_wait(topic, b"77", b"max.partitions", partition=0)
+        await producer.send_and_wait(topic, None, b"max.broker.partitions", partition=0)
+    assert (await admin.limits()).max_partitions == 77

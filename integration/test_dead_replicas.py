@@ -16,7 +16,8 @@ pytestmark = [pytest.mark.timeout(180), pytest.mark.local_cluster]
 # nothing to do with, and one that waits for it.
 _ASSIGNMENTS = {0: [0, 1], 1: [1, 0], 2: [0, 2], 3: [1, 2], 4: [2, 0], 5: [2, 1]}
 _CLEAN, _NEEDY = (0, 1), (2, 3)
-_RATE, _SECONDS, _AWAY_S = 500, 9.0, 5.0
+_RATE, _SECONDS, _AWAY_S = 500, 9.0, 6.0
+_LONG = 4.0  # seconds that only a dead replica takes, however busy the machine
 
 
 async def _latencies(producer: Producer, topic: str) -> dict[int | None, list[float]]:
@@ -62,10 +63,10 @@ async def test_only_what_needs_a_dead_replica_waits_for_it(
             await kafka_cluster.heal()
     for partition in _NEEDY:
         assert max(found[partition]) > _AWAY_S / 2, "nothing had to wait: no fault was there"
-        assert _over(found[partition], 1.0) > 0.2
+        assert _over(found[partition], _LONG) > 0.1
     for place in (None, *_CLEAN):
         # Those that were on their way to a partition that needs it, and the moment of finding out.
-        assert _over(found[place], 1.0) < 0.1, place
+        assert _over(found[place], _LONG) < 0.05, place
     last: dict[bytes, int] = {}
     read = [record for record in await read_topic(topic) if record.value]
     assert len(read) == len({record.value for record in read}) == sum(map(len, found.values()))

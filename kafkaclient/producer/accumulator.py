@@ -74,6 +74,8 @@ class RecordAccumulator:
         """By topic; see fastpath.py."""
         self.circumstances = Circumstances(Rack(settings.rack))
         self._sticky_bytes = max(1, settings.batch_size)
+        elastic = settings.late and settings.adaptive and settings.batch_size
+        self._elastic_limit = settings.elastic_limit if elastic else 0
         self.sealer = Sealer(
             settings.codec,
             settings.level,
@@ -153,14 +155,14 @@ class RecordAccumulator:
                     break
                 batch.close()
                 self.lines.schedule(queue, now)
-            if final:
+            elsewhere = queue if final else choice.next_queue(queue, record, view)
+            if elsewhere is queue:
                 batch = self._open(queue, record, now, chosen=partition is None, force=force)
                 if batch is None:
                     return None
                 before = 0
                 break
-            final = True
-            queue = choice.next_queue(queue, record, view)
+            queue, final = elsewhere, True
         if partition is None:
             choice.appended(queue, batch, batch.size - before, view)
         if batch.count == 1 or batch.full:
@@ -223,8 +225,9 @@ class RecordAccumulator:
         the queue is a partitioner's choice."""
         movable = chosen and queue.topic.choice.movable(queue)
         limit = max(self.settings.batch_size, record.upper_bound)
+        elastic_limit = min(self._elastic_limit, queue.topic.batch_limit)
         # What gets large is looked at when it does, in case it is compressed ahead.
-        most = min(max(limit, self._elastic_limit(queue.topic)), self.sealer.small)
+        most = min(max(limit, elastic_limit), self.sealer.small)
         usual = min(queue.usual_size, most)
         capacity = ProducerBatch.first_capacity(limit, record.upper_bound, usual)
         capacity = max(record.upper_bound, min(capacity, self.budget.room))
@@ -235,7 +238,11 @@ class RecordAccumulator:
         fits = False
         try:
             receipt = self._new_receipt(queue.topic.name)
-            batch = self._make(queue, receipt, now, limit, capacity, next(self._serials), movable)
+            batch = self._make(queue, receipt, now, limit, capacity, next(self._serials))
+            batch.movable, batch.free = movable, movable or queue.unbound
+            batch.ready_at = now + self.settings.linger
+            if movable and not queue.unbound:
+                batch.ready_at = max(batch.ready_at, now + queue.topic.choice.hold(queue))
             fits = batch.append(record)
         finally:
             if not fits:
@@ -263,7 +270,6 @@ class RecordAccumulator:
         limit: int,
         capacity: int,
         serial: int,
-        movable: bool = False,
     ) -> ProducerBatch:
         receipt.partition = queue.partition
         batch = ProducerBatch(
@@ -273,24 +279,14 @@ class RecordAccumulator:
             created=created,
             limit=limit,
             capacity=capacity,
-            elastic_limit=self._elastic_limit(queue.topic),
+            elastic_limit=min(self._elastic_limit, queue.topic.batch_limit),
             codec=self.settings.codec,
             level=self.settings.level,
             ratio=queue.topic.ratio,
         )
         batch.charged = capacity
         batch.transactional = self.identity.transactional
-        batch.movable = movable
-        batch.free = movable or queue.unbound
-        batch.ready_at = created + self.settings.linger
-        if movable:
-            batch.ready_at = max(batch.ready_at, created + queue.topic.choice.hold(queue))
         return batch
-
-    def _elastic_limit(self, topic: TopicBuffer) -> int:
-        if not (self.settings.late and self.settings.adaptive and self.settings.batch_size):
-            return 0
-        return min(self.settings.elastic_limit, topic.batch_limit)
 
     # --- out: to the sender -------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ _BUSY, _REST, _LONGEST_REST = 0.0003, 3, 0.005
 
 
 class Alarm:
-    """Calls ``work()``, which returns when it is due again (NEVER: when it is rung for).
+    """Calls ``work(now)``, which returns when it is due again (NEVER: when it is rung for).
 
     ``clock`` gives the event loop's time in seconds. The calls come from the event loop itself
     and not from a task: that is cheaper by what it takes to put a task to rest and to wake it.
@@ -44,9 +44,9 @@ class Alarm:
         "_work",
     )
 
-    def __init__(self, clock: Callable[[], float], work: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._work = work
+        self._work: Callable[[float], float] = lambda _now: NEVER
         self._at = 0.0
         """When the work is due, as far as is known."""
         self._attended = True
@@ -58,8 +58,9 @@ class Alarm:
         """When the event loop was asked to call."""
         self._rest_until = 0.0
 
-    async def run(self) -> None:
+    async def run(self, work: Callable[[float], float]) -> None:
         """Work until :meth:`end` or a failure of the work, which is raised here."""
+        self._work = work
         self._ended = asyncio.get_running_loop().create_future()
         self._set(self._ended)
         try:
@@ -134,7 +135,7 @@ class Alarm:
             ended.get_loop().call_soon(self._do, ended)
             return
         try:
-            due = self._work()
+            due = self._work(now)
         except Exception as failure:  # noqa: BLE001 - it is raised by run()
             if not ended.done():
                 ended.set_exception(failure)

@@ -248,7 +248,8 @@ class ProducerBatch:
 
     def bind(self, queue: PartitionQueue) -> None:
         """The batch has its partition, or none again."""
-        self.cut_tap()
+        if self.tap is not None:
+            self.cut_tap()
         self.movable = queue.unbound
         self.counted = 0
         self.queue = queue
@@ -257,7 +258,8 @@ class ProducerBatch:
     def close(self) -> None:
         """Take no more records; from now on the batch counts as full."""
         self.closed = True
-        self.cut_tap()
+        if self.tap is not None:
+            self.cut_tap()
 
     def cut_tap(self) -> None:
         """Have every further record looked at on its own."""
@@ -277,16 +279,16 @@ class ProducerBatch:
         the work and may be called in another thread."""
         self.close()
         self.sealing = True
-        self.builder.seal()
-        return partial(pack, self._codec, self.builder.records, self._level)
+        return partial(pack, self._codec, self.builder.close(), self._level)
 
     def end_sealing(self, packed: bytearray | None) -> None:
-        self.builder.replace(self._codec, packed)
+        raw = self._sealed_size = self.builder.size
         self.sealing, self.sealed = False, True
-        self._sealed_size = self.builder.sealed_size
-        raw = self.builder.size - BATCH_OVERHEAD
-        if self._codec is not Codec.NONE and raw > 0:
-            self._ratio.observe((self._sealed_size - BATCH_OVERHEAD) / raw)
+        if packed is not None:
+            self.builder.replace(self._codec, packed)
+            self._sealed_size = len(packed)
+        if self._codec is not Codec.NONE and raw > BATCH_OVERHEAD:
+            self._ratio.observe((self._sealed_size - BATCH_OVERHEAD) / (raw - BATCH_OVERHEAD))
 
     def stamp(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
         """Give the sealed batch its identity; a retry keeps it, an epoch bump gives a new one."""

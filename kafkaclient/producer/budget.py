@@ -88,7 +88,8 @@ class BufferBudget:
     def give_back(self, nbytes: int) -> None:
         """Return a charge, and admit as many waiters as now fit, in their order."""
         self.available += nbytes
-        self.admit()
+        if self._waiters:
+            self.admit()
 
     def fail_waiters(self, error: BaseException) -> None:
         """End all waits with ``error`` (the producer is stopping)."""

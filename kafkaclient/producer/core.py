@@ -16,6 +16,7 @@ from kafkaclient.metrics import ProducerMetrics
 from kafkaclient.net.dialer import TcpDialer
 from kafkaclient.net.security import Security
 from kafkaclient.producer.accumulator import RecordAccumulator
+from kafkaclient.producer.alarm import Alarm
 from kafkaclient.producer.coordinator import Coordinators
 from kafkaclient.producer.delivery import Receipt
 from kafkaclient.producer.failures import UnseenFailures
@@ -85,11 +86,12 @@ class Core:
             if transactional
             else ProducerIdentity(config.enable_idempotence)
         )
+        alarm = Alarm(now)
         self.accumulator = RecordAccumulator(
             accumulator_settings(config, early=0.0 if clock else _lateness(now)),
             identity=identity,
             random31=lambda: rng.getrandbits(31),
-            wake=self._wake,
+            wake=alarm.ring,
             new_receipt=self._new_receipt,
             on_switch=metrics.partition_switched,
             background=DefaultExecutor(self.loop),
@@ -135,6 +137,7 @@ class Core:
             self.router,
             settings,
             metrics,
+            alarm,
             clock=now,
             rng=rng,
             on_identity_wanted=self.keeper.ensure,
@@ -282,9 +285,6 @@ class Core:
         self.intake.parking.on_failed = transactions.failed
         self.intake.admission = partial(transactions.admission, self.intake.check_open)
         return transactions
-
-    def _wake(self, when: float) -> None:
-        self.sender.wake(when)
 
     def _new_receipt(self, topic: str) -> Receipt:
         if self.transactions is not None:

@@ -40,6 +40,8 @@ class IncompleteBatches:
         self.journal: Journal | None = None
         self.on_failed: Callable[[KafkaError], None] | None = None
         """Called with the error of every batch that fails."""
+        self.on_first: Callable[[], None] = lambda: None
+        """Called when there are batches again."""
         self._flushes: dict[asyncio.Future[None], int] = {}
 
     def __len__(self) -> int:
@@ -53,6 +55,8 @@ class IncompleteBatches:
         return bool(self._flushes)
 
     def add(self, batch: ProducerBatch) -> None:
+        if not self._batches:
+            self.on_first()
         self._batches[batch] = None
 
     def reschedule(self, now: float) -> None:
@@ -249,15 +253,21 @@ class IncompleteBatches:
     def _finish(self, batch: ProducerBatch, now: float) -> None:
         self._settle(batch, now)
         queue = batch.queue
-        queue.sequence.resolve(queue)
+        if queue.sequence.unresolved:
+            queue.sequence.resolve(queue)
         self._lines.schedule(queue, now)
         self._release(batch)
 
     def _settle(self, batch: ProducerBatch, now: float) -> None:
-        batch.close()  # it may have failed before it was sealed
+        if not batch.closed:  # it has failed before it was sealed
+            batch.close()
         if self.journal is not None and batch in self._batches:  # else it was given up before
             self.journal.settled(batch, now)
         self._batches.pop(batch, None)
+        if self._flushes:
+            self._end_flushes()
+
+    def _end_flushes(self) -> None:
         oldest = next(iter(self._batches)).serial if self._batches else None
         while self._flushes:
             # Whatever one flush waits for, those begun later wait for as well.

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from kafkaclient.metrics.producer import Snapshot
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.producer.delivery import Delivery
+    from kafkaclient.producer.intake import Intake
     from kafkaclient.producer.load import LoadSnapshot
     from kafkaclient.types import HeadersLike, RecordMetadata
 
@@ -261,8 +262,7 @@ class Producer(FastPath, BulkEntry, TransactionEntry):
         """
         delivery = self._put(topic, value, key, partition, timestamp_ms, headers)
         if delivery is None:
-            intake = self._open().intake
-            record = self._checked(topic, value, key, partition, timestamp_ms, headers)
+            intake, record = self._admit(topic, value, key, partition, timestamp_ms, headers)
             delivery = intake.try_put(topic, record) or await intake.wait_and_put(topic, record)
         return delivery
 
@@ -283,9 +283,8 @@ class Producer(FastPath, BulkEntry, TransactionEntry):
         """
         delivery = self._put(topic, value, key, partition, timestamp_ms, headers)
         if delivery is None:
-            delivery = await self.send(
-                topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
-            )
+            intake, record = self._admit(topic, value, key, partition, timestamp_ms, headers)
+            delivery = intake.try_put(topic, record) or await intake.wait_and_put(topic, record)
         return await delivery
 
     def _send_slowly(
@@ -297,10 +296,10 @@ class Producer(FastPath, BulkEntry, TransactionEntry):
         timestamp_ms: int | None,
         headers: HeadersLike,
     ) -> Delivery:
-        intake = self._open().intake
-        return intake.put(topic, self._checked(topic, value, key, partition, timestamp_ms, headers))
+        intake, record = self._admit(topic, value, key, partition, timestamp_ms, headers)
+        return intake.put(topic, record)
 
-    def _checked(
+    def _admit(
         self,
         topic: str,
         value: Any,
@@ -308,8 +307,9 @@ class Producer(FastPath, BulkEntry, TransactionEntry):
         partition: int | None,
         timestamp_ms: int | None,
         headers: HeadersLike,
-    ) -> Record:
-        return checked_record(
+    ) -> tuple[Intake, Record]:
+        """The way in for a record, and the record, if both are in order."""
+        return self._open().intake, checked_record(
             self.config, self._wall_clock, topic, value, key, partition, timestamp_ms, headers
         )
 
@@ -326,7 +326,7 @@ class Producer(FastPath, BulkEntry, TransactionEntry):
         return core
 
     def _check_home(self, core: Core, what: str) -> None:
-        if _running_loop() is not core.loop:
+        if asyncio._get_running_loop() is not core.loop:
             raise ProducerStateError(
                 f"{what}: the producer belongs to the event loop it was started in; from another "
                 "thread, use asyncio.run_coroutine_threadsafe"
@@ -403,10 +403,3 @@ def _open_check(producer: weakref.ref[Producer]) -> Callable[[], None]:
         owner._open()
 
     return check
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None

@@ -130,11 +130,11 @@ class Sealer:
         self._budget = budget
         self._background = background
         self._wake = wake
-        self._allowance = 0
+        self._allowance = _QUICK_PER_PASS * self.small
+        """How many bytes may yet be compressed at once in this pass."""
         self._line: deque[tuple[ProducerBatch, Callable[[], Packed]]] = deque()
         self._at_work = 0
         self._finished: list[tuple[ProducerBatch, Packed]] = []
-        self._begin_pass()
 
     def __repr__(self) -> str:
         return (
@@ -147,12 +147,13 @@ class Sealer:
 
         Returns what has gone wrong.
         """
-        if batch.sealed or self.holds(batch):
+        if batch.sealed or batch.sealing:
             return None
-        if batch.raw_size > self._allowance:
+        raw_size = batch.raw_size
+        if raw_size > self.small or raw_size > self._allowance:
             self._begin(batch)  # the event loop has other things to do, too
             return None
-        self._allowance -= batch.raw_size
+        self._allowance -= raw_size
         try:
             batch.seal()
         except Exception as defect:  # noqa: BLE001 - the caller's to tell of
@@ -174,7 +175,9 @@ class Sealer:
 
     def finished(self) -> list[tuple[ProducerBatch, Exception | None]]:
         """What was compressed aside since the last pass, and what has gone wrong with it."""
-        self._begin_pass()
+        self._allowance = _QUICK_PER_PASS * self.small
+        if not self._finished:
+            return []
         ended, self._finished = self._finished, []
         return [
             (batch, self._take_up(batch, packed))
@@ -186,9 +189,6 @@ class Sealer:
         """Tell nobody of what is still being compressed."""
         self._line.clear()
         self._background.close()
-
-    def _begin_pass(self) -> None:
-        self._allowance = _QUICK_PER_PASS * self.small
 
     def _begin(self, batch: ProducerBatch) -> None:
         work = partial(_attempt, batch.begin_sealing())
@@ -221,9 +221,10 @@ class Sealer:
         return None
 
     def _settle(self, batch: ProducerBatch) -> None:
+        size = batch.size
         batch.queue.usual_size = batch.raw_size
-        self._budget.give_back(batch.charged - batch.size)
-        batch.charged = batch.size
+        self._budget.give_back(batch.charged - size)
+        batch.charged = size
 
 
 def _attempt(work: Callable[[], bytearray | None]) -> Packed:

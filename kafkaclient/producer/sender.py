@@ -16,7 +16,7 @@ from kafkaclient.errors import (
     ProtocolError,
     UnsupportedVersionError,
 )
-from kafkaclient.producer.alarm import NEVER, Alarm
+from kafkaclient.producer.alarm import NEVER
 from kafkaclient.producer.answers import Answers, Leaders, delivery_timeout
 from kafkaclient.producer.binder import Binder
 from kafkaclient.producer.lag import LagReport
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from kafkaclient.metrics import ProducerMetrics
     from kafkaclient.net.connection import Connection
     from kafkaclient.producer.accumulator import RecordAccumulator
+    from kafkaclient.producer.alarm import Alarm
     from kafkaclient.producer.batch import ProducerBatch
     from kafkaclient.producer.lane import Lane
     from kafkaclient.producer.settings import SenderSettings
@@ -61,6 +62,7 @@ _IDLE = 1.0
 class Sender:
     """Sends what is ready, has answers judged, and sleeps until one of the two happens.
 
+    ``alarm`` is what the accumulator rings when there is something to do.
     ``on_identity_wanted()`` is called when a producer id must be asked for, ``on_fatal(error)``
     when the producer may not go on.
     """
@@ -72,6 +74,7 @@ class Sender:
         connections: Connections,
         settings: SenderSettings,
         metrics: ProducerMetrics,
+        alarm: Alarm,
         *,
         clock: Callable[[], float],
         rng: Random,
@@ -96,7 +99,10 @@ class Sender:
         self._next_look = 0.0
         self._unavailable: set[int] = set()
         self._binder = Binder(accumulator)
-        self._alarm = Alarm(clock, lambda: self.run_once(clock()))
+        self._alarm = alarm
+        self.wake = alarm.ring
+        """``wake(when)`` sees to it that a pass begins at the time ``when`` at the latest (by
+        default: now)."""
         self.lanes = Lanes(
             connections,
             leaders,
@@ -109,25 +115,20 @@ class Sender:
             on_lag=LagReport(clock, metrics.event_loop_lagged).lagged,
         )
         accumulator.circumstances.brokers = self.lanes
+        accumulator.incomplete.on_first = self.lanes.watch
 
     # --- the loop -----------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Run until :meth:`close`; the caller keeps the task and minds its exception."""
         if not self._closing:
-            await self._alarm.run()
+            await self._alarm.run(self.run_once)
 
     def close(self) -> None:
         """End :meth:`run` after the pass under way."""
         self._closing = True
         self.lanes.close()
         self._alarm.end()
-
-    def wake(self, when: float = 0.0) -> None:
-        """See to it that a pass begins at the time ``when`` at the latest (0: now)."""
-        self._alarm.ring(when)
-        if self._accumulator.incomplete and not self._closing:
-            self.lanes.watch()
 
     def _mourn(self) -> None:
         """Other brokers are dead than before, as far as is known."""
@@ -142,13 +143,12 @@ class Sender:
         """
         lines = self._accumulator.lines
         self._accumulator.take_sealed(now)
-        due = self._expire(now)
+        due = self._look_after(now)
         lines.run_timers(now)
-        due = min(due, self._close_old(now))
         due = min(due, self._fill(now))
         if self._accumulator.identity.wanted:
             self._on_identity_wanted()
-        if lines.astray:
+        if lines.unbound and lines.astray:
             self._leaders.request_refresh(
                 "no partition of a topic with waiting records has a leader"
             )
@@ -322,30 +322,32 @@ class Sender:
 
     # --- time ---------------------------------------------------------------------------------
 
-    def _expire(self, now: float) -> float:
-        """Fail what is too old; when to look again."""
+    def _look_after(self, now: float) -> float:
+        """See to it that records live about as long as they may; when to look again."""
         incomplete = self._accumulator.incomplete
         due = incomplete.next_expiry()
-        if due is None or now < due:
+        if due is None:
             self._expiry_seen = None
-            return due or NEVER
+            return NEVER
+        if now < due:
+            self._expiry_seen = None
+        else:
+            due = self._expire(now)
+        if now >= self._next_look:
+            incomplete.close_old(now, self._growth)
+            self._next_look = now + max(self._growth / 4, _SHORTEST_LOOK)
+        return min(due, self._next_look)
+
+    def _expire(self, now: float) -> float:
+        """Fail what is too old, at the second look; when to look again."""
         if self._expiry_seen is None:
             self._expiry_seen = now
         if now < self._expiry_seen + _SECOND_LOOK:
             return self._expiry_seen + _SECOND_LOOK
         self._expiry_seen = None
+        incomplete = self._accumulator.incomplete
         incomplete.expire(now, partial(self._expired, now=now))
         return incomplete.next_expiry() or NEVER
-
-    def _close_old(self, now: float) -> float:
-        """See to it that records live about as long as they may; when to look again."""
-        incomplete = self._accumulator.incomplete
-        if not incomplete:
-            return NEVER
-        if now >= self._next_look:
-            incomplete.close_old(now, self._growth)
-            self._next_look = now + max(self._growth / 4, _SHORTEST_LOOK)
-        return self._next_look
 
     def _expired(self, batch: ProducerBatch, now: float) -> KafkaError:
         age = now - batch.created

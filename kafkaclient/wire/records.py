@@ -94,14 +94,10 @@ class BatchBuilder(RecordBuffer):
         return self._batch is not None
 
     @property
-    def sealed_size(self) -> int:
-        """Bytes of the sealed batch, after compression."""
-        return len(self._sealed_batch())
-
-    @property
     def codec(self) -> Codec:
         """How the sealed batch is compressed: NONE also when compression gained nothing."""
-        self._sealed_batch()
+        if self._batch is None:
+            raise _not_sealed()
         return Codec(self._attributes & ~TRANSACTIONAL)
 
     def seal(self, codec: int = Codec.NONE, level: int | None = None) -> None:
@@ -110,29 +106,28 @@ class BatchBuilder(RecordBuffer):
         Records that would not get smaller stay uncompressed, so that a sealed batch is never
         larger than :attr:`size`. Raises RuntimeError for an empty batch or one sealed before.
 
-        The same in steps, the second of which another thread may do: ``seal()``, :func:`pack` of
-        :attr:`records`, :meth:`replace`.
+        The same in steps, the second of which another thread may do: :meth:`close`, :func:`pack`
+        of what it returns, :meth:`replace`.
         """
+        chosen = Codec(codec)
+        self.replace(chosen, pack(chosen, self.close(), level))
+
+    def close(self) -> bytearray:
+        """Take no more records; the batch as it is sealed without compression."""
         if self._batch is not None:
             raise RuntimeError("the batch is sealed already")
         if self.count == 0:
             raise RuntimeError("a batch without records cannot be sealed")
-        chosen = Codec(codec)
-        self._batch = self.freeze()
-        self._write_header()
-        self.replace(chosen, pack(chosen, self.records, level))
-
-    @property
-    def records(self) -> memoryview:
-        """The encoded records of the sealed batch."""
-        return memoryview(self._sealed_batch())[BATCH_OVERHEAD:]
+        batch = self._batch = self.freeze()
+        self._write_header(batch)
+        return batch
 
     def replace(self, codec: int, packed: bytearray | None) -> None:
         """Put what :func:`pack` has made in the place of the batch's records."""
         if packed is not None:
             self._batch = packed
             self._attributes = Codec(codec).value
-            self._write_header()
+            self._write_header(packed)
 
     def stamp(
         self,
@@ -146,7 +141,9 @@ class BatchBuilder(RecordBuffer):
         May be called again before the batch is sent another time, but not while a live connection
         still holds its buffer. A batch that is never stamped is sent without a producer id.
         """
-        batch = self._sealed_batch()
+        batch = self._batch
+        if batch is None:
+            raise _not_sealed()
         codec = self._attributes & ~TRANSACTIONAL
         self._attributes = codec | TRANSACTIONAL if transactional else codec
         _ATTRIBUTES.pack_into(batch, CRC_START, self._attributes)
@@ -155,7 +152,9 @@ class BatchBuilder(RecordBuffer):
 
     def buffer(self) -> memoryview:
         """The sealed batch as it goes over the wire, without a copy."""
-        batch = self._sealed_batch()
+        batch = self._batch
+        if batch is None:
+            raise _not_sealed()
         if self._checksum_due:
             # Only here, so that sealing and stamping do not each read all of the batch.
             checksum = crc32c.crc32c(memoryview(batch)[CRC_START:])
@@ -163,13 +162,7 @@ class BatchBuilder(RecordBuffer):
             self._checksum_due = False
         return memoryview(batch)
 
-    def _sealed_batch(self) -> bytearray:
-        if self._batch is None:
-            raise RuntimeError("the batch is not sealed yet")
-        return self._batch
-
-    def _write_header(self) -> None:
-        batch = self._sealed_batch()
+    def _write_header(self, batch: bytearray) -> None:
         HEADER.pack_into(
             batch,
             0,
@@ -189,10 +182,15 @@ class BatchBuilder(RecordBuffer):
         )
 
 
-def pack(codec: int, records: Buffer, level: int | None = None) -> bytearray | None:
-    """The records compressed, behind room for their batch's header; None if that gains nothing."""
-    if codec == Codec.NONE:
+def _not_sealed() -> RuntimeError:
+    return RuntimeError("the batch is not sealed yet")
+
+
+def pack(codec: Codec, batch: bytearray, level: int | None = None) -> bytearray | None:
+    """The batch's records compressed, behind room for its header; None if that gains nothing."""
+    if codec is Codec.NONE:
         return None
+    records = memoryview(batch)[BATCH_OVERHEAD:]
     compressed = compress(codec, records, level)
     return bytearray(BATCH_OVERHEAD) + compressed if len(compressed) < len(records) else None
 

@@ -25,16 +25,17 @@ class Work:
     def __init__(self, *dues: float) -> None:
         self.calls: list[float] = []
         self.dues = list(dues)
-        self.alarm = Alarm(_now, self)
+        self.alarm = Alarm(_now)
 
-    def __call__(self) -> float:
-        self.calls.append(_now())
+    def __call__(self, now: float) -> float:
+        assert now == _now()
+        self.calls.append(now)
         self.alarm.forget()
         return self.dues.pop(0) if self.dues else NEVER
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        running = asyncio.create_task(self.alarm.run())
+        running = asyncio.create_task(self.alarm.run(self))
         await asyncio.sleep(0)
         try:
             yield
@@ -75,20 +76,23 @@ async def test_what_rings_before_it_begins_counts() -> None:
 
 @virtual_time
 async def test_what_rings_while_it_works_counts_unless_forgotten() -> None:
-    work = Work(9.0, NEVER)
-    real = work.alarm._work
+    calls: list[float] = []
 
-    def ringing() -> float:
-        work.alarm.ring()  # forgotten by the work
-        due = real()
-        if len(work.calls) == 1:
-            work.alarm.ring(7.0)
-        return due
+    def ringing(now: float) -> float:
+        alarm.ring()
+        alarm.forget()
+        calls.append(now)
+        if len(calls) > 1:
+            return NEVER
+        alarm.ring(7.0)
+        return 9.0
 
-    work.alarm._work = ringing
-    async with work.running():
-        await asyncio.sleep(100.0)
-    assert work.calls == [0.0, 7.0]
+    alarm = Alarm(_now)
+    running = asyncio.create_task(alarm.run(ringing))
+    await asyncio.sleep(100.0)
+    alarm.end()
+    await running
+    assert calls == [0.0, 7.0]
 
 
 @virtual_time
@@ -119,11 +123,11 @@ async def test_a_far_timer_is_set_once() -> None:
 
 @virtual_time
 async def test_a_failure_of_the_work_ends_it() -> None:
-    def failing() -> float:
+    def failing(_now: float) -> float:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await Alarm(_now, failing).run()
+        await Alarm(_now).run(failing)
 
 
 @virtual_time
@@ -135,7 +139,7 @@ async def test_nothing_is_done_after_its_end() -> None:
     await asyncio.sleep(100.0)
     assert work.calls == [0.0], "rung for, but ended before its turn"
     cancelled = Work(500.0)
-    running = asyncio.create_task(cancelled.alarm.run())
+    running = asyncio.create_task(cancelled.alarm.run(cancelled))
     await asyncio.sleep(1.0)
     running.cancel()
     await asyncio.wait({running})
@@ -150,14 +154,14 @@ async def test_of_a_busy_loop_it_takes_a_quarter(turn: float, takes: float, call
     of ours."""
     now, called = 100.0, 0
 
-    def work() -> float:
+    def work(_now: float) -> float:
         nonlocal now, called
         now, called = now + takes, called + 1
         alarm.forget()
         return NEVER
 
-    alarm = Alarm(lambda: now, work)
-    running = asyncio.create_task(alarm.run())
+    alarm = Alarm(lambda: now)
+    running = asyncio.create_task(alarm.run(work))
     await asyncio.sleep(0)
     for _ in range(40):
         alarm.ring()
@@ -171,15 +175,15 @@ async def test_of_a_busy_loop_it_takes_a_quarter(turn: float, takes: float, call
 async def test_after_work_that_took_long_it_rests_no_longer_than_is_bearable() -> None:
     now, ends = 100.0, list[float]()
 
-    def work() -> float:
+    def work(_now: float) -> float:
         nonlocal now
         now += 1.0
         ends.append(now)
         alarm.forget()
         return NEVER
 
-    alarm = Alarm(lambda: now, work)
-    running = asyncio.create_task(alarm.run())
+    alarm = Alarm(lambda: now)
+    running = asyncio.create_task(alarm.run(work))
     await asyncio.sleep(0)
     while len(ends) < 2:
         alarm.ring()
@@ -194,7 +198,7 @@ def test_it_goes_on_after_an_interrupt() -> None:
     """Ctrl-C ends the event loop; run again, it finishes what there is to do."""
     loop, calls = asyncio.new_event_loop(), 0
 
-    def work() -> float:
+    def work(_now: float) -> float:
         nonlocal calls
         calls += 1
         if calls == 1:
@@ -202,8 +206,8 @@ def test_it_goes_on_after_an_interrupt() -> None:
         alarm.forget()
         return NEVER
 
-    alarm = Alarm(loop.time, work)
-    running = loop.create_task(alarm.run())
+    alarm = Alarm(loop.time)
+    running = loop.create_task(alarm.run(work))
     with pytest.raises(KeyboardInterrupt):
         loop.run_forever()
     loop.call_later(0.001, alarm.end)

@@ -50,6 +50,8 @@ _UNSUPPORTED_VERSION = 35
 _MIN_FRAME_SIZE = 4
 _MAX_CORRELATION_ID = 2**31 - 1
 
+# The system call that gathers pieces costs more than to copy as little as this (bytes).
+_WORTH_GATHERING = 4096
 # How long an overdue answer may still lie unread in the socket after the loop was blocked.
 _SECOND_LOOK_S = 0.02
 _MAX_SECOND_LOOK_S = 1.0
@@ -175,8 +177,8 @@ class Connection(asyncio.Protocol):
         *,
         timeout_s: float | None = None,
         api: str = "Produce",
-    ) -> None:
-        """Write one framed request. ``api`` names it in messages.
+    ) -> int:
+        """Write one framed request; its size in bytes. ``api`` names it in messages.
 
         ``on_done`` is called exactly once, never from inside this call, and in the order of the
         requests: with the response from the loop iteration that read it, or with the error
@@ -198,8 +200,12 @@ class Connection(asyncio.Protocol):
             self._pending.append(_Pending(correlation_id, on_done, api, now, deadline))
             if self._timer is None or deadline < self._timer_at:
                 self._arm_timer(deadline, now)
+        size = sum(map(len, buffers))
         try:
-            transport.writelines(buffers)
+            if size < _WORTH_GATHERING:
+                transport.write(b"".join(buffers))
+            else:
+                transport.writelines(buffers)
         except Exception as reason:
             # Nobody knows how much was written: the stream cannot be used any more, and the
             # request shares the fate of those in flight.
@@ -208,8 +214,9 @@ class Connection(asyncio.Protocol):
             self.close(error)
             if on_done is None:
                 raise error from reason
-            return
-        self._meter.request_sent(self._node_id, sum(map(len, buffers)))
+            return size
+        self._meter.request_sent(self._node_id, size)
+        return size
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:

@@ -145,8 +145,8 @@ class RecordAccumulator:
             queue = topic.queue(partition)
             self.places.end_filling(queue, now)
         while True:
-            batch = queue.open_batch
-            if batch is not None:
+            batch = queue.batches[-1] if queue.batches else None
+            if batch is not None and not batch.closed:
                 before = batch.size
                 fits = self._fit(batch, record, force=force)
                 if fits is None:
@@ -165,7 +165,7 @@ class RecordAccumulator:
             queue, final = elsewhere, True
         if partition is None:
             choice.appended(queue, batch, batch.size - before, view)
-        if batch.count == 1 or batch.full:
+        if not before or batch.full:
             self.lines.schedule(queue, now)
         self._lay_tap(queue, batch, chosen=partition is None)
         return batch.receipt.handle(record.timestamp)
@@ -449,8 +449,8 @@ class RecordAccumulator:
     def _hurried(self) -> bool:
         # batch.size 0 means "do not batch": no record waits for company (KAFKA-14303).
         return (
-            self.incomplete.flushing
-            or self._closed
-            or self.budget.waiting > 0
+            self._closed
             or self.settings.batch_size == 0
+            or bool(self.incomplete.flushes)
+            or bool(self.budget.waiters)
         )

@@ -98,15 +98,14 @@ class Answers:
         """Broker ``node_id`` has answered for these batches."""
         answers = {(p.topic, p.partition): p for p in result.partitions}
         answered = [(b, answers.get((b.receipt.topic, b.receipt.partition))) for b in batches]
-        hints = [
-            LeaderHint(answer.topic, answer.partition, answer.leader_id, answer.leader_epoch)
-            for batch, answer in answered
-            if answer is not None
-            and answer.leader_id >= 0
-            and answer.error_code
+        hints = []
+        for batch, answer in answered:
+            if answer is None or not answer.error_code or answer.leader_id < 0:
+                continue
             # A former topic's epochs mean nothing for the one that was created anew.
-            and not batch.outlived_its_topic
-        ]
+            if not batch.outlived_its_topic:
+                topic, partition = answer.topic, answer.partition
+                hints.append(LeaderHint(topic, partition, answer.leader_id, answer.leader_epoch))
         if hints:  # first, so that a retry knows its new leader (KIP-951)
             self._leaders.apply_leaders(hints, result.endpoints)
         for batch, answer in answered:

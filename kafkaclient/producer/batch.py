@@ -63,7 +63,6 @@ class ProducerBatch:
         "_level",
         "_ratio",
         "_ratio_factor",
-        "_raw_full",
         "_raw_limit",
         "_sealed_size",
         "attempts",
@@ -85,6 +84,7 @@ class ProducerBatch:
         "producer_epoch",
         "producer_id",
         "queue",
+        "raw_full",
         "ready_at",
         "receipt",
         "retries",
@@ -158,10 +158,11 @@ class ProducerBatch:
         self.transactional = False
         self._ratio = ratio or CompressionRatio()
         self._ratio_factor = 1.0 if codec is Codec.NONE else self._ratio.value * _ESTIMATE_MARGIN
-        self._raw_full = self._raw_size_of(limit)
+        self.raw_full = self._raw_size_of(limit)
+        """The size before compression from which on the batch is ready."""
         # However well it compresses: that is done in one go, and takes its time.
         raw_limit = min(self._raw_size_of(elastic_limit), _MOST_RAW * elastic_limit)
-        self._raw_limit = max(self._raw_full, raw_limit)
+        self._raw_limit = max(self.raw_full, raw_limit)
 
     def __repr__(self) -> str:
         receipt = self.receipt
@@ -233,18 +234,13 @@ class ProducerBatch:
         # What is set aside for a partition takes as much as the partition is owed.
         set_aside = self.movable and not self.queue.unbound
         return self.closed or self.builder.size >= (
-            self._raw_limit if set_aside else self._raw_full
+            self._raw_limit if set_aside else self.raw_full
         )
-
-    @property
-    def raw_full(self) -> int:
-        """The size before compression from which on the batch is ready."""
-        return self._raw_full
 
     @property
     def large(self) -> bool:
         """Whether the batch has grown to half of what it may grow to without a broker."""
-        return self._raw_limit > self._raw_full and self.builder.size >= self._raw_limit // 2
+        return self._raw_limit > self.raw_full and self.builder.size >= self._raw_limit // 2
 
     def bind(self, queue: PartitionQueue) -> None:
         """The batch has its partition, or none again."""

@@ -19,32 +19,33 @@ __all__ = ["BufferBudget", "Spending"]
 class BufferBudget:
     """Counts bytes; never lets the sum of all charges pass ``total``, except by :meth:`force`."""
 
-    __slots__ = ("_spendable", "_waiters", "available", "total")
+    __slots__ = ("_spendable", "available", "total", "waiters")
 
     def __init__(self, total: int) -> None:
         self.total = total
         self.available = total
         self._spendable = 0
-        self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self.waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+        """Who waits for how many bytes, first come first."""
 
     def __repr__(self) -> str:
         used = self.total - self.available
-        return f"<BufferBudget used={used} total={self.total} waiting={len(self._waiters)}>"
+        return f"<BufferBudget used={used} total={self.total} waiting={len(self.waiters)}>"
 
     @property
     def waiting(self) -> int:
         """How many callers wait for bytes (Java metric ``waiting-threads``)."""
-        return len(self._waiters)
+        return len(self.waiters)
 
     @property
     def room(self) -> int:
         """How many bytes :meth:`try_take` would charge now, at the most."""
-        return min(self._spendable, self.available) if self._waiters else self.available
+        return min(self._spendable, self.available) if self.waiters else self.available
 
     def try_take(self, nbytes: int) -> bool:
         """Charge ``nbytes`` if they are free, and nobody waits for bytes already or the caller has
         waited for them (:meth:`spend`)."""
-        if nbytes > self.available or (self._waiters and nbytes > self._spendable):
+        if nbytes > self.available or (self.waiters and nbytes > self._spendable):
             return False
         self.available -= nbytes
         self._spendable = max(0, self._spendable - nbytes)
@@ -63,8 +64,8 @@ class BufferBudget:
             return
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         entry = (nbytes, granted)
-        self._waiters.append(entry)
-        if len(self._waiters) == 1:
+        self.waiters.append(entry)
+        if len(self.waiters) == 1:
             on_first()
         try:
             await granted
@@ -88,13 +89,13 @@ class BufferBudget:
     def give_back(self, nbytes: int) -> None:
         """Return a charge, and admit as many waiters as now fit, in their order."""
         self.available += nbytes
-        if self._waiters:
+        if self.waiters:
             self.admit()
 
     def fail_waiters(self, error: BaseException) -> None:
         """End all waits with ``error`` (the producer is stopping)."""
-        while self._waiters:
-            _, granted = self._waiters.popleft()
+        while self.waiters:
+            _, granted = self.waiters.popleft()
             if not granted.done():
                 granted.set_exception(error)
 
@@ -102,20 +103,20 @@ class BufferBudget:
         """Let in as many waiters as fit, in their order."""
         # One pass however many bytes came free: a waiter is looked at once per admission, never
         # once per release, so that thousands of waiting senders cost O(1) each.
-        while self._waiters:
-            nbytes, granted = self._waiters[0]
+        while self.waiters:
+            nbytes, granted = self.waiters[0]
             if granted.done():
-                self._waiters.popleft()
+                self.waiters.popleft()
                 continue
             if nbytes > self.available:
                 return
-            self._waiters.popleft()
+            self.waiters.popleft()
             self.available -= nbytes
             granted.set_result(None)
 
     def _forget(self, entry: tuple[int, asyncio.Future[None]]) -> None:
         try:
-            self._waiters.remove(entry)
+            self.waiters.remove(entry)
         except ValueError:
             return
         self.admit()  # the next in line may need less than the one that left

@@ -42,17 +42,14 @@ class IncompleteBatches:
         """Called with the error of every batch that fails."""
         self.on_first: Callable[[], None] = lambda: None
         """Called when there are batches again."""
-        self._flushes: dict[asyncio.Future[None], int] = {}
+        self.flushes: dict[asyncio.Future[None], int] = {}
+        """Who waits for everything up to which batch to have its outcome."""
 
     def __len__(self) -> int:
         return len(self._batches)
 
     def __iter__(self) -> Iterator[ProducerBatch]:
         return iter(self._batches)
-
-    @property
-    def flushing(self) -> bool:
-        return bool(self._flushes)
 
     def add(self, batch: ProducerBatch) -> None:
         if not self._batches:
@@ -69,12 +66,12 @@ class IncompleteBatches:
         if not self._batches:
             return
         flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._flushes[flushed] = next(reversed(self._batches)).serial
+        self.flushes[flushed] = next(reversed(self._batches)).serial
         self.reschedule(now)
         try:
             await flushed
         finally:
-            self._flushes.pop(flushed, None)
+            self.flushes.pop(flushed, None)
 
     # --- answers ------------------------------------------------------------------------------
 
@@ -82,13 +79,13 @@ class IncompleteBatches:
         self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float
     ) -> None:
         """The batch is in the log."""
-        queue = _land(batch)
+        queue, receipt = _land(batch), batch.receipt
         queue.unacked.remove(batch)
         queue.sequence.acknowledged(batch)
-        queue.records_sent += batch.count
+        queue.records_sent += receipt.count
         queue.bytes_sent += batch.size
-        if not batch.receipt.done:
-            batch.receipt.resolve(base_offset, log_append_time)
+        if not receipt.done:
+            receipt.resolve(base_offset, log_append_time)
         self._finish(batch, now)
 
     def fail(
@@ -264,17 +261,17 @@ class IncompleteBatches:
         if self.journal is not None and batch in self._batches:  # else it was given up before
             self.journal.settled(batch, now)
         self._batches.pop(batch, None)
-        if self._flushes:
+        if self.flushes:
             self._end_flushes()
 
     def _end_flushes(self) -> None:
         oldest = next(iter(self._batches)).serial if self._batches else None
-        while self._flushes:
+        while self.flushes:
             # Whatever one flush waits for, those begun later wait for as well.
-            flushed, youngest = next(iter(self._flushes.items()))
+            flushed, youngest = next(iter(self.flushes.items()))
             if oldest is not None and oldest <= youngest:
                 break
-            del self._flushes[flushed]
+            del self.flushes[flushed]
             if not flushed.done():
                 flushed.set_result(None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import BufferFullError, PartitionOutOfRangeError
@@ -61,7 +62,7 @@ class Intake:
             metadata,
             max_block=max_block,
             clock=clock,
-            place=self._place,
+            place=partial(self._place, force=True),
             new_receipt=new_receipt,
             on_failed=lambda topic: metrics.records_failed(topic, 1),
         )
@@ -72,7 +73,7 @@ class Intake:
         if buffer.view is None or buffer.parked:
             delivery = self.parking.park(buffer, record)
         else:
-            delivery = self._try_place(buffer, record)
+            delivery = self._place(buffer, record)
         if delivery is None:
             self._metrics.buffer_exhausted()
             raise self._buffer_full(topic, record, 0.0)
@@ -85,7 +86,7 @@ class Intake:
             return None
         if record.partition is not None and record.partition >= buffer.view.partition_count:
             return None
-        return self._try_place(buffer, record)
+        return self._place(buffer, record)
 
     async def wait_known(self, topic: str, partition: int | None) -> int:
         """Wait until the topic is known, and has the partition; how many it has."""
@@ -112,12 +113,12 @@ class Intake:
         try:
             await self._wait_metadata(topic, record.partition, deadline)
             check_open()
-            delivery = self._try_place(buffer, record)
+            delivery = self._place(buffer, record)
             if delivery is None:
                 await self._wait_room(buffer, record, room, deadline)
                 with self._accumulator.budget.spend(room):
                     check_open()
-                    delivery = self._place(buffer, record)
+                    delivery = self._place(buffer, record, force=True)
                     assert delivery is not None
             return delivery
         finally:
@@ -129,17 +130,18 @@ class Intake:
         if buffer is not None:
             self.parking.unpark(buffer)
 
-    def _try_place(self, buffer: TopicBuffer, record: Record) -> Delivery | None:
-        budget = self._accumulator.budget
-        if budget.waiting:
-            return None  # first come, first served
-        if self._ask_once and record.partition is None and budget.available < record.upper_bound:
-            return None
-        return self._place(buffer, record, force=False)
-
-    def _place(self, buffer: TopicBuffer, record: Record, *, force: bool = True) -> Delivery | None:
+    def _place(
+        self, buffer: TopicBuffer, record: Record, *, force: bool = False
+    ) -> Delivery | None:
+        """Append; None: no buffer space, which ``force`` goes beyond."""
         view, partition, key = buffer.view, record.partition, record.key
         assert view is not None
+        if not force:
+            budget = self._accumulator.budget
+            if budget.waiters:
+                return None  # first come, first served
+            if self._ask_once and partition is None and budget.available < record.upper_bound:
+                return None
         if partition is not None:
             if partition >= view.partition_count:
                 self._metadata.request_refresh(f"topic {view.name!r} may have grown")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import Counter, deque
 from enum import Enum
 from statistics import median
@@ -59,6 +60,7 @@ class Lane:
     __slots__ = (
         "_able_at",
         "_asked_at",
+        "_sorted",
         "blameless",
         "bytes_sent",
         "connection",
@@ -94,8 +96,10 @@ class Lane:
         """When the network's round trip was last asked for."""
         self.idle_at = now
         """When nothing was last in flight."""
-        self.recent: deque[float] = deque(maxlen=_RECENT)
+        self.recent: deque[float] = deque()
         """The latest latencies of Produce requests, in seconds."""
+        self._sorted: list[float] = []
+        """The same by size."""
         self.in_flight: deque[Request] = deque()
         """Oldest first."""
         self.blameless = False
@@ -168,7 +172,11 @@ class Lane:
     def answered(self, latency: float) -> None:
         """A request was answered. One answer may at most double what is usual: a broker that
         came back from a stall must not be granted as long a stall the next time."""
-        self.recent.append(min(latency, 2 * max(self.usual(), LEAST_PATIENCE / _PATIENCE)))
+        latency = min(latency, 2 * max(self.usual(), LEAST_PATIENCE / _PATIENCE))
+        if len(self.recent) == _RECENT:
+            del self._sorted[bisect_left(self._sorted, self.recent.popleft())]
+        self.recent.append(latency)
+        insort(self._sorted, latency)
 
     def waited(self, now: float, awake_since: float) -> float:
         """For how long the oldest request has been waited for, while we could have heard of it."""
@@ -197,5 +205,6 @@ class Lane:
 
     def usual(self) -> float:
         """The median of the slowest tenth: one answer that was late must not make us patient."""
-        slow = sorted(self.recent)[-max(1, len(self.recent) // 10) :]
-        return slow[len(slow) // 2] if slow else 0.0
+        known = len(self._sorted)
+        slow = max(1, known // 10)
+        return self._sorted[known - slow + slow // 2] if known else 0.0

@@ -117,12 +117,6 @@ class PartitionQueue:
         return "a leader of their partition"
 
     @property
-    def open_batch(self) -> ProducerBatch | None:
-        """The batch that still takes records."""
-        batch = self.batches[-1] if self.batches else None
-        return None if batch is None or batch.closed else batch
-
-    @property
     def all_full(self) -> bool:
         """Whether no queued batch takes records any more (Java: ``allBatchesFull``)."""
         return not self.batches or self.batches[-1].full

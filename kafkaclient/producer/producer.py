@@ -320,7 +320,8 @@ class Producer(FastPath, BulkEntry, TransactionEntry):
             raise core.fatal.with_traceback(None)  # it is raised again and again
         if core is None or self._state is not _State.RUNNING:
             raise self._not_running("the record was not sent")
-        self._check_home(core, "the record was not sent")
+        if asyncio._get_running_loop() is not core.loop:
+            self._check_home(core, "the record was not sent")
         if in_transaction and core.transactions is not None:
             core.transactions.check_open()
         return core

@@ -84,7 +84,8 @@ def record_of_bytes(
         raise _too_large(config, topic, upper_bound)
     if timestamp_ms is None:
         timestamp_ms = int(wall_clock() * 1000)
-    _check_number("timestamp_ms", timestamp_ms)
+    if timestamp_ms.__class__ is not int or not 0 <= timestamp_ms < 2**63:
+        _check_number("timestamp_ms", timestamp_ms)
     return Record(timestamp_ms, key, value, headers, partition, upper_bound)
 
 

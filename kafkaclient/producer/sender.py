@@ -249,10 +249,10 @@ class Sender:
         )
         request = Request(lane, connection, batches, version, now, len(lane.in_flight), names)
         answered = partial(self._answered, request) if settings.acks else None
-        connection.send(buffers, correlation_id, answered)
+        size = connection.send(buffers, correlation_id, answered)
         if settings.acks:
             lane.in_flight.append(request)
-        return sum(map(len, buffers))
+        return size
 
     def _count(self, batches: list[ProducerBatch], now: float) -> None:
         metrics, records, journal = self._metrics, 0, self._accumulator.places.journal
@@ -306,7 +306,7 @@ class Sender:
         lane.blameless = False
         silence = result.throttle_ms / 1000
         self._metrics.throttled(silence)
-        failed = silence or any(p.error_code for p in result.partitions)
+        failed = silence or any([p.error_code for p in result.partitions])
         if not failed and self.lanes.undisturbed(request.sent_at, now):
             self._measured(lane, now - request.sent_at, request.ahead)
         if not failed:

@@ -76,9 +76,9 @@ class Window:
 
     def _weigh(self) -> None:
         self.value = self.limit if self._fixed else self._worth(self.round_trip)
-        self.doubtful = (
-            len(self._round_trips) < _ROUND_TRIPS
-            or self._worth(self._round_trips[-1]) != self.value
+        latest = self._round_trips[-1] if self._round_trips else None
+        self.doubtful = len(self._round_trips) < _ROUND_TRIPS or (
+            latest != self.round_trip and self._worth(latest) != self.value
         )
 
     def _worth(self, round_trip: float | None) -> int:

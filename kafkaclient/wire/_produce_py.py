@@ -36,6 +36,9 @@ FIRST_WITH_TOPIC_IDS = 13
 
 _ID_SIZE = 16
 
+# What a named tuple's own constructor does, without the detour over a Python function.
+_new = tuple.__new__
+
 _REQUEST_HEADER = struct.Struct(">hhi")
 _ACKS_TIMEOUT = struct.Struct(">hi")
 
@@ -129,7 +132,7 @@ def decode_response(
     throttle_ms = reader.int32()
     tags = reader.tagged_fields()
     endpoints = _endpoints(tags[0]) if version >= _FIRST_WITH_LEADER_HINTS and 0 in tags else ()
-    return ProduceResult(partitions, throttle_ms, endpoints)
+    return _new(ProduceResult, (partitions, throttle_ms, endpoints))
 
 
 def _check_version(version: int) -> None:
@@ -148,14 +151,14 @@ def _partition(reader: Reader, version: int, topic: str) -> PartitionResult:
     record_errors: tuple[RecordError, ...] = ()
     error_message = None
     if version >= _FIRST_WITH_RECORD_ERRORS:
-        record_errors = tuple(_record_error(reader) for _ in reader.array(_MIN_RECORD_ERROR))
+        record_errors = tuple([_record_error(reader) for _ in reader.array(_MIN_RECORD_ERROR)])
         error_message = reader.nullable_string()
     tags = reader.tagged_fields()
     leader_id = leader_epoch = -1
     if version >= _FIRST_WITH_LEADER_HINTS and 0 in tags:
         hint = Reader(tags[0], flexible=True)
         leader_id, leader_epoch = hint.int32(), hint.int32()
-    return PartitionResult(
+    fields = (
         topic,
         partition,
         error_code,
@@ -167,6 +170,7 @@ def _partition(reader: Reader, version: int, topic: str) -> PartitionResult:
         leader_id,
         leader_epoch,
     )
+    return _new(PartitionResult, fields)
 
 
 def _record_error(reader: Reader) -> RecordError:
@@ -177,4 +181,4 @@ def _record_error(reader: Reader) -> RecordError:
 
 def _endpoints(tag: memoryview) -> tuple[BrokerInfo, ...]:
     reader = Reader(tag, flexible=True)
-    return tuple(BrokerInfo.read(reader) for _ in reader.array(_MIN_ENDPOINT))
+    return tuple([BrokerInfo.read(reader) for _ in reader.array(_MIN_ENDPOINT)])

@@ -15,6 +15,10 @@ cdef class Reader:
     @cython.locals(value=cython.longlong, byte=cython.longlong, index=cython.int)
     cpdef long long uvarint(self) except -1
     cpdef nullable_string(self)
-    cpdef tagged_fields(self)
+    cpdef string(self)
+    @cython.locals(count=cython.longlong)
+    cpdef array(self, Py_ssize_t element_size)
+    cpdef dict tagged_fields(self)
+    cpdef skip_tagged_fields(self)
     @cython.locals(count=cython.longlong)
     cpdef long long _tag_count(self) except -1

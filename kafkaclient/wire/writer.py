@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 
 __all__ = ["INT16", "INT32", "NO_TAGS", "compact_string", "string", "uvarint"]
 
@@ -13,6 +14,11 @@ NO_TAGS = b"\x00"
 """The end of a struct without tagged fields (KIP-482)."""
 
 
+# The same few texts and numbers are written again and again.
+_remembered = lru_cache(maxsize=1024)
+
+
+@_remembered
 def string(text: str | None) -> bytes:
     """Raises ValueError for more than 32767 bytes."""
     if text is None:
@@ -23,6 +29,7 @@ def string(text: str | None) -> bytes:
     return INT16.pack(len(encoded)) + encoded
 
 
+@_remembered
 def compact_string(text: str | None) -> bytes:
     if text is None:
         return uvarint(0)
@@ -30,6 +37,7 @@ def compact_string(text: str | None) -> bytes:
     return uvarint(len(encoded) + 1) + encoded
 
 
+@_remembered
 def uvarint(value: int) -> bytes:
     out = bytearray()
     while value >= 0x80:

@@ -148,10 +148,10 @@ def test_full_memory_ends_lingering(bench: Any) -> None:
     b = bench(linger=10.0)
     b.put(0)
     assert b.ready() == set()
-    b.budget._waiters.append((1, None))
+    b.budget.waiters.append((1, None))
     b.incomplete.reschedule(0.0)
     assert b.ready() == {0}
-    b.budget._waiters.clear()
+    b.budget.waiters.clear()
 
 
 def test_close_ends_lingering(bench: Any) -> None:

@@ -176,13 +176,13 @@ async def test_flush(bench: Any) -> None:
     assert b.ready() == set()
     flush = asyncio.create_task(b.incomplete.flush(0.0))
     await asyncio.sleep(0)
-    assert b.incomplete.flushing
+    assert b.incomplete.flushes
     assert b.ready() == {0, 1}
     for batch in b.drain(0) + b.drain(1):
         assert not flush.done()
         b.incomplete.complete(batch, 0, -1, 0.0)
     await flush
-    assert not b.incomplete.flushing
+    assert not b.incomplete.flushes
     b.put(0)
     assert b.ready() == set(), "lingering is back"
 
@@ -239,7 +239,7 @@ async def test_a_cancelled_flush_leaves_nothing_behind(bench: Any) -> None:
     await asyncio.sleep(0)
     flush.cancel()
     await asyncio.gather(flush, return_exceptions=True)
-    assert not b.incomplete.flushing
+    assert not b.incomplete.flushes
     assert len(b.incomplete) == 1
 
 
@@ -257,7 +257,7 @@ async def test_a_batch_done_looks_at_no_more_flushes_than_end(bench: Any) -> Non
                 looks += 1
                 yield item
 
-    b.incomplete._flushes = Counted(b.incomplete._flushes)
+    b.incomplete.flushes = Counted(b.incomplete.flushes)
     for batch in batches:
         assert not any(flush.done() for flush in flushes)
         b.incomplete.abandon(batch, CLOSED, 0.0)

@@ -233,9 +233,7 @@ class ProducerBatch:
     def full(self) -> bool:
         # What is set aside for a partition takes as much as the partition is owed.
         set_aside = self.movable and not self.queue.unbound
-        return self.closed or self.builder.size >= (
-            self._raw_limit if set_aside else self.raw_full
-        )
+        return self.closed or self.builder.size >= (self._raw_limit if set_aside else self.raw_full)
 
     @property
     def large(self) -> bool:
@@ -268,7 +266,8 @@ class ProducerBatch:
     def seal(self) -> None:
         """Compress, and fix everything but producer id, epoch and sequence. Idempotent."""
         if not self.sealed:
-            self.end_sealing(self.begin_sealing()())
+            self.close()
+            self.end_sealing(pack(self._codec, self.builder.close(), self._level))
 
     def begin_sealing(self) -> Callable[[], bytearray | None]:
         """Close the batch; :meth:`end_sealing` is to be given what the result returns, which does

@@ -37,11 +37,9 @@ class Binder:
         """
         if not self._accumulator.identity.valid:
             return  # nothing can be stamped, in whichever partition
-        room = {
-            lane: max_bytes - sum(batch.size for batch in requests.get(lane, ()))
-            for lane in survey.free
-            if lane not in survey.pressed
-        }
+        room = {lane: max_bytes for lane in survey.free if lane not in survey.pressed}
+        for lane in room.keys() & requests.keys():
+            room[lane] -= sum([batch.size for batch in requests[lane]])
         taken = {batch.queue for batches in requests.values() for batch in batches}
 
         def is_open(topic: TopicBuffer, partition: int) -> bool:
@@ -53,9 +51,9 @@ class Binder:
         def target_for(topic: TopicBuffer, batch: ProducerBatch) -> PartitionQueue | None:
             allowed, size = _allowed(topic, survey), batch.size
             lanes = [lane for lane in room if lane in allowed]
-            for lane in [n for n in lanes if room[n] < size and n in requests]:
-                lanes.remove(lane)
-                del room[lane]
+            for full in [n for n in requests if n in lanes and room[n] < size]:
+                lanes.remove(full)
+                del room[full]
             if self._lines.gate is not None:
                 self._lines.gate.invite(topic, lanes)
             partition = topic.spread.pick(lanes, partial(is_open, topic))
@@ -121,7 +119,7 @@ class Binder:
 def _allowed(topic: TopicBuffer, survey: Survey) -> Collection[int]:
     """The lanes that a batch of the topic may go by now, if they are free."""
     # While any broker of the topic is sound, busy or not, the others get nothing.
-    sound = any(lane in survey.sound for lane in topic.spread.lanes)
+    sound = not survey.sound.isdisjoint(topic.spread.lanes)
     allowed = survey.sound if sound or survey.unsure else survey.overdue
     filling = topic.choice.filling
     if filling is None:

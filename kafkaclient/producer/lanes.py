@@ -15,6 +15,7 @@ from kafkaclient.wire.codec import ApiVersionsCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Iterable, Iterator
+    from collections.abc import Set as AbstractSet
 
     from kafkaclient.errors import KafkaError
     from kafkaclient.net.connection import Connection
@@ -60,7 +61,7 @@ class Survey(NamedTuple):
     """Those that can take a request now."""
     pressed: Collection[int]
     """Of these, those that have their window full already: for batches that must go there only."""
-    sound: Collection[int]
+    sound: AbstractSet[int]
     """Those that are not excluded, free or not."""
     overdue: Collection[int]
     """Those excluded only because they owe an answer: better than nothing."""

@@ -108,7 +108,8 @@ class Lines:
             return  # drain looks again before it takes anything
         # From the line too, if its batch has expired or is to be compressed aside: nobody may go
         # on asking for a connection to the broker for its sake.
-        self._take_away(queue)
+        if queue.place is not Place.IDLE:
+            self._take_away(queue)
         queue.place = place = self._place_of(queue, now)
         if place is Place.READY:
             self._line_of(queue).append(queue)
@@ -218,7 +219,8 @@ class Lines:
         elif not (head.attempts or head.full or len(queue.batches) > 1 or self._hurried()):
             place, due = Place.LINGER, head.ready_at
         if due <= now + SOON:
-            return Place.SEALING if self._sealer.holds(head) else Place.READY
+            aside = self._sealer.compressing and self._sealer.holds(head)
+            return Place.SEALING if aside else Place.READY
         queue.timer = due
         heappush(self._timers, (due, next(self._order), queue))
         return place

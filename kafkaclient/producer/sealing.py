@@ -45,6 +45,7 @@ _AHEAD = 2
 _MOST_AT_A_TIME = 4
 # How many times the size that is compressed quickly may be compressed at once in one pass.
 _QUICK_PER_PASS = 4
+_UNLIMITED = 2**31
 
 Packed: TypeAlias = bytearray | Exception | None
 """What came of compressing: the batch with room for its header, nothing gained, or a defect."""
@@ -125,7 +126,7 @@ class Sealer:
         wake: Callable[[float], None],
     ) -> None:
         self.compressing = codec is not Codec.NONE
-        self.small = quickly_compressed(codec, level)
+        self.small = quickly_compressed(codec, level) if self.compressing else _UNLIMITED
         """The most bytes before compression of a batch that is compressed at once."""
         self._budget = budget
         self._background = background

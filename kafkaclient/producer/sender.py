@@ -306,7 +306,7 @@ class Sender:
         lane.blameless = False
         silence = result.throttle_ms / 1000
         self._metrics.throttled(silence)
-        failed = silence or any([p.error_code for p in result.partitions])
+        failed = silence or [p for p in result.partitions if p.error_code]
         if not failed and self.lanes.undisturbed(request.sent_at, now):
             self._measured(lane, now - request.sent_at, request.ahead)
         if not failed:

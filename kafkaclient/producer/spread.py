@@ -160,8 +160,9 @@ class Spread:
         for lane in lanes:
             entry = self._first_open(self._heaps.get(lane), is_open)
             if entry is not None:
-                # All that are further behind than is allowed are so by the same.
-                entry = (max(entry[0], self._least(lane)), *entry[1:])
+                least = self._least(lane)
+                if entry[0] < least:  # all that are further behind than is allowed are so alike
+                    entry = (least, *entry[1:])
                 if best is None or entry < best:
                     best = entry
         return None if best is None else best[2]

@@ -242,7 +242,7 @@ async def test_a_crashed_sender_fails_everything_with_its_cause(
         pending = await producer.send("t", bytes(1500))
         parked = producer.send_nowait("missing", bytes(1000))
         waiting = asyncio.create_task(producer.send("t", bytes(3000)))
-        monkeypatch.setattr(producer._core.sender, "run_once", lambda _: 1 // 0)
+        monkeypatch.setattr(producer._core.sender._alarm, "_work", lambda _: 1 // 0)
         await asyncio.sleep(0.1)
         for failed in (pending, parked, waiting):
             with pytest.raises(ProducerClosedError, match="ZeroDivisionError") as caught:
@@ -356,14 +356,14 @@ def test_a_loop_with_coarse_timers_is_not_kept_busy(producing: Any) -> None:
         fake = one_topic(1)
         async with producing(fake, linger_ms=0.4) as producer:
             await producer.send_and_wait("t", b"0")
-            passes, real = [], producer._core.sender.run_once
+            passes, real = [], producer._core.sender._alarm._work
 
             def run_once(at: float) -> Any:
                 passes.append(at)
                 assert len(passes) < 1000
                 return real(at)
 
-            producer._core.sender.run_once = run_once
+            producer._core.sender._alarm._work = run_once
             for _ in range(20):
                 await producer.send_and_wait("t", b"v")
                 await asyncio.sleep(0.01)

@@ -151,13 +151,13 @@ async def test_a_full_lane_does_not_keep_the_sender_busy(
         fake.stall_broker(fake.leader("t", 0))
         deliveries = [producer.send_nowait("t", bytes(150)) for _ in range(20)]
         await asyncio.sleep(0.1)
-        passes, real = [], producer._core.sender.run_once
+        passes, real = [], producer._core.sender._alarm._work
 
         def run_once(at: float) -> float:
             passes.append(at)
             return real(at)
 
-        monkeypatch.setattr(producer._core.sender, "run_once", run_once)
+        monkeypatch.setattr(producer._core.sender._alarm, "_work", run_once)
         await asyncio.sleep(5)
         assert len(passes) < 10
         fake.resume_broker(fake.leader("t", 0))

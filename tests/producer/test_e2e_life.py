@@ -188,7 +188,7 @@ async def test_many_dropped_producers_take_no_more_than_one() -> None:
 
 
 def _sender(producer: Producer, fail: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(producer._core.sender, "run_once", fail)
+    patch.setattr(producer._core.sender._alarm, "_work", fail)
     producer._core.sender.wake()
 
 

@@ -41,6 +41,8 @@ _new = tuple.__new__
 
 _REQUEST_HEADER = struct.Struct(">hhi")
 _ACKS_TIMEOUT = struct.Struct(">hi")
+# Partition, error code, base offset and log append time of an answer.
+_PARTITION = struct.Struct(">ihqq")
 
 # The least bytes an element takes, which bounds the counts a hostile peer can claim.
 _MIN_TOPIC = 2
@@ -143,10 +145,9 @@ def _check_version(version: int) -> None:
 
 
 def _partition(reader: Reader, version: int, topic: str) -> PartitionResult:
-    partition = reader.int32()
-    error_code = reader.int16()
-    base_offset = reader.int64()
-    log_append_time_ms = reader.int64()
+    partition, error_code, base_offset, log_append_time_ms = _PARTITION.unpack_from(
+        reader.data, reader.advance(_PARTITION.size)
+    )
     log_start_offset = reader.int64() if version >= _FIRST_WITH_LOG_START_OFFSET else -1
     record_errors: tuple[RecordError, ...] = ()
     error_message = None

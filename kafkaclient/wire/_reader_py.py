@@ -119,7 +119,10 @@ class Reader:
 
     def skip_tagged_fields(self) -> None:
         """Step over tagged fields that nobody here knows (KIP-482 requires ignoring them)."""
-        self.tagged_fields()
+        if self.flexible:
+            for _ in range(self._tag_count()):
+                self.uvarint()
+                self.advance(self.uvarint())
 
     def _tag_count(self) -> int:
         count = self.uvarint()

@@ -79,7 +79,7 @@ class BatchBuilder(RecordBuffer):
     __slots__ = ("_attributes", "_batch", "_checksum_due")
 
     def __init__(self, capacity: int) -> None:
-        super().__init__(capacity)
+        RecordBuffer.__init__(self, capacity)  # super() would cost as much as all the rest
         self._batch: bytearray | None = None
         self._attributes = 0
         self._checksum_due = True

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 
+from integration.transaction_stories import PARTITIONS, everything, time_out
 from kafkaclient import Producer
+from kafkaclient.errors import SaslAuthenticationError
+from kafkaclient.testing import ClusterSecurity, SecureListener
 from kafkaclient.testing.cluster import LocalCluster
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.produce import MAX_VERSION, MIN_VERSION
@@ -22,11 +25,20 @@ pytestmark = [pytest.mark.timeout(300), pytest.mark.local_cluster]
 PRODUCE = {"3.9.2": 11, "4.0.2": 12}
 """The newest version of Produce, by broker: leader hints; transactions v2; 4.1 has topic ids."""
 
+SECURITY = ClusterSecurity(
+    users={"alice": "alice-secret"},
+    listeners=(
+        SecureListener("MUTUAL", "SSL", client_certificate=True),
+        SecureListener("SASL_SSL", "SASL_SSL"),
+    ),
+)
+CONFIG = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 500}
+
 
 @pytest.fixture(scope="module", params=["3.9.2", pytest.param("4.0.2", marks=pytest.mark.full)])
 def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     """One broker of that version, which the fixtures of ``conftest.py`` use as well."""
-    cluster = LocalCluster(brokers=1, version=request.param)
+    cluster = LocalCluster(1, version=request.param, security=SECURITY, config=CONFIG)
     asyncio.run(cluster.start())
     try:
         yield cluster
@@ -106,3 +118,41 @@ async def test_a_batch_too_large_is_split(kafka_cluster, topic, create_topic, re
         assert [p.offset for p in await asyncio.gather(*sent)] == list(range(40))
         assert producer.metrics()["producer-metrics"]["batch-split-total"] > 0
     assert [r.value[:5] for r in await read_topic(topic)] == [b"%05d" % n for n in range(40)]
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+async def test_encrypted_and_authenticated(kafka_cluster, topic, create_topic, mechanism):
+    await create_topic(topic, 2)
+    options = {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": mechanism,
+        "sasl_username": "alice",
+        "ssl_truststore_location": kafka_cluster.certificates / "ca.pem",
+    }
+    listener = kafka_cluster.secured_bootstrap("SASL_SSL")
+    async with Producer(listener, sasl_password="alice-secret", **options) as producer:
+        places = [await producer.send_and_wait(topic, b"x" * 50_000, b"k") for _ in range(3)]
+    assert [place.offset for place in places] == [0, 1, 2]
+    with pytest.raises(SaslAuthenticationError, match=mechanism):
+        await Producer(listener, sasl_password="wrong", **options).start()
+
+
+async def test_mutual_tls(kafka_cluster, topic, create_topic):
+    await create_topic(topic, 2)
+    async with Producer(
+        kafka_cluster.secured_bootstrap("MUTUAL"),
+        security_protocol="SSL",
+        ssl_truststore_location=kafka_cluster.certificates / "ca.pem",
+        ssl_keystore_location=kafka_cluster.certificates / "client.pem",
+    ) as producer:
+        assert (await producer.send_and_wait(topic, b"x" * 50_000)).offset == 0
+
+
+async def test_transactions(kafka_cluster, topic, create_topic):
+    """v1 on 3.9, whose Produce and EndTxn know nothing of v2; v2 since 4.0."""
+    v2 = not kafka_cluster.version.startswith("3.")
+    await create_topic(topic, PARTITIONS)
+    await create_topic(f"{topic}-slow", PARTITIONS)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(everything(kafka_cluster, topic, f"tx-{topic}", v2=v2))
+        group.create_task(time_out(kafka_cluster, f"{topic}-slow", f"tx-slow-{topic}", v2=v2))

@@ -1,0 +1,120 @@
+"""What happens to transactions and is seen by consumers of committed records, on any cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from kafkaclient import Producer
+from kafkaclient.errors import (
+    ProducerFencedError,
+    TransactionAbortableError,
+    TransactionAbortedError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from kafkaclient.testing.cluster import LocalCluster
+
+PARTITIONS = 6
+SEEN = 153
+"""How many records of the story below are committed."""
+
+
+async def read(bootstrap: str, topic: str, isolation: str = "read_committed") -> list[bytes]:
+    """The values of a topic, sorted; TimeoutError if an open transaction is in the way."""
+    async with reader(bootstrap, "read_uncommitted") as witness, reader(bootstrap, isolation) as it:
+        while not await it._client._wait_on_metadata(topic):
+            await asyncio.sleep(0.1)
+        partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+        ends = await witness.end_offsets(partitions)
+        it.assign(partitions)
+        await it.seek_to_beginning(*partitions)
+        values: list[bytes] = []
+        async with asyncio.timeout(30):
+            while any([await it.position(tp) < ends[tp] for tp in partitions]):
+                for messages in (await it.getmany(timeout_ms=200)).values():
+                    values += [message.value for message in messages]
+        return sorted(values)
+
+
+@asynccontextmanager
+async def reader(bootstrap: str, isolation: str) -> AsyncIterator[AIOKafkaConsumer]:
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, isolation_level=isolation)
+    await consumer.start()
+    try:
+        yield consumer
+    finally:
+        await consumer.stop()
+
+
+async def everything(cluster: LocalCluster, topic: str, name: str, *, v2: bool) -> None:
+    """Commits, aborts, offsets, fencing, a coordinator that is killed: one story."""
+    async with Producer(cluster.bootstrap, transactional_id=name, linger_ms=5) as producer:
+        assert producer._core is not None
+        assert producer._core.transactions is not None
+        assert producer._core.transactions.calls.v2 is v2
+        for n in range(3):
+            async with producer.transaction():
+                for m in range(50):
+                    await producer.send(topic, b"%d %d" % (n, m), b"k" if m % 2 else None)
+        with pytest.raises(ZeroDivisionError):
+            await fail_after(producer, topic)
+        await producer.begin_transaction()
+        dropped = [await producer.send(topic, b"dropped") for _ in range(100)]
+        await producer.abort_transaction()
+        outcomes = await asyncio.gather(*dropped, return_exceptions=True)
+        assert any(isinstance(outcome, TransactionAbortedError) for outcome in outcomes)
+        async with producer.transaction():
+            await producer.send(topic, b"with offsets")
+            await producer.send_offsets_to_transaction({(topic, 0): 5}, name)
+        assert (await producer.committed(name, [(topic, 0)]))[topic, 0].offset == 5
+        await producer.begin_transaction()
+        await producer.send_and_wait(topic, b"of a zombie")
+        async with Producer(cluster.bootstrap, transactional_id=name) as successor:
+            async with successor.transaction():
+                await successor.send(topic, b"of the successor")
+            with pytest.raises(ProducerFencedError):
+                await producer.commit_transaction()
+            with pytest.raises(ProducerFencedError):
+                await producer.send(topic, b"more of a zombie")
+            async with successor.transaction():
+                await successor.send(topic, b"more of the successor")
+    expected = [b"%d %d" % (n, m) for n in range(3) for m in range(50)]
+    expected += [b"with offsets", b"of the successor", b"more of the successor"]
+    assert await read(cluster.bootstrap, topic) == sorted(expected)
+    assert len(expected) == SEEN
+    assert len(await read(cluster.bootstrap, topic, "read_uncommitted")) > len(expected)
+
+
+async def fail_after(producer: Producer, topic: str) -> None:
+    async with producer.transaction():
+        for _ in range(20):
+            await producer.send(topic, b"aborted")
+        await producer.flush()
+        _ = 1 / 0
+
+
+async def time_out(
+    cluster: LocalCluster, topic: str, name: str, *, v2: bool, after_s: float = 3
+) -> None:
+    """The coordinator aborts what takes too long. With v2 so does the producer, and goes on; with
+    v1 it is fenced (KIP-588). ``after_s``: when the coordinator has looked for such transactions,
+    which it does every ``transaction.abort.timed.out.transaction.cleanup.interval.ms``."""
+    options = {"transactional_id": name, "transaction_timeout_ms": 1000}
+    async with Producer(cluster.bootstrap, **options) as producer:
+        await producer.begin_transaction()
+        await producer.send_and_wait(topic, b"slow")
+        await asyncio.sleep(after_s)
+        with pytest.raises(TransactionAbortableError if v2 else ProducerFencedError):
+            await producer.commit_transaction()
+        if v2:
+            await producer.abort_transaction()
+            async with producer.transaction():
+                await producer.send(topic, b"quick")
+    assert await read(cluster.bootstrap, topic) == ([b"quick"] if v2 else [])

@@ -77,11 +77,12 @@ async def _is_led(admin: AIOKafkaAdminClient, name: str, partitions: int) -> boo
 def read_topic(kafka_cluster) -> Callable[..., Awaitable[list[Consumed]]]:
     """All records of a topic up to its present end, each partition in the order of offsets."""
 
-    async def read(name: str) -> list[Consumed]:
+    async def read(name: str, isolation_level: str = "read_uncommitted") -> list[Consumed]:
         consumer = AIOKafkaConsumer(
             bootstrap_servers=kafka_cluster.bootstrap,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
+            isolation_level=isolation_level,
         )
         await consumer.start()
         try:

@@ -94,6 +94,24 @@ def test_every_client_takes_the_same_load(
     assert {len(record.value) for record in consumed} == {200}
 
 
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("producer", ["kafkaclient", "aiokafka", "confluent"])
+def test_in_transactions(
+    kafka_cluster, topic: str, producer: str, tmp_path, create_topic, read_topic
+) -> None:
+    """Every record is committed, in more than one transaction."""
+    asyncio.run(create_topic(topic, partitions=3))
+    path, name = tmp_path / "run.json", f"perf-{topic}"
+    words = ("--transactional-id", name, "--transaction-duration-ms", "400", "--json", str(path))
+    result = perf_test(kafka_cluster, topic, *LOAD, "--producer", producer, *words)
+    assert result.returncode == 0, result.stderr
+    assert json.loads(path.read_text())["records"] == 3000
+    committed = asyncio.run(read_topic(topic, "read_committed"))
+    assert {len(record.value) for record in committed} == {200}
+    assert len(committed) == 3000
+    assert max(r.offset for r in committed) > sum(r.partition == 0 for r in committed), "no markers"
+
+
 @pytest.mark.timeout(120)
 def test_telemetry_is_kept_of_a_run(kafka_cluster, topic: str, tmp_path, create_topic) -> None:
     asyncio.run(create_topic(topic, partitions=6))

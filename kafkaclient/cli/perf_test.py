@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from uuid import uuid4
 
 import typer
 from typer.core import TyperCommand
@@ -37,9 +38,13 @@ __all__ = ["PerfTestCommand", "PerfTestPlan", "perf_test"]
 
 _CLIENT_ID = "perf-producer-client"
 _DEFAULT_LINGER_MS = 5.0
+_ID_PREFIX = "performance-producer-"
+_DEFAULT_TRANSACTION_MS = 3000
 # Setting and results are shown and kept; credentials must not be.
 _MAYBE_SECRET = ("sasl.", "sasl_", "ssl.", "ssl_")
-_NOT_IN_SETTING = frozenset({"bootstrap.servers", "client.id", "linger.ms", "telemetry"})
+_NOT_IN_SETTING = frozenset(
+    {"bootstrap.servers", "client.id", "linger.ms", "telemetry", "transactional.id"}
+)
 _SERIALIZERS = frozenset({"key.serializer", "value.serializer"})
 _MANY_WORDS = ("--producer-props", "--command-property")
 
@@ -88,6 +93,8 @@ class PerfTestPlan:
             for name in self.config
             if name not in _NOT_IN_SETTING and not name.startswith(_MAYBE_SECRET)
         }
+        if self.spec.transaction_s is not None:
+            named["transaction.duration.ms"] = f"{self.spec.transaction_s * 1000:.0f}"
         linger = self.config.get("linger.ms", str(_DEFAULT_LINGER_MS))
         return Labels(
             setting=",".join(f"{name}={value}" for name, value in named.items()) or "default",
@@ -148,8 +155,21 @@ def perf_test(  # noqa: PLR0913 - the flags of Kafka's tool
     reporting_interval: Annotated[
         int, typer.Option(min=1, help="Milliseconds between progress lines.")
     ] = 5000,
-    transactional_id: Annotated[str | None, typer.Option(help="Not supported.")] = None,
-    transaction_duration_ms: Annotated[int | None, typer.Option(help="Not supported.")] = None,
+    transactional_id: Annotated[
+        str | None,
+        typer.Option(
+            help="Send in transactions under this id; goes before transactional.id elsewhere. "
+            f"[default: {_ID_PREFIX} and a random UUID, if only --transaction-duration-ms is given]"
+        ),
+    ] = None,
+    transaction_duration_ms: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Commit the transaction after so many milliseconds. "
+            f"[default: {_DEFAULT_TRANSACTION_MS}, if there is a transactional id]",
+        ),
+    ] = None,
     producer: Annotated[
         str, typer.Option(help=f"Client to drive: {', '.join(CLIENTS)}.")
     ] = "kafkaclient",
@@ -165,20 +185,17 @@ def perf_test(  # noqa: PLR0913 - the flags of Kafka's tool
     """
 
     async def main() -> list[Run]:
-        if transactional_id is not None or transaction_duration_ms is not None:
-            raise ConfigError(
-                "transactions are not supported by perf-test: leave out --transactional-id and "
-                "--transaction-duration-ms"
-            )
+        config = _config(
+            bootstrap_server,
+            _one_of("--command-property", command_property, "--producer-props", producer_props),
+            _one_of("--command-config", command_config, "--producer.config", producer_config),
+        )
+        transaction_ms = _transactions(config, transactional_id, transaction_duration_ms)
         plan = PerfTestPlan(
             producer=producer,
             topic=topic,
-            config=_config(
-                bootstrap_server,
-                _one_of("--command-property", command_property, "--producer-props", producer_props),
-                _one_of("--command-config", command_config, "--producer.config", producer_config),
-            ),
-            spec=_spec(num_records, throughput, warmup_records, reporting_interval),
+            config=config,
+            spec=_spec(num_records, throughput, warmup_records, reporting_interval, transaction_ms),
             record_size=record_size,
             payloads=_payloads(record_size, payload_file, payload_delimiter, payload_monotonic),
             print_metrics=print_metrics,
@@ -255,10 +272,21 @@ def _config(bootstrap: str | None, words: list[str] | None, file: Path | None) -
             "no brokers to connect to: give --bootstrap-server host:port, or bootstrap.servers "
             "by --command-property or --command-config"
         )
-    if "transactional.id" in config:
-        raise ConfigError("transactions are not supported by perf-test: leave out transactional.id")
     # Kafka's tool sets its own, too, so files made for it may name Java classes here.
     return {name: value for name, value in config.items() if name not in _SERIALIZERS}
+
+
+def _transactions(
+    config: dict[str, str], given_id: str | None, duration_ms: int | None
+) -> int | None:
+    """The length of a transaction, with its id put into ``config``; None without transactions."""
+    if given_id is not None:
+        config["transactional.id"] = given_id
+    elif duration_ms is not None:
+        config.setdefault("transactional.id", f"{_ID_PREFIX}{uuid4()}")
+    if "transactional.id" not in config:
+        return None
+    return duration_ms or _DEFAULT_TRANSACTION_MS
 
 
 def _one_of(name: str, value: T | None, old_name: str, old_value: T | None) -> T | None:
@@ -267,7 +295,9 @@ def _one_of(name: str, value: T | None, old_name: str, old_value: T | None) -> T
     return value or old_value
 
 
-def _spec(num_records: int, throughput: float, warmup: int, interval_ms: int) -> LoadSpec:
+def _spec(
+    num_records: int, throughput: float, warmup: int, interval_ms: int, transaction_ms: int | None
+) -> LoadSpec:
     if not throughput:
         raise ConfigError("--throughput must be a positive number, or -1 for no limit")
     if warmup >= num_records:
@@ -279,6 +309,7 @@ def _spec(num_records: int, throughput: float, warmup: int, interval_ms: int) ->
         rate=throughput if throughput > 0 else None,
         warmup_records=max(warmup, 0),
         reporting_interval_s=interval_ms / 1e3,
+        transaction_s=None if transaction_ms is None else transaction_ms / 1e3,
     )
 
 

@@ -37,6 +37,12 @@ class LoadClient(Protocol):
     async def send(self, key: bytes | None, value: bytes, started: float) -> None:
         """Take a record, waiting for room."""
 
+    async def begin_transaction(self) -> None:
+        """What is taken from now on belongs to a transaction; needs ``transactional.id``."""
+
+    async def commit_transaction(self) -> None:
+        """Commit what was taken since the transaction began."""
+
     async def flush(self) -> None:
         """Return when ``completed`` has heard of every record taken."""
 
@@ -92,6 +98,12 @@ class KafkaclientClient:
         else:
             nbytes = len(value) + len(key or b"")
             delivery.add_done_callback(partial(self._answered, started, nbytes))
+
+    async def begin_transaction(self) -> None:
+        await self._producer.begin_transaction()
+
+    async def commit_transaction(self) -> None:
+        await self._producer.commit_transaction()
 
     async def flush(self) -> None:
         await self._producer.flush()

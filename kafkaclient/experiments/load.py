@@ -40,6 +40,8 @@ class LoadSpec:
     warmup_records: int = 0
     """The first records, which the steady-state summary leaves out."""
     reporting_interval_s: float = 5.0
+    transaction_s: float | None = None
+    """Send in transactions, each committed after the record that finds it this old; seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,8 @@ class Load:
         self._steady: LatencyRecorder | None = None
         self._steady_from = inf
         self._errors: Counter[str] = Counter()
+        self._commits_at: float | None = None
+        """When the open transaction ends; None while there is none."""
 
     @property
     def spec(self) -> LoadSpec:
@@ -123,12 +127,15 @@ class Load:
         """Send ``spec.num_records`` of ``records`` and wait until each is answered.
 
         The client is started first and left running: its owner reads its counters and stops it.
-        Failed records are counted, not raised; what ``client.start`` raises is.
+        Failed records are counted, not raised; what ``client.start`` raises is, and what becomes
+        of a transaction.
         """
         await self._client.start(self._completed)
         start = self._clock()
         self._recorder = LatencyRecorder(start, self._spec.reporting_interval_s, self._on_window)
         await self._send_all(records, start)
+        if self._commits_at is not None:
+            await self._commit()
         await self._client.flush()
         finished = self._clock()
         return Outcome(
@@ -140,10 +147,13 @@ class Load:
     async def _send_all(self, records: Iterable[KeyValue], start: float) -> None:
         spec, clock, client = self._spec, self._clock, self._client
         send_nowait = client.send_nowait
+        transactional = spec.transaction_s is not None
         throttle = Throttle(spec.rate, start)
         warmup = spec.warmup_records or None
         yielded = start
         for number, (key, value) in enumerate(islice(records, spec.num_records)):
+            if transactional and self._commits_at is None:
+                await self._begin()
             now = clock()
             if number == warmup:
                 now = nextafter(now, inf)  # a clock may tell the last record the same time
@@ -151,11 +161,22 @@ class Load:
             if not send_nowait(key, value, now):
                 await client.send(key, value, now)
             self.sent = number + 1
+            if self._commits_at is not None and now >= self._commits_at:
+                await self._commit()
             pause = throttle.pause(number, now)
             if pause or now - yielded >= _YIELD_EVERY_S:
                 await asyncio.sleep(pause)
                 yielded = clock()
                 throttle.slept(pause, yielded - now)
+
+    async def _begin(self) -> None:
+        assert self._spec.transaction_s is not None
+        await self._client.begin_transaction()
+        self._commits_at = self._clock() + self._spec.transaction_s
+
+    async def _commit(self) -> None:
+        self._commits_at = None
+        await self._client.commit_transaction()
 
     def _begin_steady_state(self, now: float) -> None:
         self._recorder.mute()

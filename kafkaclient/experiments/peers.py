@@ -16,7 +16,7 @@ from threading import Thread
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.errors import BootstrapError, ConfigError
+from kafkaclient.errors import BootstrapError, ConfigError, KafkaError
 from kafkaclient.experiments.traffic import (
     BrokerTraffic,
     PartitionTraffic,
@@ -47,6 +47,8 @@ _AIOKAFKA_OPTIONS = {
     "retry.backoff.ms": "retry_backoff_ms",
     "metadata.max.age.ms": "metadata_max_age_ms",
     "connections.max.idle.ms": "connections_max_idle_ms",
+    "transactional.id": "transactional_id",
+    "transaction.timeout.ms": "transaction_timeout_ms",
 }
 _CONFLUENT_NAMES = {"max.request.size": "message.max.bytes"}
 
@@ -92,6 +94,15 @@ class AiokafkaClient:
             self._completed(started, perf_counter(), 0, error)
         else:
             future.add_done_callback(partial(self._answered, started, nbytes))
+
+    async def begin_transaction(self) -> None:
+        await self._producer.begin_transaction()
+
+    async def commit_transaction(self) -> None:
+        try:
+            await self._producer.commit_transaction()
+        except self._module.errors.KafkaError as error:
+            raise KafkaError(f"aiokafka: {error}") from error
 
     async def flush(self) -> None:
         await self._producer.flush()
@@ -189,6 +200,8 @@ class ConfluentClient:
         self._drainer = asyncio.create_task(self._drain_regularly())
         try:
             await asyncio.to_thread(self._producer.list_topics, timeout=_CONNECT_TIMEOUT_S)
+            if "transactional.id" in self._options:
+                await asyncio.to_thread(self._producer.init_transactions)
         except self._module.KafkaException as error:
             raise BootstrapError(
                 f"confluent: no broker of {self._options.get('bootstrap.servers')} answered within "
@@ -209,6 +222,15 @@ class ConfluentClient:
 
     async def send(self, key: bytes | None, value: bytes, started: float) -> None:
         await _until(lambda: self.send_nowait(key, value, started))
+
+    async def begin_transaction(self) -> None:
+        self._producer.begin_transaction()
+
+    async def commit_transaction(self) -> None:
+        try:
+            await asyncio.to_thread(self._producer.commit_transaction)
+        except self._module.KafkaException as error:
+            raise KafkaError(f"confluent: {error.args[0].str()}") from error
 
     async def flush(self) -> None:
         await _until(lambda: not len(self._producer))
@@ -312,7 +334,7 @@ def aiokafka_options(config: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _aiokafka_value(name: str, value: str) -> Any:
-    if name in {"bootstrap.servers", "client.id"}:
+    if name in {"bootstrap.servers", "client.id", "transactional.id"}:
         return value
     if name == "compression.type":
         return None if value == "none" else value

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from typer.testing import CliRunner
 
-from kafkaclient.errors import BootstrapError
+from kafkaclient.errors import BootstrapError, TransactionAbortableError
 from kafkaclient.experiments import clients
 from kafkaclient.experiments.traffic import (
     BrokerTraffic,
@@ -31,6 +31,7 @@ class InstantClient:
     name = "instant"
     values: list[bytes]
     configs: list[Mapping[str, str]]
+    transactions: list[str]
 
     def __init__(self, config: Mapping[str, str], topic: str) -> None:
         self.configs.append(config)
@@ -56,6 +57,14 @@ class InstantClient:
 
     async def send(self, key: bytes | None, value: bytes, started: float) -> None:
         raise AssertionError("there is always room")
+
+    async def begin_transaction(self) -> None:
+        self.transactions.append("begin")
+
+    async def commit_transaction(self) -> None:
+        self.transactions.append("commit")
+        if self._failing:
+            raise TransactionAbortableError("a record has failed")
 
     async def flush(self) -> None:
         while self._pending:
@@ -84,7 +93,7 @@ class InstantClient:
 @pytest.fixture
 def instant(monkeypatch: pytest.MonkeyPatch) -> type[InstantClient]:
     """``--producer instant``; the class remembers values and configs."""
-    InstantClient.values, InstantClient.configs = [], []
+    InstantClient.values, InstantClient.configs, InstantClient.transactions = [], [], []
     monkeypatch.setitem(clients.CLIENTS, "instant", InstantClient)  # type: ignore[arg-type]
     return InstantClient
 

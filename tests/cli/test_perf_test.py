@@ -191,6 +191,49 @@ def test_metrics_are_sorted_and_aligned() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("words", "name", "duration"),
+    [
+        (("--transactional-id", "a"), "a", "3000"),
+        (("--command-property", "transactional.id=b"), "b", "3000"),
+        (("--command-property", "transactional.id=b", "--transactional-id", "a"), "a", "3000"),
+        (("--command-config", "FILE", "--transaction-duration-ms", "50"), "c", "50"),
+        (("--transaction-duration-ms", "50"), r"performance-producer-[-0-9a-f]{36}", "50"),
+    ],
+)
+def test_transactions_have_javas_flags_and_defaults(
+    perf_test: PerfTest,
+    instant: Any,
+    tmp_path: Path,
+    words: tuple[str, ...],
+    name: str,
+    duration: str,
+) -> None:
+    file, path = tmp_path / "client.properties", tmp_path / "run.json"
+    file.write_text("transactional.id=c\n")
+    given = [str(file) if word == "FILE" else word for word in words]
+    result = perf_test("--record-size", "10", "--json", str(path), *given)
+    assert result.exit_code == 0, result.stderr
+    assert re.fullmatch(name, instant.configs[0]["transactional.id"])
+    assert json.loads(path.read_text())["setting"] == f"transaction.duration.ms={duration}"
+    assert instant.transactions == ["begin", "commit"]
+
+
+def test_without_transactional_id_there_are_no_transactions(
+    perf_test: PerfTest, instant: Any
+) -> None:
+    perf_test("--record-size", "10")
+    assert "transactional.id" not in instant.configs[0]
+    assert instant.transactions == []
+
+
+def test_a_transaction_that_fails_ends_the_run(perf_test: PerfTest) -> None:
+    words = ("--command-property", "client.id=failing", "--transactional-id", "a")
+    result = perf_test("--record-size", "10", *words)
+    assert result.exit_code == 1
+    assert result.stderr.strip() == "error: a record has failed"
+
+
 def test_failed_records_are_told_and_fail_the_command(perf_test: PerfTest) -> None:
     result = perf_test("--record-size", "10", "--command-property", "client.id=failing")
     assert result.exit_code == 1
@@ -205,9 +248,7 @@ def test_failed_records_are_told_and_fail_the_command(perf_test: PerfTest) -> No
         (("--record-size", "1", "--payload-monotonic"), "exactly one of"),
         (("--record-size", "1", "--throughput", "0"), "--throughput must be"),
         (("--record-size", "1", "--warmup-records", "100"), "--warmup-records 100 leaves none"),
-        (("--record-size", "1", "--transactional-id", "x"), "transactions are not supported"),
-        (("--record-size", "1", "--transaction-duration-ms", "9"), "transactions are not"),
-        (("--record-size", "1", "--command-property", "transactional.id=x"), "transactions"),
+        (("--record-size", "1", "--transaction-duration-ms", "0"), "greater than or equal to 1"),
         (("--record-size", "1", "--command-property", "acks"), "'acks' is not an option of"),
         (("--record-size", "1", "--command-config", "/none"), "cannot read the options"),
         (("--record-size", "1", "no--bootstrap-server"), "no brokers to connect to"),

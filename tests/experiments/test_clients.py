@@ -11,6 +11,7 @@ from kafkaclient.experiments.load import Load, LoadSpec
 from kafkaclient.experiments.run import Labels, measure
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake.cluster import FakeCluster
+from kafkaclient.wire.api import ApiKey
 
 
 def client(fake: FakeCluster, **options: str) -> KafkaclientClient:
@@ -45,6 +46,18 @@ async def test_a_measured_run_through_the_producer() -> None:
     used = [broker for broker in run.traffic.brokers if broker.requests_sent]
     assert all(broker.latency_s is not None and broker.exclusions == 0 for broker in used)
     assert "record-send-total" in ours.metrics()["producer-metrics"]
+
+
+@virtual_time
+async def test_a_load_in_transactions() -> None:
+    fake = FakeCluster(brokers=3, partitions=6)
+    ours = client(fake, **{"transactional.id": "perf"})
+    spec = LoadSpec(2000, rate=1000, transaction_s=0.5)
+    load = Load(ours, spec, clock=asyncio.get_running_loop().time)
+    run = await measure(ours, load, cycle([(None, b"v" * 100)]), Labels("x", 5))
+    assert (run.record.records, run.record.errors) == (2000, 0)
+    assert sum(len(fake.committed_log("flights", partition)) for partition in range(6)) == 2000
+    assert len(fake.requests_of(ApiKey.END_TXN)) == 4
 
 
 @virtual_time

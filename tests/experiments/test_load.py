@@ -28,6 +28,9 @@ class FakeClient:
         self.sent_at: list[float] = []
         self.pending = 0
         self.waited = 0
+        self.transactions: list[int] = []
+        """How many records each took."""
+        self.began_at: int | None = None
         self._completed: Completed = unheard
 
     async def start(self, completed: Completed) -> None:
@@ -49,6 +52,16 @@ class FakeClient:
         self.waited += 1
         while not self.send_nowait(key, value, started):
             await asyncio.sleep(0.001)
+
+    async def begin_transaction(self) -> None:
+        assert self.began_at is None, "one after the other"
+        self.began_at = len(self.sent_at)
+
+    async def commit_transaction(self) -> None:
+        assert self.began_at is not None
+        await asyncio.sleep(0.1)
+        self.transactions.append(len(self.sent_at) - self.began_at)
+        self.began_at = None
 
     async def flush(self) -> None:
         while self.pending:
@@ -128,6 +141,26 @@ def test_steady_state_leaves_the_warm_up_out() -> None:
     assert outcome.steady_state.records == 3000
     assert 2.9 < outcome.steady_state.seconds < 3.2
     assert sum(window.records for window in windows) <= 5000
+
+
+def test_transactions_end_when_a_record_finds_them_old_enough() -> None:
+    """As in Kafka's tool: that record is the last one, and the next transaction begins with the
+    next record. What is left is committed at the end."""
+    client = FakeClient(delay=0)
+    outcome = run(client, LoadSpec(1000, rate=1000, transaction_s=0.3))
+    *full, rest = client.transactions
+    assert len(full) >= 2
+    assert all(299 <= taken <= 410 for taken in full), "the pace is caught up with in a burst"
+    assert 0 < rest < 410
+    assert sum(client.transactions) == 1000
+    assert outcome.summary.seconds > 1.1, "the last commit counts"
+
+
+def test_no_transaction_begins_without_a_record() -> None:
+    client = FakeClient(delay=0)
+    run(client, LoadSpec(3, rate=1, transaction_s=0.5))
+    assert client.sent_at == [0, 0, 1]
+    assert client.transactions == [3]
 
 
 class TestThrottle:

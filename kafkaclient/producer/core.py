@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.view import ClusterView
     from kafkaclient.config import ProducerConfig
     from kafkaclient.net.dialer import Dialer
+    from kafkaclient.producer.batch import ProducerBatch
     from kafkaclient.producer.journal import Journal
 
 __all__ = ["Core"]
@@ -116,6 +117,7 @@ class Core:
             retry_backoff_max=config.retry_backoff_max_ms / 1000,
             rng=rng,
             on_assigned=self._identity_assigned,
+            on_denied=self._identity_denied,
             on_fatal=self.die,
             on_crash=self._crashed,
         )
@@ -289,6 +291,8 @@ class Core:
     def _new_receipt(self, topic: str) -> Receipt:
         if self.transactions is not None:
             self.transactions.new_batch()
+        if self.keeper.denials:
+            self.keeper.ensure()
         receipt = Receipt(topic, self._report_unseen)
         receipt.home, receipt.hook = self.loop, self._config.on_delivery
         return receipt
@@ -302,6 +306,9 @@ class Core:
     def _identity_assigned(self) -> None:
         self.accumulator.incomplete.reschedule(self.now())
         self.sender.wake()  # batches without a partition were ready all the time
+
+    def _identity_denied(self, error: KafkaError) -> None:
+        self._fail_batches(error, [b for b in self.accumulator.incomplete if not b.on_wire])
 
     def _view_changed(self, old: ClusterView, new: ClusterView) -> None:
         self.accumulator.update_brokers(new.brokers.values())
@@ -318,8 +325,12 @@ class Core:
         return batched + len(self.intake.parking)
 
     def _fail_pending(self, error: KafkaError) -> int:
-        now, failed = self.now(), self.intake.parking.fail_all(error)
-        for batch in list(self.accumulator.incomplete):
+        failed = self.intake.parking.fail_all(error)
+        return failed + self._fail_batches(error, list(self.accumulator.incomplete))
+
+    def _fail_batches(self, error: KafkaError, batches: list[ProducerBatch]) -> int:
+        now, failed = self.now(), 0
+        for batch in batches:
             failed += batch.count
             self.metrics.records_failed(batch.receipt.topic, batch.count)
             self.accumulator.incomplete.abandon(batch, error, now)

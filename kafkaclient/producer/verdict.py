@@ -2,7 +2,8 @@
 
 Source: Java's ``Sender.completeBatch``/``canRetry`` and ``TransactionManager.canRetry``. A code
 that is not listed fails the batch when Kafka calls it final, and is retried when Kafka calls it
-retriable.
+retriable. Unlike Java's, a producer survives CLUSTER_AUTHORIZATION_FAILED (brokers before 3.0 that
+took the permission for idempotence back), as it does when it asks for its producer id.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ _TABLE: dict[int, Verdict] = {
     0: Verdict.DONE,
     10: Verdict.SPLIT,  # MESSAGE_TOO_LARGE
     18: Verdict.FAIL,  # RECORD_LIST_TOO_LARGE: larger than a segment; halving is for code 10 only
-    31: Verdict.FATAL,  # CLUSTER_AUTHORIZATION_FAILED: idempotence itself is not allowed
     45: Verdict.RESEQUENCE,  # OUT_OF_ORDER_SEQUENCE_NUMBER
     46: Verdict.DONE,  # DUPLICATE_SEQUENCE_NUMBER: written before, its offset is forgotten
     47: Verdict.RESEQUENCE,  # INVALID_PRODUCER_EPOCH: not written; a new epoch helps (KIP-360)

@@ -52,31 +52,58 @@ async def test_a_topic_that_may_not_be_seen_is_named_at_once(producing: Any) -> 
 
 
 @virtual_time
-async def test_a_denied_cluster_ends_an_idempotent_producer(producing: Any) -> None:
+async def test_without_producer_id_records_fail_until_it_is_allowed(
+    producing: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     fake = FakeCluster(1)
     fake.create_topic("t", 1)
-    fake.control(ApiKey.INIT_PRODUCER_ID, CLUSTER_DENIED)
+    denial = fake.control(ApiKey.INIT_PRODUCER_ID, CLUSTER_DENIED, keep=True)
     async with producing(fake) as producer:
-        with pytest.raises(AuthorizationError, match="may not IdempotentWrite on the cluster"):
-            await producer.send_and_wait("t", b"v")
-        with pytest.raises(AuthorizationError, match="asking for a producer id"):
-            await producer.send("t", b"v")
+        for _ in range(3):
+            with pytest.raises(AuthorizationError, match="may not IdempotentWrite on the cluster"):
+                await producer.send_and_wait("t", b"refused")
+        assert caplog.text.count("records fail until there is a producer id") == 1
+        denial.remove()
+        await producer.send_and_wait("t", b"v")
+    assert [record.value for record in fake.log("t", 0)] == [b"v"]
+
+
+@virtual_time
+async def test_a_producer_id_that_is_denied_is_asked_for_at_the_pace_of_retries(
+    producing: Any,
+) -> None:
+    """However much is sent: ten seconds of records are no storm, and without records it rests."""
+    fake = FakeCluster(1)
+    fake.create_topic("t", 1)
+    fake.control(ApiKey.INIT_PRODUCER_ID, CLUSTER_DENIED, keep=True)
+    async with producing(fake) as producer:
+        sent = []
+        for _ in range(1000):
+            sent.append(producer.send_nowait("t", b"v"))
+            await asyncio.sleep(0.01)
+        outcomes = await asyncio.gather(*sent, return_exceptions=True)
+        assert all(isinstance(outcome, AuthorizationError) for outcome in outcomes)
+        asked = len(fake.requests_of(ApiKey.INIT_PRODUCER_ID))
+        assert 10 <= asked <= 20
+        await asyncio.sleep(100)
+        assert len(fake.requests_of(ApiKey.INIT_PRODUCER_ID)) <= asked + 2
 
 
 @virtual_time
 @pytest.mark.parametrize("idempotent", [True, False])
-async def test_a_denied_cluster_is_no_end_for_others(producing: Any, idempotent: bool) -> None:
+async def test_a_produce_request_denied_for_the_cluster_is_no_end(
+    producing: Any, idempotent: bool
+) -> None:
+    """As brokers before 3.0 do that took the permission for idempotence back."""
     fake = FakeCluster(1)
     fake.create_topic("t", 1)
-    fake.fail_produce("t", 0, CLUSTER_DENIED)
     async with producing(fake, enable_idempotence=idempotent) as producer:
+        await producer.send_and_wait("t", b"before")
+        fake.fail_produce("t", 0, CLUSTER_DENIED)
         with pytest.raises(AuthorizationError, match="on the cluster"):
-            await producer.send_and_wait("t", b"v")
-        if idempotent:
-            with pytest.raises(AuthorizationError):
-                await producer.send("t", b"v")
-        else:
-            await producer.send_and_wait("t", b"v")
+            await producer.send_and_wait("t", b"refused")
+        await producer.send_and_wait("t", b"after")
+    assert [record.value for record in fake.log("t", 0)] == [b"before", b"after"]
 
 
 @pytest.mark.parametrize(

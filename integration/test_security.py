@@ -11,6 +11,7 @@ import contextlib
 import json
 import logging
 import re
+import ssl
 import sys
 import textwrap
 import threading
@@ -216,6 +217,26 @@ async def _read(cluster: LocalCluster, topic: str) -> list[bytes]:
         return values
     finally:
         await consumer.stop()
+
+
+async def test_tokens_of_an_issuer_with_an_authority_of_its_own(
+    options: Any, tmp_path: Path
+) -> None:
+    """It is not the brokers' authority, and named as in Java or by an option."""
+    authority, tls = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(tls)
+    authority.cert_pem.write_to_path(tmp_path / "idp.pem")
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+    given = options("SASL_SSL", sasl_mechanism="OAUTHBEARER")
+    with _issuing(tls) as url:
+        given["sasl_oauthbearer_token_endpoint_url"] = url
+        for words, more in (
+            (f'ssl.truststore.location="{tmp_path}/idp.pem"', {}),
+            ("", {"https_ca_location": tmp_path / "idp.pem"}),
+        ):
+            jaas = f'{module} required clientId="flights" clientSecret="s" {words};'
+            async with Producer(**given, sasl_jaas_config=jaas, **more) as producer:
+                await producer.send_and_wait("flights", b"v")
 
 
 # --- sessions (KIP-368) ---------------------------------------------------------------------------
@@ -462,7 +483,13 @@ async def test_without_idempotence_only_the_topic_is_denied(options: Any) -> Non
 
 @pytest.fixture
 def issuer() -> Iterator[str]:
-    """An identity provider that gives everybody a token for alice."""
+    with _issuing() as url:
+        yield url
+
+
+@contextlib.contextmanager
+def _issuing(tls: ssl.SSLContext | None = None) -> Iterator[str]:
+    """An identity provider that gives everybody a token for alice; its address."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -475,12 +502,16 @@ def issuer() -> Iterator[str]:
             pass
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
-    yield f"http://127.0.0.1:{server.server_address[1]}/token"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    try:
+        yield f"http{'s' if tls else ''}://127.0.0.1:{server.server_address[1]}/token"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def _blocks(language: str) -> list[str]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from kafkaclient.config.kinds import Kind
     from kafkaclient.config.options import Given
 
 __all__ = ["SecurityOptions", "settle_security"]
@@ -52,7 +53,16 @@ _JAAS_OPTIONS = {
     "clientId": _OIDC_CLIENT_ID,
     "clientSecret": _OIDC_CLIENT_SECRET,
     "scope": "sasl_oauthbearer_scope",
+    "ssl.truststore.location": "https_ca_location",
+    "ssl.truststore.certificates": "https_ca_pem",
 }
+# Those of the login module's options that are not just text. The type has but one value.
+_JAAS_KINDS: Mapping[str, Kind[Any]] = {
+    "ssl.truststore.location": path(),
+    "ssl.truststore.certificates": pem(),
+    "ssl.truststore.type": one_of_ignoring_case("PEM"),
+}
+_FOR_OIDC = ("https_ca_location", "https_ca_pem")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -230,6 +240,21 @@ class SecurityOptions:
         "The scope to ask for, if the identity provider wants one.",
         section=_LOGIN,
     )
+    https_ca_location: Path | None = option(
+        None,
+        optional(path()),
+        "A PEM file with the certificates that the identity provider's certificate must lead to; "
+        "without it, the ones that the operating system trusts. ssl_truststore_location is for "
+        "brokers only, as in Java, where this is the option ssl.truststore.location of the login "
+        "module in sasl.jaas.config; the name is librdkafka's.",
+        section=_LOGIN,
+    )
+    https_ca_pem: str | None = option(
+        None,
+        optional(pem()),
+        "These certificates themselves, as PEM text, instead of a file.",
+        section=_LOGIN,
+    )
 
     @property
     def uses_tls(self) -> bool:
@@ -255,6 +280,7 @@ _FOR_SASL = (
     "sasl_jaas_config",
     "sasl_oauth_token_provider",
     "sasl_oauthbearer_token_endpoint_url",
+    *_FOR_OIDC,
 )
 
 
@@ -315,12 +341,19 @@ def _settle_sasl(values: dict[str, Any], given: Mapping[str, Given]) -> None:
         )
     if values["sasl_jaas_config"] is not None:
         _take_jaas(values, given)
-    if mechanism != "OAUTHBEARER":
-        _need(values, mechanism, "sasl_username", "sasl_password")
-        for name in ("sasl_username", "sasl_password"):
-            if "\0" in values[name] or not values[name] or not _is_unicode(values[name]):
-                raise ConfigError(f"{name} must be text, not empty, without a NUL character")
-    elif values["sasl_oauth_token_provider"] is None:
+    if mechanism == "OAUTHBEARER":
+        _settle_oauth(values)
+        return
+    _need(values, mechanism, "sasl_username", "sasl_password")
+    for name in ("sasl_username", "sasl_password"):
+        if "\0" in values[name] or not values[name] or not _is_unicode(values[name]):
+            raise ConfigError(f"{name} must be text, not empty, without a NUL character")
+
+
+def _settle_oauth(values: dict[str, Any]) -> None:
+    if values["https_ca_location"] is not None and values["https_ca_pem"] is not None:
+        raise ConfigError("https_ca_location and https_ca_pem: give one")
+    if values["sasl_oauth_token_provider"] is None:
         if values["sasl_oauthbearer_token_endpoint_url"] is None:
             raise ConfigError(
                 "sasl_mechanism=OAUTHBEARER needs sasl_oauth_token_provider, or "
@@ -333,10 +366,13 @@ def _settle_sasl(values: dict[str, Any], given: Mapping[str, Given]) -> None:
                 "sasl_oauthbearer_token_endpoint_url must begin with https:// (or http://, for "
                 "tests: the client's secret is then sent in the clear)"
             )
-    elif values["sasl_oauthbearer_token_endpoint_url"] is not None:
-        raise ConfigError(
-            "sasl_oauth_token_provider and sasl_oauthbearer_token_endpoint_url: give one"
-        )
+        return
+    for name in ("sasl_oauthbearer_token_endpoint_url", *_FOR_OIDC):
+        if values[name] is not None:
+            raise ConfigError(
+                f"sasl_oauth_token_provider gets its tokens by itself; {name} would have no "
+                "effect: give one of them"
+            )
 
 
 def _take_jaas(values: dict[str, Any], given: Mapping[str, Given]) -> None:
@@ -355,7 +391,12 @@ def _take_jaas(values: dict[str, Any], given: Mapping[str, Given]) -> None:
             f"sasl.jaas.config names {name}, which is for {' and '.join(serves)}, but "
             f"sasl_mechanism is {mechanism}"
         )
-    for number, (word, value) in enumerate(module.options.items(), 1):
+    for number, (word, said) in enumerate(module.options.items(), 1):
+        value: Any = said
+        if word in _JAAS_KINDS:
+            value = _read_as(_JAAS_KINDS[word], word, said)
+            if word not in _JAAS_OPTIONS:
+                continue
         option_name = _JAAS_OPTIONS.get(word)
         if option_name is None:
             raise ConfigError(
@@ -368,6 +409,13 @@ def _take_jaas(values: dict[str, Any], given: Mapping[str, Given]) -> None:
                 "one of them"
             )
         values[option_name] = value
+
+
+def _read_as(kind: Kind[Any], word: str, said: str) -> Any:
+    try:
+        return kind.read(said)
+    except (LookupError, TypeError, ValueError):
+        raise ConfigError(f"sasl.jaas.config: {word} must be {kind.accepts}") from None
 
 
 def _need(values: dict[str, Any], mechanism: str, *names: str) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.config.security import SecurityOptions
 
-__all__ = ["TlsContexts"]
+__all__ = ["TlsContexts", "https_context"]
 
 _log = logging.getLogger(__name__)
 
@@ -64,6 +64,20 @@ class TlsContexts:
         return [_signature(path) for path in self._paths]
 
 
+def https_context(options: SecurityOptions) -> ssl.SSLContext | None:
+    """For the identity provider; None: what the operating system trusts will do.
+
+    Raises :class:`~kafkaclient.errors.ConfigError` for certificates that cannot be read.
+    """
+    if options.https_ca_location is None and options.https_ca_pem is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    names = ("https_ca_location", "https_ca_pem")
+    _trust_only(context, options.https_ca_location, options.https_ca_pem, names)
+    return context
+
+
 def _signature(path: Path) -> tuple[int, int, int] | None:
     try:
         status = path.stat()  # follows links: a new target is a change
@@ -86,16 +100,24 @@ def _build(options: SecurityOptions) -> ssl.SSLContext:
 
 def _trust(context: ssl.SSLContext, options: SecurityOptions) -> None:
     path, pem = options.ssl_truststore_location, options.ssl_truststore_certificates
-    if path is not None:
-        where, pem = f"ssl_truststore_location={path}", _read(path, "ssl_truststore_location")
-    elif pem is not None:
-        where = "ssl_truststore_certificates"
-    else:
+    if path is None and pem is None:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
-        return
-    certificates = [text for kind, text in _blocks(pem) if kind.endswith("CERTIFICATE")]
+    else:
+        names = ("ssl_truststore_location", "ssl_truststore_certificates")
+        _trust_only(context, path, pem, names)
+
+
+def _trust_only(
+    context: ssl.SSLContext, path: Path | None, pem: str | None, names: tuple[str, str]
+) -> None:
+    """``names``: the options that hold the path, or else the text."""
+    if path is None:
+        where, text = names[1], pem or ""
+    else:
+        where, text = f"{names[0]}={path}", _read(path, names[0])
+    certificates = [block for kind, block in _blocks(text) if kind.endswith("CERTIFICATE")]
     if not certificates:
-        raise ConfigError(f"{where} holds no certificate in PEM{_instead(pem)}")
+        raise ConfigError(f"{where} holds no certificate in PEM{_instead(text)}")
     try:
         context.load_verify_locations(cadata="\n".join(certificates))
     except ssl.SSLError as error:

@@ -162,6 +162,8 @@ NOT_IN_JAVA = {
     "sasl.password": "a plain option for what Java has in sasl.jaas.config, as in librdkafka",
     "sasl.username": "as sasl.password",
     "ssl.context": "an object, as in aiokafka",
+    "https.ca.location": "an option of the login module in Java; the name is librdkafka's",
+    "https.ca.pem": "an option of the login module in Java; the name is librdkafka's",
     "ssl.key.location": "the key in a file of its own, as in librdkafka",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -164,6 +165,11 @@ def test_secrets_are_not_in_the_message_about_them(options: dict[str, Any]) -> N
         ({"ssl.enabled.protocols": "TLSv1.1,TLSv1.2"}, "one or more of TLSv1.2, TLSv1.3"),
         ({"ssl.enabled.protocols": ""}, "one or more of TLSv1.2, TLSv1.3"),
         ({"sasl_oauth_token_provider": "a.Provider"}, "an async function"),
+        (
+            {**OAUTH, "sasl_oauth_token_provider": provide, "https.ca.pem": PEM},
+            "https_ca_pem would have no effect",
+        ),
+        ({"https.ca.location": "/ca"}, "https.ca.location is given, but security_protocol is not"),
     ],
 )
 def test_what_does_not_go_together(options: dict[str, Any], words: str) -> None:
@@ -190,6 +196,42 @@ def test_oidc_in_javas_words() -> None:
     assert config.sasl_oauthbearer_client_credentials_client_id == "c"
     assert config.sasl_oauthbearer_client_credentials_client_secret == SECRET
     assert config.sasl_oauthbearer_scope == "s"
+
+
+def test_whom_to_trust_with_the_clients_secret_in_javas_words() -> None:
+    config = build(
+        **OAUTH,
+        sasl_oauthbearer_token_endpoint_url="https://i/t",
+        sasl_jaas_config=f"{MODULES}.oauthbearer.OAuthBearerLoginModule required "
+        f'clientId="c" clientSecret="{SECRET}" ssl.truststore.type=pem '
+        'ssl.truststore.location="/etc/idp.pem";',
+    )
+    assert config.https_ca_location == Path("/etc/idp.pem")
+    assert config.ssl_truststore_location is None, "that is for brokers"
+
+
+@pytest.mark.parametrize(
+    ("jaas", "more", "words"),
+    [
+        ("ssl.truststore.type=JKS", {}, "ssl.truststore.type must be one of PEM"),
+        ("ssl.truststore.certificates=x", {}, "ssl.truststore.certificates must be PEM text"),
+        ('ssl.truststore.location=""', {}, "ssl.truststore.location must be a path"),
+        ('ssl.truststore.location="/a"', {"https.ca.pem": PEM}, "https_ca_pem: give one"),
+        (
+            'ssl.truststore.location="/a"',
+            {"https.ca.location": "/b"},
+            "https.ca.location and sasl.jaas.config name different values",
+        ),
+    ],
+)
+def test_whom_to_trust_must_be_clear(jaas: str, more: dict[str, Any], words: str) -> None:
+    assert words in refused(
+        **OAUTH,
+        sasl_oauthbearer_token_endpoint_url="https://i/t",
+        sasl_jaas_config=f"{MODULES}.oauthbearer.OAuthBearerLoginModule required "
+        f'clientId="c" clientSecret="{SECRET}" {jaas};',
+        **more,
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from kafkaclient.net.sasl.oidc import ClientCredentials
 from kafkaclient.net.sasl.plain import Plain
 from kafkaclient.net.sasl.scram import KeyCache, Scram256, Scram512
 from kafkaclient.net.sasl.tokens import TokenSource
+from kafkaclient.net.tls import https_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,6 +43,7 @@ class Login:
                 options.sasl_oauthbearer_client_credentials_client_id or "",
                 options.sasl_oauthbearer_client_credentials_client_secret or "",
                 options.sasl_oauthbearer_scope,
+                context=https_context(options),
                 wall_clock=wall_clock,
             )
             self._tokens = TokenSource(provider, wall_clock)

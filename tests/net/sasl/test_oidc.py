@@ -13,13 +13,20 @@ from urllib.parse import parse_qs
 import pytest
 import trustme
 
-from kafkaclient.errors import AuthenticationError, BrokerConnectionError
+from kafkaclient.config import ProducerConfig
+from kafkaclient.errors import AuthenticationError, BrokerConnectionError, ConfigError
+from kafkaclient.net.sasl.login import Login
 from kafkaclient.net.sasl.oidc import ClientCredentials
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 SECRET = "client-secret"
+CLIENT = {
+    "sasl_oauthbearer_client_credentials_client_id": "client-id",
+    "sasl_oauthbearer_client_credentials_client_secret": SECRET,
+}
 
 
 class Issuer:
@@ -144,3 +151,57 @@ async def test_its_certificate_is_verified(secure_issuer: Issuer, authority: tru
     context = ssl.create_default_context()
     authority.configure_trust(context)
     assert (await secure_issuer.client("https", context=context).token()).value == "abc.def"
+
+
+@pytest.mark.parametrize("kind", ["file", "text", "Java's words"])
+async def test_whom_to_trust_is_told_by_the_options(
+    secure_issuer: Issuer, authority: trustme.CA, tmp_path: Path, kind: str
+) -> None:
+    file = tmp_path / "idp.pem"
+    authority.cert_pem.write_to_path(file)
+    jaas = (
+        "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+        f'clientId="client-id" clientSecret="{SECRET}" ssl.truststore.location="{file}";'
+    )
+    given: dict[str, Any] = {
+        "file": {"https_ca_location": file, **CLIENT},
+        "text": {"https_ca_pem": authority.cert_pem.bytes().decode(), **CLIENT},
+        "Java's words": {"sasl_jaas_config": jaas},
+    }[kind]
+    login = Login(_config(secure_issuer, **given))
+    assert (await login.mechanism()).first() == b"n,,\x01auth=Bearer abc.def\x01\x01"
+    (asked,) = secure_issuer.asked
+    assert asked[0]["Authorization"] == f"Basic {_basic()}"
+
+
+async def test_the_truststore_for_brokers_is_not_for_the_issuer(
+    secure_issuer: Issuer, authority: trustme.CA, tmp_path: Path
+) -> None:
+    file = tmp_path / "brokers.pem"
+    authority.cert_pem.write_to_path(file)
+    login = Login(_config(secure_issuer, ssl_truststore_location=file, **CLIENT))
+    with pytest.raises(BrokerConnectionError, match="CERTIFICATE_VERIFY_FAILED"):
+        await login.mechanism()
+    assert not secure_issuer.asked
+
+
+def test_certificates_that_cannot_be_read_are_told_at_once(issuer: Issuer, tmp_path: Path) -> None:
+    (tmp_path / "empty.pem").write_text("")
+    with pytest.raises(ConfigError, match=r"https_ca_location=.*empty\.pem holds no certificate"):
+        Login(_config(issuer, https_ca_location=tmp_path / "empty.pem", **CLIENT))
+
+
+def _config(issuer: Issuer, **options: Any) -> ProducerConfig:
+    return ProducerConfig.build(
+        {"bootstrap.servers": "b:9092"},
+        {
+            "security_protocol": "SASL_SSL",
+            "sasl_mechanism": "OAUTHBEARER",
+            "sasl_oauthbearer_token_endpoint_url": f"https://127.0.0.1:{issuer.port}/token",
+            **options,
+        },
+    )
+
+
+def _basic() -> str:
+    return base64.b64encode(f"client-id:{SECRET}".encode()).decode()

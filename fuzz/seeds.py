@@ -66,6 +66,7 @@ def seeds(target: str) -> list[bytes]:
         "produce_response": _produce_responses,
         "metadata_response": _metadata_responses,
         "control_response": _control_responses,
+        "sasl_challenge": _challenges,
         "request": _requests,
         "record_batch": _batches,
         "decompression": _compressed,
@@ -94,6 +95,18 @@ def _control_responses() -> Iterator[bytes]:
         for version in range(call.max_version - call.min_version + 1):
             body = _answer(call.api_key, call.min_version + version, {})
             yield bytes([number, version]) + body
+
+
+def _challenges() -> Iterator[bytes]:
+    said = (
+        b"",
+        b"e=other-error",
+        b"r=nonce,s=c2FsdA==,i=4096\nv=cHJvb2Y=",
+        b'{"status":"invalid"}',
+    )
+    for mechanism in range(4):
+        for words in said:
+            yield bytes([mechanism]) + words
 
 
 def _requests() -> Iterator[bytes]:

@@ -16,6 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import KafkaError, ProtocolError
 from kafkaclient.net.connection import Connection
+from kafkaclient.net.sasl.mechanism import RefusedError
+from kafkaclient.net.sasl.oauthbearer import OAuthBearer
+from kafkaclient.net.sasl.plain import Plain
+from kafkaclient.net.sasl.scram import KeyCache, Scram256, Scram512
+from kafkaclient.net.sasl.tokens import Token
 from kafkaclient.wire import _produce_py, _reader_py, codec, sasl, transactions
 from kafkaclient.wire.compression import Codec, decompress
 from kafkaclient.wire.metadata import MetadataCall, ToldTopics
@@ -23,6 +28,8 @@ from kafkaclient.wire.record_reader import batch_header, iter_records, verify_cr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from kafkaclient.net.sasl.mechanism import Mechanism
 
 __all__ = ["CALLS", "TARGETS"]
 
@@ -94,6 +101,34 @@ def control_response(data: bytes) -> None:
     call = CALLS[_choice(data, 0, len(CALLS))]
     version = call.min_version + _choice(data, 1, call.max_version - call.min_version + 1)
     _outcome(lambda: call.decode(version, data[2:]))
+
+
+class _QuickKeys(KeyCache):
+    """Deriving them takes the time that it is meant to take."""
+
+    def get(self, password: str, mechanism: Any, salt: bytes, _: int) -> Any:
+        return super().get(password, mechanism, salt, 1)
+
+
+_MECHANISMS: tuple[Callable[[], Mechanism], ...] = (
+    partial(Plain, "user", "password"),
+    partial(Scram256, "user", "password", cache=_QuickKeys(), new_nonce=lambda: "n"),
+    partial(Scram512, "user", "password", cache=_QuickKeys(), new_nonce=lambda: "n"),
+    partial(OAuthBearer, Token("token")),
+)
+
+
+def sasl_challenge(data: bytes) -> None:
+    """A broker's words, a line each: refused, or answered; with SCRAM it has no way to the end,
+    because it does not know the password."""
+    mechanism = _MECHANISMS[_choice(data, 0, len(_MECHANISMS))]()
+    mechanism.first()
+    for challenge in data[1:].split(b"\n"):
+        try:
+            answer = mechanism.answer(challenge)
+        except RefusedError:
+            return
+        assert isinstance(answer, bytes) or (answer is None and "SCRAM" not in mechanism.name)
 
 
 # --- what brokers read ----------------------------------------------------------------------
@@ -214,6 +249,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         produce_response,
         metadata_response,
         control_response,
+        sasl_challenge,
         request,
         record_batch,
         decompression,

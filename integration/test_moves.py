@@ -12,6 +12,7 @@ from kafkaclient import Producer
 from kafkaclient.testing.cluster import LocalCluster
 from kafkaclient.testing.ports import free_ports
 from kafkaclient.testing.proxy import FaultProxy
+from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -30,15 +31,18 @@ def ports_of(bootstrap: str) -> set[int]:
     return {int(address.rpartition(":")[2]) for address in bootstrap.split(",")}
 
 
-async def test_silent_addresses_are_left_for_those_of_the_bootstrap_servers(
+@pytest.mark.parametrize("how", ["silent", "cut"])
+async def test_useless_addresses_are_left_for_those_of_the_bootstrap_servers(
     kafka_cluster: LocalCluster,
     topic: str,
     create_topic: Callable[..., Awaitable[None]],
     read_topic: Callable[..., Awaitable[list]],
     caplog: pytest.LogCaptureFixture,
+    how: str,
 ) -> None:
-    """KIP-1102: every known address takes bytes and answers nothing. A load balancer is the
-    bootstrap server; it leads to the proxied listener first, to the direct one later."""
+    """Every known address is silent, and none can be connected any more (KIP-899), or is connected
+    and cut when it is asked something (KIP-1102). A load balancer is the bootstrap server; it leads
+    to the proxied listener first, to the direct one later."""
     await create_topic(topic, 3, 3)
     first = min(ports_of(kafka_cluster.proxied_bootstrap))
     options = {
@@ -54,7 +58,12 @@ async def test_silent_addresses_are_left_for_those_of_the_bootstrap_servers(
                 assert ports(producer) == ports_of(kafka_cluster.proxied_bootstrap)
                 balancer.target_port = min(ports_of(kafka_cluster.bootstrap))
                 for node in kafka_cluster.brokers:
-                    await kafka_cluster.proxy(node).stall()
+                    proxy = kafka_cluster.proxy(node)
+                    if how == "silent":
+                        await proxy.stall()
+                        continue
+                    for api in (ApiKey.PRODUCE, ApiKey.METADATA):
+                        await proxy.cut_before(api, times=None)
                 with caplog.at_level(logging.WARNING, "kafkaclient.cluster"):
                     sent = [
                         await producer.send(topic, b"%d" % n, partition=n % 3)
@@ -62,13 +71,14 @@ async def test_silent_addresses_are_left_for_those_of_the_bootstrap_servers(
                     ]
                     async with asyncio.timeout(40):
                         await asyncio.gather(*sent)
-                assert "asking the bootstrap servers again" in caplog.text
+                assert ("asking the bootstrap servers again" in caplog.text) == (how == "cut")
                 assert ports(producer) == ports_of(kafka_cluster.bootstrap)
         finally:
             await kafka_cluster.heal()
     assert_all_there_once(await read_topic(topic), 60)
 
 
+@pytest.mark.full
 async def test_brokers_that_come_back_at_other_addresses() -> None:
     """KIP-899: nobody listens any more where brokers were known to be. What was sent meanwhile is
     delivered, and so is what follows."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import os
 import socket
 import ssl
@@ -218,13 +219,14 @@ _Address = tuple[
 
 async def _resolve(host: str, port: int) -> Sequence[_Address]:
     try:
-        # A literal address needs no resolver, and so no thread.
-        return socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
-        )
-    except socket.gaierror:
+        ipaddress.ip_address(host)
+    except ValueError:
         loop = asyncio.get_running_loop()
         return await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    # A literal address needs no resolver, and so no thread.
+    return socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
+    )
 
 
 def _close_late_socket(attempt: asyncio.Task[socket.socket]) -> None:

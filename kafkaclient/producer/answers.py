@@ -137,6 +137,7 @@ class Answers:
         self, batch: ProducerBatch, error: KafkaError, now: float, *, at_once: bool = False
     ) -> None:
         """Send the batch again after its back-off, unless its retries are used up."""
+        error.with_traceback(None)  # whoever keeps it would keep the frames, and so the request
         pause = 0.0
         if not batch.receipt.done:
             used_up = batch.retries >= self._settings.retries and not at_once
@@ -155,6 +156,7 @@ class Answers:
         record_errors: dict[int, KafkaError] | None = None,
     ) -> None:
         """The batch has failed for good."""
+        error.with_traceback(None)  # as above
         if not batch.receipt.done:
             self._metrics.records_failed(batch.receipt.topic, batch.count)
         self._incomplete.fail(batch, error, now, record_errors)

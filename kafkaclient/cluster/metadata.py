@@ -5,25 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
 
 from kafkaclient.cluster.backoff import backoff_s
+from kafkaclient.cluster.topics import TopicInUse, TopicsInUse, no_metadata, topic_error
 from kafkaclient.cluster.view import ClusterView, merge, with_leaders
 from kafkaclient.errors import (
     AuthenticationError,
     BootstrapError,
     BrokerConnectionError,
-    BrokerError,
     KafkaError,
-    MetadataTimeoutError,
     ProducerClosedError,
     ProducerStateError,
     ProtocolError,
-    UnknownTopicError,
     broker_error,
-    denied,
 )
 from kafkaclient.wire.metadata import MetadataCall, ToldTopics
 
@@ -40,8 +36,6 @@ __all__ = ["Metadata"]
 
 _log = logging.getLogger(__name__)
 
-_UNKNOWN_TOPIC = 3
-_LEADER_NOT_AVAILABLE = 5
 _REBOOTSTRAP_REQUIRED = 129
 
 _PATIENCE_S = 3.0
@@ -50,26 +44,6 @@ the request timeout. A paused broker must not keep new leaders secret for 30 s."
 
 _AGE_JITTER = 0.1
 """Clients that started together shall not refresh together for ever."""
-
-
-@dataclass(slots=True, eq=False)
-class _Topic:
-    last_used: float
-    error: BrokerError | None = None
-    failures: int = 0
-    retry_at: float = 0.0
-    waiters: dict[asyncio.Future[TopicView], int] = field(default_factory=dict)
-    """In the order in which they came: so they go on, and records keep their order. With the
-    number of the first request whose answer will do."""
-
-    @property
-    def code(self) -> int:
-        return 0 if self.error is None else self.error.code or 0
-
-    @property
-    def is_hopeless(self) -> bool:
-        """True when the brokers said what asking again is not going to change soon."""
-        return self.error is not None and not self.error.retriable
 
 
 class Metadata:
@@ -106,7 +80,7 @@ class Metadata:
         self._rng = rng or Random()
         self._in_use = in_use
         self._on_crash = on_crash
-        self._topics: dict[str, _Topic] = {}
+        self._topics = TopicsInUse(self._pause_s, config.metadata_max_idle_ms / 1000)
         self._told = ToldTopics()
         self._listeners: list[Callable[[ClusterView, ClusterView], None]] = []
 
@@ -190,7 +164,7 @@ class Metadata:
         if self._task is None:
             raise ProducerStateError("metadata is not being fetched: not started, or stopped")
         if topic.is_hopeless and self._clock() < topic.retry_at:
-            raise _topic_error(name, topic.code)  # just told: no need to ask again
+            raise topic_error(name, topic.code)  # just told: no need to ask again
         waiter: asyncio.Future[TopicView] = asyncio.get_running_loop().create_future()
         topic.waiters[waiter] = self._requests + 1 if fresh else 0
         if fresh:
@@ -203,7 +177,9 @@ class Metadata:
         except TimeoutError:
             if not limit.expired():
                 raise
-            raise self._timed_out(name, topic, timeout_s) from None
+            cause = self._last_error or topic.error
+            auto_create = self._config.allow_auto_create_topics
+            raise no_metadata(name, cause, timeout_s, auto_create=auto_create) from None
         finally:
             del topic.waiters[waiter]
         # A hint may have told of a newer leader since the answer came.
@@ -211,36 +187,17 @@ class Metadata:
 
     def topic_error(self, name: str) -> KafkaError | None:
         """What the brokers last said was wrong with the topic; None when nothing was."""
-        topic = self._topics.get(name)
+        topic = self._topics.by_name.get(name)
         return None if topic is None else topic.error
 
-    def _use(self, name: str) -> _Topic:
+    def _use(self, name: str) -> TopicInUse:
         now = self._clock()
-        topic = self._topics.get(name)
+        topic = self._topics.by_name.get(name)
         if topic is None:
-            topic = self._topics[name] = _Topic(now)
+            topic = self._topics.by_name[name] = TopicInUse(now)
             self._wake.set()
         topic.last_used = now
         return topic
-
-    def _timed_out(self, name: str, topic: _Topic, timeout_s: float) -> MetadataTimeoutError:
-        cause: KafkaError | None = self._last_error or topic.error
-        if isinstance(cause, UnknownTopicError):
-            advice = (
-                "create the topic, or let the brokers do it (their auto.create.topics.enable)"
-                if self._config.allow_auto_create_topics
-                else "create the topic: allow_auto_create_topics is off"
-            )
-        elif isinstance(cause, BrokerError):
-            advice = "look at the brokers' logs; a longer max.block.ms may bridge it"
-        else:
-            advice = "check that the brokers are up and can be reached from here"
-        error = MetadataTimeoutError(
-            f"topic {name!r}: no metadata within {timeout_s:g} s (max.block.ms); last cause: "
-            f"{cause or 'no answer from any broker yet'}; {advice}"
-        )
-        error.__cause__ = cause
-        return error
 
     # --- refreshing -------------------------------------------------------------------------
 
@@ -292,27 +249,19 @@ class Metadata:
         due = self._not_before
         if self._reason is None:
             due = max(due, self._next_periodic_at)
-        missing = [self._topics[name].retry_at for name in self._missing()]
-        if missing:
+        retry_at = self._topics.retry_at(self._topics.missing(self.view.topics))
+        if retry_at is not None:
             # A topic that somebody waits for is not held up by the pace of other refreshes.
-            due = min(due, max(min(missing), self._not_before if self._failures else 0.0))
+            due = min(due, max(retry_at, self._not_before if self._failures else 0.0))
         return due
-
-    def _missing(self) -> list[str]:
-        """The topics to fetch as soon as their own backoff allows."""
-        known = self.view.topics
-        return [
-            name
-            for name, topic in self._topics.items()
-            if name not in known and (topic.waiters or not topic.is_hopeless)
-        ]
 
     async def _refresh(self, full: bool, requested: str | None) -> None:
         now = self._clock()
         if full:
-            names = list(self._topics)
+            names = list(self._topics.by_name)
         else:
-            names = [name for name in self._missing() if self._topics[name].retry_at <= now]
+            missing, topics = self._topics.missing(self.view.topics), self._topics.by_name
+            names = [name for name in missing if topics[name].retry_at <= now]
         request_timeout_s = self._config.request_timeout_ms / 1000
         self._requests += 1
         result = await self._router.call(
@@ -356,10 +305,11 @@ class Metadata:
         self._failures, self._last_error = 0, None
         if full:
             # Only now: a topic that is taken up again while it is asked for must not get lost.
-            self._forget_idle_topics(now)
+            for name in self._topics.forget_idle(now, self._in_use):
+                self._told.forget(name)
         old = self.view
-        new = merge(old, result, now=now, keep=self._topics)
-        errors_changed = self._note_topics(result, names, now)
+        new = merge(old, result, now=now, keep=self._topics.by_name)
+        errors_changed = self._topics.note(result, names, now)
         if full:
             changed = new.topics != old.topics or new.brokers != old.brokers
             self._fruitless = 0 if changed or requested is None else self._fruitless + 1
@@ -370,52 +320,12 @@ class Metadata:
             _log.warning("the cluster id changed from %s to %s", old.cluster_id, new.cluster_id)
         self._replace_view(new, notify=errors_changed)
         for name in names:
-            topic = self._topics.get(name)
-            if topic is not None and name in new.topics:
-                for waiter, least in topic.waiters.items():
-                    if least <= self._requests and not waiter.done():
-                        waiter.set_result(new.topics[name])
+            if name in new.topics:
+                self._topics.tell(new.topics[name], self._requests)
         if self._first_answer is not None and not self._first_answer.done():
             self._first_answer.set_result(None)
         if any(self._lacks_leaders(new, name) for name in names):
             self.request_refresh("a partition has no leader")
-
-    def _note_topics(self, result: MetadataResult, names: list[str], now: float) -> bool:
-        """Keep what the answer says is wrong with the topics asked for; True if that is news."""
-        codes = dict.fromkeys(names, _UNKNOWN_TOPIC)
-        for info in result.topics:
-            codes[info.name] = info.error_code
-            if not info.error_code and not info.partitions:
-                codes[info.name] = _LEADER_NOT_AVAILABLE
-        news = False
-        for name, code in codes.items():
-            topic = self._topics.get(name)
-            if topic is None:
-                continue
-            news |= code != topic.code
-            if not code:
-                topic.error, topic.failures, topic.retry_at = None, 0, 0.0
-                continue
-            topic.error = _topic_error(name, code)
-            topic.failures += 1
-            topic.retry_at = now + self._pause_s(topic.failures)
-            if not topic.error.retriable:
-                for waiter in topic.waiters:
-                    _fail(waiter, _topic_error(name, code))
-        return news
-
-    def _forget_idle_topics(self, now: float) -> None:
-        max_idle_s = self._config.metadata_max_idle_ms / 1000
-        for name, topic in list(self._topics.items()):
-            if topic.waiters:
-                topic.last_used = now
-            elif now - topic.last_used > max_idle_s:
-                # Whether it is in use may take a look at all its partitions: asked last.
-                if self._in_use(name):
-                    topic.last_used = now
-                else:
-                    del self._topics[name]
-                    self._told.forget(name)
 
     def _lacks_leaders(self, view: ClusterView, name: str) -> bool:
         # A leader that the answer's brokers do not contain (it just went, or comes back) cannot
@@ -436,9 +346,7 @@ class Metadata:
             first.set_exception(error)
             first.exception()
         if isinstance(error, AuthenticationError):  # whoever waits would wait in vain
-            for topic in self._topics.values():
-                for waiter in topic.waiters:
-                    _fail(waiter, error.for_one())
+            self._topics.fail(lambda _name: error.for_one())
         level = logging.WARNING if self._failures == 1 else logging.INFO
         _log.log(
             level, "metadata could not be fetched (%d times in a row): %s", self._failures, error
@@ -471,9 +379,7 @@ class Metadata:
                 _log.exception("a listener failed on new metadata")
 
     def _fail_waiters(self, kind: type[KafkaError], why: str) -> None:
-        for name, topic in self._topics.items():
-            for waiter in topic.waiters:
-                _fail(waiter, kind(f"topic {name!r}: {why}"))
+        self._topics.fail(lambda name: kind(f"topic {name!r}: {why}"))
 
     def _run_ended(self, task: asyncio.Task[None]) -> None:
         if task is not self._task:
@@ -488,17 +394,6 @@ class Metadata:
             first.set_exception(KafkaError(f"the metadata task has ended unexpectedly: {cause}"))
             first.exception()
         self._on_crash("the refreshing of metadata", error)
-
-
-def _topic_error(name: str, code: int) -> BrokerError:
-    advice = denied(code, "Describe", name)
-    return broker_error(code, f"metadata of topic {name!r}", advice=advice)
-
-
-def _fail(waiter: asyncio.Future[TopicView], error: KafkaError) -> None:
-    if not waiter.done():
-        waiter.set_exception(error)
-        waiter.exception()  # a waiter cancelled in this very moment leaves no unretrieved error
 
 
 def _loop_time() -> float:

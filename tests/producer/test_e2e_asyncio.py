@@ -55,7 +55,7 @@ async def test_send_cancelled_at_every_step(producing: Any) -> None:
 
         for steps in range(60):
             if steps % 2:  # as if the topic were new
-                producer._core.metadata._topics.clear()
+                producer._core.metadata._topics.by_name.clear()
                 producer._core.metadata._replace_view(
                     replace(producer._core.metadata.view, topics={})
                 )

@@ -1,0 +1,317 @@
+"""When metadata is asked for again, whom it is asked of, and how failures are outlived."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+import kafkaclient.wire.metadata as wire_metadata
+from kafkaclient.testing.clock import virtual_time
+from kafkaclient.wire.results import TopicInfo
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@virtual_time
+async def test_a_crowd_asking_for_a_refresh_causes_one_request(bench: Any) -> None:
+    async with bench() as b:
+        await b.metadata.start()
+        await asyncio.sleep(5)
+        for _ in range(100):
+            b.metadata.request_refresh("leader moved")
+        await asyncio.sleep(5)
+        assert len(b.net.asked()) == 2
+
+
+@virtual_time
+async def test_those_who_ask_during_a_request_cause_one_more(bench: Any) -> None:
+    async with bench() as b:
+        await b.metadata.start()
+        await asyncio.sleep(5)
+        b.metadata.request_refresh("first")
+        await asyncio.sleep(0.0005)
+        for _ in range(100):
+            b.metadata.request_refresh("meanwhile")
+        await asyncio.sleep(5)
+        assert len(b.net.asked()) == 3
+
+
+@virtual_time
+async def test_fruitless_refreshes_slow_down_and_quiet_restores_the_pace(bench: Any) -> None:
+    async with bench() as b:
+        await b.metadata.start()
+        await asyncio.sleep(5)
+        b.net.seen.clear()
+        for _ in range(2000):
+            b.metadata.request_refresh("again")
+            await asyncio.sleep(0.005)
+        times = [seen.at for seen in b.net.asked()]
+        assert 8 <= len(times) <= 18
+        gaps = [later - earlier for earlier, later in pairwise(times)]
+        assert gaps[0] < 0.3
+        assert gaps[-1] > 0.7
+        await asyncio.sleep(5)
+        b.net.seen.clear()
+        b.metadata.request_refresh("now")
+        await asyncio.sleep(0.01)
+        b.metadata.request_refresh("and again")
+        await asyncio.sleep(0.35)
+        assert len(b.net.asked()) == 2
+
+
+@virtual_time
+async def test_a_refresh_reads_only_the_topics_that_have_changed(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with bench() as b:
+        names = [f"t{n}" for n in range(50)]
+        for name in names:
+            b.net.topic(name, 0, 1, 2)
+        await b.metadata.start()
+        await asyncio.gather(*(b.metadata.wait_topic(name, 10) for name in names))
+        before, read, heard = dict(b.metadata.view.topics), [], []
+        monkeypatch.setattr(
+            wire_metadata,
+            "TopicInfo",
+            lambda name, *told: read.append(name) or TopicInfo(name, *told),
+        )
+        b.metadata.subscribe(lambda old, new: heard.append((old, new)))
+        for _ in range(3):
+            b.metadata.request_refresh("is anything new?")
+            await asyncio.sleep(2)
+        assert len(b.net.asked_topics()[-1]) == 50
+        assert (read, heard) == ([], [])
+        b.net.topic("t7", 0, 2, 2, epoch=1)
+        b.metadata.request_refresh("is anything new?")
+        await asyncio.sleep(2)
+        assert (read, len(heard)) == (["t7"], 1)
+        after = b.metadata.view.topics
+        assert [name for name in names if after[name] is not before[name]] == ["t7"]
+
+
+@virtual_time
+async def test_nobody_looks_at_the_partitions_of_a_topic_that_was_used_lately(bench: Any) -> None:
+    async with bench(metadata_max_age_ms=60_000, metadata_max_idle_ms=100_000) as b:
+        asked: list[tuple[str, float]] = []
+
+        def in_use(name: str) -> bool:
+            asked.append((name, _now()))
+            return name == "held"
+
+        b.metadata._in_use = in_use
+        for name in ("used", "held", "left"):
+            b.net.topic(name, 0)
+        await b.metadata.start()
+        for name in ("used", "held", "left"):
+            await b.metadata.wait_topic(name, 10)
+        for _ in range(300):
+            b.metadata.add_topic("used")
+            await asyncio.sleep(1)
+        assert set(b.metadata.view.topics) == {"used", "held"}
+        assert [name for name, _ in asked].count("left") == 1
+        assert [name for name, _ in asked].count("held") <= 3
+        assert all(at > 100 for _, at in asked)
+        assert "used" not in dict(asked)
+
+
+@virtual_time
+async def test_only_topics_in_use_are_refreshed(bench: Any) -> None:
+    async with bench(metadata_max_age_ms=60_000, metadata_max_idle_ms=100_000) as b:
+        for name in ("used", "left"):
+            b.net.topic(name, 0)
+        await b.metadata.start()
+        await b.metadata.wait_topic("used", 10)
+        await b.metadata.wait_topic("left", 10)
+        b.net.seen.clear()
+        for _ in range(300):
+            b.metadata.add_topic("used")
+            await asyncio.sleep(1)
+        asked = b.net.asked_topics()
+        assert 5 <= len(asked) <= 6
+        assert asked[0] == ["left", "used"]
+        assert asked[-1] == ["used"]
+        assert set(b.metadata.view.topics) == {"used"}
+        assert b.metadata.topic_error("left") is None
+
+
+@virtual_time
+async def test_a_leaderless_partition_is_looked_after(bench: Any) -> None:
+    async with bench() as b:
+        b.net.topic("t", 0, -1)
+        await b.metadata.start()
+        assert (await b.metadata.wait_topic("t", 10)).available == (0,)
+        asyncio.get_running_loop().call_later(3, lambda: b.net.topic("t", 0, 1, epoch=1))
+        await asyncio.sleep(4.5)
+        assert b.metadata.view.topics["t"].available == (0, 1)
+        requests = len(b.net.asked())
+        assert requests < 12
+        await asyncio.sleep(60)
+        assert len(b.net.asked()) == requests
+
+
+@virtual_time
+async def test_failures_back_off_and_end(bench: Any, caplog: pytest.LogCaptureFixture) -> None:
+    async with bench() as b:
+        await b.metadata.start()
+        b.net.refusing.update(b.net.brokers.values())
+        b.net.lose_all()
+        await asyncio.sleep(0)
+        b.metadata.request_refresh("test")
+        await asyncio.sleep(30)
+        assert (
+            sum("could not be fetched" in r.message for r in caplog.records if r.levelno >= 30) == 1
+        )
+        assert b.metadata._failures > 5
+        b.net.refusing.clear()
+        b.net.topic("t", 0)
+        before = _now()
+        await b.metadata.wait_topic("t", 10)
+        assert _now() - before < 2.5
+        assert b.metadata._failures == 0
+
+
+@virtual_time
+async def test_a_cluster_that_moved_is_found_through_the_bootstrap_servers(bench: Any) -> None:
+    async with bench(bootstrap="seed:9092") as b:
+        b.net.brokers[9] = "seed:9092"
+        await b.metadata.start()
+        assert await b.produce_connection(0)
+        b.net.brokers = {n: f"new{n}:9092" for n in range(3)} | {9: "seed:9092"}
+        b.net.lose_all()
+        b.metadata.request_refresh("connection lost")
+        await asyncio.sleep(5)
+        assert b.metadata.view.brokers[0].host == "new0"
+        assert "new0" in (await b.produce_connection(0)).node
+
+
+@virtual_time
+async def test_a_broker_may_ask_for_a_new_bootstrap(bench: Any) -> None:
+    async with bench(bootstrap="seed:9092") as b:
+        b.net.brokers[9] = "seed:9092"
+        await b.metadata.start()
+        await asyncio.sleep(2)
+        b.metadata.request_refresh("test")
+        await asyncio.sleep(1)
+        b.net.seen.clear()
+        b.net.metadata_error = 129
+        b.metadata.request_refresh("test")
+        asyncio.get_running_loop().call_later(0.05, setattr, b.net, "metadata_error", 0)
+        await asyncio.sleep(3)
+        assert b.net.asked()[-1].address == "seed:9092"
+        assert b.metadata._failures == 0
+
+
+@pytest.mark.parametrize(("trigger_s", "strategy"), [(20, "rebootstrap"), (20, "none")])
+@virtual_time
+async def test_brokers_that_answer_nothing_any_more_are_given_up(
+    trigger_s: int, strategy: str, bench: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """KIP-1102: metadata.recovery.rebootstrap.trigger.ms; not with metadata.recovery.strategy=none,
+    and the brokers that are known are asked as well: they may come back."""
+    options = {
+        "metadata.recovery.rebootstrap.trigger.ms": trigger_s * 1000,
+        "metadata.recovery.strategy": strategy,
+    }
+    async with bench(bootstrap="seed:9092", **options) as b:
+        b.net.brokers[9] = "seed:9092"
+        await b.metadata.start()
+        del b.net.brokers[9]
+        b.metadata.request_refresh("the seed is no broker of the cluster")
+        await asyncio.sleep(5)
+        b.net.seen.clear()
+        b.net.mute = {f"b{n}:9092" for n in range(3)}
+        b.net.brokers |= {9: "seed:9092", 10: "new0:9092"}
+        b.metadata.request_refresh("test")
+        first = asyncio.get_running_loop().time()
+        await asyncio.sleep(100)
+        asked = [seen.at - first for seen in b.net.asked() if seen.address == "seed:9092"]
+        if strategy == "none":
+            assert not asked
+            assert 10 not in b.metadata.view.brokers
+        else:
+            assert trigger_s <= asked[0] < trigger_s + 65
+            assert b.metadata.view.brokers[10].host == "new0"
+            assert "asking the bootstrap servers again" in caplog.text
+        b.net.mute.clear()
+        await asyncio.sleep(70)
+        assert b.metadata._failures == 0
+
+
+@virtual_time
+async def test_without_recovery_only_known_brokers_are_asked(bench: Any) -> None:
+    async with bench(bootstrap="seed:9092", metadata_recovery_strategy="none") as b:
+        b.net.brokers[9] = "seed:9092"
+        await b.metadata.start()
+        del b.net.brokers[9]
+        b.metadata.request_refresh("the seed is no broker of the cluster")
+        await asyncio.sleep(5)
+        b.net.brokers = {9: "seed:9092"}
+        b.net.lose_all()
+        b.net.dials.clear()
+        b.metadata.request_refresh("connection lost")
+        await asyncio.sleep(30)
+        assert b.metadata._failures > 5
+        assert not [address for _, address in b.net.dials if address == "seed:9092"]
+
+
+@virtual_time
+async def test_an_answer_without_brokers_is_not_believed(bench: Any) -> None:
+    async with bench() as b:
+        await b.metadata.start()
+        b.net.forgets_brokers = True
+        b.metadata.request_refresh("test")
+        await asyncio.sleep(3)
+        assert set(b.metadata.view.brokers) == {0, 1, 2}
+        assert b.metadata._failures > 0
+
+
+@virtual_time
+async def test_a_paused_broker_does_not_hold_up_the_news(bench: Any) -> None:
+    async with bench() as b:
+        b.net.topic("t", 0)
+        await b.metadata.start()
+        await b.metadata.wait_topic("t", 10)
+        (stuck,) = {pipe.address for pipe in b.net.pipes}
+        b.net.silent.add(stuck)
+        b.net.topic("t", 1, epoch=1)
+        b.metadata.request_refresh("overdue")
+        await asyncio.sleep(4)
+        assert b.metadata.view.topics["t"].partitions[0].leader == 1
+
+
+@virtual_time
+async def test_an_unexpected_error_is_logged_and_survived(
+    bench: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with bench() as b:
+        await b.metadata.start()
+
+        async def broken(*_: Any, **__: Any) -> Any:
+            raise ZeroDivisionError("a bug")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(b.router, "call", broken)
+            b.metadata.request_refresh("test")
+            await asyncio.sleep(1)
+        assert "unexpected" in caplog.text
+        b.net.topic("t", 0)
+        assert await b.metadata.wait_topic("t", 10)
+
+
+@virtual_time
+async def test_a_task_that_ends_by_itself_fails_its_waiters(
+    bench: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with bench() as b:
+        await b.metadata.start()
+        wait = asyncio.create_task(b.metadata.wait_topic("t", 10))
+        await asyncio.sleep(0.01)
+        b.metadata._task.cancel()
+        with pytest.raises(Exception, match="ended unexpectedly"):
+            await wait
+        assert "ended unexpectedly" in caplog.text

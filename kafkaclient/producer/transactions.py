@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkaclient.errors import (
     KafkaError,
@@ -26,6 +26,7 @@ from kafkaclient.errors import (
 from kafkaclient.producer.ending import Ending
 from kafkaclient.producer.enlistment import Enlistment
 from kafkaclient.producer.transaction_calls import is_fatal
+from kafkaclient.producer.transaction_offsets import TransactionOffsets
 from kafkaclient.producer.transaction_state import TRANSITIONS, TransactionState
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class Transactions:
         self._used = False
         """Whether the coordinator may know of the transaction."""
         self._ending: Ending | None = None
-        self._sending: set[asyncio.Task[None]] = set()
+        self._offsets = TransactionOffsets(calls, self.call_failed)
         self._enlistment = Enlistment(
             records.lines,
             calls.add_partitions,
@@ -227,12 +228,10 @@ class Transactions:
             _log.warning("the transaction of %r was left to its coordinator: %s", self._name, error)
         finally:
             self._shut()
-            tasks = {*self._sending, *filter(None, (self._enlistment.task,))}
+            tasks = self._calls_under_way()
             if self._ending is not None:
                 tasks.add(self._ending.task)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await _cancel(tasks)
 
     # --- the end of a transaction -------------------------------------------------------------
 
@@ -290,8 +289,8 @@ class Transactions:
             raise ending.error.with_traceback(None)
 
     async def _commit(self, ending: Ending) -> None:
-        if self._sending:
-            await asyncio.wait(self._sending)
+        if self._offsets.under_way:
+            await asyncio.wait(self._offsets.under_way)
         await self._records.drained()
         self._check_committing()  # no record has failed
         self._identity.open = False
@@ -349,13 +348,14 @@ class Transactions:
 
     async def _stop_calls(self) -> None:
         """Have nothing under way for the transaction that could come after its end."""
-        tasks = {*self._sending, *filter(None, (self._enlistment.task,))}
-        tasks = {task for task in tasks if not task.done()}
+        tasks = self._calls_under_way()
         if tasks and not self.calls.v2:
             await asyncio.wait(tasks, timeout=_PATIENCE)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await _cancel(tasks)
+
+    def _calls_under_way(self) -> set[asyncio.Task[Any]]:
+        tasks = {*self._offsets.under_way, *filter(None, (self._enlistment.task,))}
+        return {task for task in tasks if not task.done()}
 
     def _give_up_what_waits(self) -> None:
         if self.state is _S.ABORTABLE_ERROR:
@@ -383,29 +383,12 @@ class Transactions:
         if not offsets:
             return
         self._used = True
-        failures: list[KafkaError] = []
-        task = asyncio.get_running_loop().create_task(
-            self._send_offsets(offsets, group, failures), name="kafkaclient-send-offsets"
-        )
-        self._sending.add(task)
-        task.add_done_callback(self._sending.discard)
-        await asyncio.wait({task}, timeout=self._max_block)
-        if not task.done():
+        sending = self._offsets.send(offsets, group)
+        await asyncio.wait({sending}, timeout=self._max_block)
+        if not sending.done():
             raise self._timeout("send_offsets_to_transaction goes on, and the commit waits for it")
-        if failures or task.cancelled():
+        if sending.cancelled() or not sending.result():
             raise self._refusal("the offsets were not sent", "its transaction has ended")
-
-    async def _send_offsets(
-        self,
-        offsets: Mapping[TopicPartition, OffsetAndMetadata],
-        group: ConsumerGroupMetadata,
-        failures: list[KafkaError],
-    ) -> None:
-        try:
-            await self.calls.send_offsets(offsets, group)
-        except KafkaError as error:
-            failures.append(error)
-            self.call_failed(error)
 
     async def committed(
         self, group_id: str, partitions: tuple[TopicPartition, ...]
@@ -422,3 +405,9 @@ class Transactions:
             if isinstance(error, KafkaError) or not limit.expired():
                 raise
             raise self._timeout(what) from self.calls.last_error
+
+
+async def _cancel(tasks: set[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,47 @@
+"""Offsets of consumer groups that are being sent within a transaction (KIP-98, KIP-447)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from kafkaclient.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kafkaclient.producer.transaction_calls import TransactionCalls
+    from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+
+__all__ = ["TransactionOffsets"]
+
+
+class TransactionOffsets:
+    """Each send is a task of its own: whoever asked for it may lose patience, it goes on.
+    ``on_failed(error)`` is called when one was refused."""
+
+    def __init__(self, calls: TransactionCalls, on_failed: Callable[[KafkaError], None]) -> None:
+        self.under_way: set[asyncio.Task[bool]] = set()
+        self._calls = calls
+        self._on_failed = on_failed
+
+    def send(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
+    ) -> asyncio.Task[bool]:
+        """Begin to send; the task tells whether it has worked."""
+        task = asyncio.get_running_loop().create_task(
+            self._send(offsets, group), name="kafkaclient-send-offsets"
+        )
+        self.under_way.add(task)
+        task.add_done_callback(self.under_way.discard)
+        return task
+
+    async def _send(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
+    ) -> bool:
+        try:
+            await self._calls.send_offsets(offsets, group)
+        except KafkaError as error:
+            self._on_failed(error)
+            return False
+        return True

@@ -232,6 +232,14 @@ def test_chunks_are_gone_through_in_pieces(monkeypatch: pytest.MonkeyPatch) -> N
     assert [(v, dict(h)) for _, _, v, h in only(data[3:])] == [(i, {"n": i}) for i in items[3:]]
 
 
+def test_an_empty_slice_in_the_middle_is_no_end() -> None:
+    """Arrow's own validation finds fault with one of a column of views."""
+    keys = pa.array([None] * 8, pa.binary_view())
+    batch = pa.record_batch({"value": pa.array([b"v"] * 8), "key": keys})
+    table = pa.Table.from_batches([batch.slice(0, 1), batch.slice(1, 0), batch.slice(1, 7)])
+    assert len(only(table)) == 8
+
+
 @pytest.mark.parametrize("kind", [pa.binary(), pa.string(), pa.string_view()])
 def test_long_words_of_a_dictionary_make_small_pieces(
     monkeypatch: pytest.MonkeyPatch, kind: pa.DataType

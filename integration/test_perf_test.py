@@ -95,7 +95,14 @@ def test_every_client_takes_the_same_load(
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("producer", ["kafkaclient", "aiokafka", "confluent"])
+@pytest.mark.parametrize(
+    "producer",
+    [
+        "kafkaclient",
+        pytest.param("aiokafka", marks=pytest.mark.full),
+        pytest.param("confluent", marks=pytest.mark.full),
+    ],
+)
 def test_in_transactions(
     kafka_cluster, topic: str, producer: str, tmp_path, create_topic, read_topic
 ) -> None:

@@ -40,8 +40,8 @@ async def test_useless_addresses_are_left_for_those_of_the_bootstrap_servers(
     caplog: pytest.LogCaptureFixture,
     how: str,
 ) -> None:
-    """Whoever asks something of a known address is cut off, so that no broker is connected any more
-    (KIP-899); or connections stay and nothing is answered (KIP-1102). A load balancer is the
+    """Whoever asks something of a known address is cut off (mostly, no broker is connected any more
+    then: KIP-899); or connections stay and nothing is answered (KIP-1102). A load balancer is the
     bootstrap server; it leads to the proxied listener first, to the direct one later."""
     await create_topic(topic, 3, 3)
     first = min(ports_of(kafka_cluster.proxied_bootstrap))
@@ -67,7 +67,8 @@ async def test_useless_addresses_are_left_for_those_of_the_bootstrap_servers(
                     ]
                     async with asyncio.timeout(40):
                         await asyncio.gather(*sent)
-                assert ("asking the bootstrap servers again" in caplog.text) == (how == "silent")
+                if how == "silent":
+                    assert "asking the bootstrap servers again" in caplog.text
                 assert ports(producer) == ports_of(kafka_cluster.bootstrap)
         finally:
             await kafka_cluster.heal()

@@ -257,6 +257,8 @@ class Metadata:
 
     async def _refresh(self, full: bool, requested: str | None) -> None:
         now = self._clock()
+        if not self._failures:
+            self._failing_since = now  # should this one fail
         if full:
             names = list(self._topics.by_name)
         else:
@@ -334,8 +336,6 @@ class Metadata:
         return topic is not None and not topic.leaders <= view.brokers.keys()
 
     def _failed(self, error: KafkaError, full: bool, requested: str | None) -> None:
-        if not self._failures:
-            self._failing_since = self._clock()
         self._failures += 1
         self._last_error = error
         self._not_before = self._clock() + self._pause_s(self._failures)

@@ -243,6 +243,25 @@ async def test_brokers_that_answer_nothing_any_more_are_given_up(
 
 
 @virtual_time
+async def test_the_time_without_an_answer_counts_from_the_question(bench: Any) -> None:
+    """KIP-1102: a broker that is waited for in vain is part of it."""
+    options = {"metadata.recovery.rebootstrap.trigger.ms": 2000}
+    async with bench(bootstrap="seed:9092", **options) as b:
+        b.net.brokers[9] = "seed:9092"
+        await b.metadata.start()
+        del b.net.brokers[9]
+        b.metadata.request_refresh("the seed is no broker of the cluster")
+        await asyncio.sleep(5)
+        b.net.seen.clear()
+        b.net.mute = {f"b{n}:9092" for n in range(3)}
+        b.net.brokers |= {9: "seed:9092", 10: "new0:9092"}
+        b.metadata.request_refresh("test")
+        await asyncio.sleep(4)
+        assert [seen.address for seen in b.net.asked()][-1] == "seed:9092"
+        assert b.metadata.view.brokers[10].host == "new0"
+
+
+@virtual_time
 async def test_without_recovery_only_known_brokers_are_asked(bench: Any) -> None:
     async with bench(bootstrap="seed:9092", metadata_recovery_strategy="none") as b:
         b.net.brokers[9] = "seed:9092"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from kafkaclient.cluster.view import Broker
-    from kafkaclient.config import ProducerConfig
+    from kafkaclient.config import ClientConfig
     from kafkaclient.net.authentication import Session
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.net.meter import Meter
@@ -56,7 +56,7 @@ class Link:
         self,
         broker: Broker,
         purpose: Purpose,
-        config: ProducerConfig,
+        config: ClientConfig,
         dialer: Dialer,
         *,
         clock: Callable[[], float],

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.cluster.router import Router
     from kafkaclient.cluster.view import LeaderHint, TopicView
-    from kafkaclient.config import ProducerConfig
+    from kafkaclient.config import ClientConfig
     from kafkaclient.wire.api import BrokerInfo
     from kafkaclient.wire.results import MetadataResult
 
@@ -64,7 +64,7 @@ class Metadata:
 
     def __init__(
         self,
-        config: ProducerConfig,
+        config: ClientConfig,
         router: Router,
         *,
         clock: Callable[[], float] | None = None,

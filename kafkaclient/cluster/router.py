@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.cluster.link import Purpose
     from kafkaclient.cluster.view import ClusterView
-    from kafkaclient.config import ProducerConfig
+    from kafkaclient.config import ClientConfig
     from kafkaclient.net.connection import Connection
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.net.meter import Meter
@@ -69,7 +69,7 @@ class Router:
 
     def __init__(
         self,
-        config: ProducerConfig,
+        config: ClientConfig,
         dialer: Dialer,
         *,
         clock: Callable[[], float] | None = None,

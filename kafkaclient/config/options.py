@@ -80,16 +80,12 @@ def option(
 
 
 def options_of(config: type) -> Mapping[str, Option]:
-    """The options that a dataclass declares, by Python name, in order of declaration; after its
-    own those that it inherits."""
-    inherited = {
-        field.name
-        for base in config.__mro__[1:]
-        if dataclasses.is_dataclass(base)
-        for field in dataclasses.fields(base)
-    }
+    """The options that a dataclass declares, by Python name, in order of declaration; those of
+    the class from which all others inherit come last."""
+    root = [base for base in config.__mro__ if dataclasses.is_dataclass(base)][-1]
+    last = {field.name for field in dataclasses.fields(root)}
     options = {}
-    for field in sorted(dataclasses.fields(config), key=lambda each: each.name in inherited):
+    for field in sorted(dataclasses.fields(config), key=lambda each: each.name in last):
         kind, doc, section, aliases, secret = field.metadata[_KEY]
         options[field.name] = Option(field.name, kind, field.default, doc, section, aliases, secret)
     return MappingProxyType(options)

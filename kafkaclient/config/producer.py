@@ -7,14 +7,13 @@ differs on purpose is listed in ``tests/config/test_producer.py``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
+from kafkaclient.config.client import ClientConfig
 from kafkaclient.config.kinds import (
     INT32_MAX,
     INT64_MAX,
-    Address,
     acknowledgements,
-    addresses,
     at_least,
     between,
     boolean,
@@ -28,19 +27,18 @@ from kafkaclient.config.kinds import (
     path,
     text,
 )
-from kafkaclient.config.options import REQUIRED, Option, option, options_of, read_options
-from kafkaclient.config.security import SecurityOptions
+from kafkaclient.config.options import option, options_of
 from kafkaclient.config.settle import settle
-from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from kafkaclient.config.options import Given
+
 __all__ = ["ProducerConfig"]
 
 _CONNECTIONS = "Connections"
-_METADATA = "Metadata"
 _BATCHING = "Batching and memory"
 _DELIVERY = "Delivery and retries"
 _TRANSACTIONS = "Transactions"
@@ -51,121 +49,17 @@ _METRICS = "Metrics"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class ProducerConfig(SecurityOptions):
+class ProducerConfig(ClientConfig):
     """Checked options; made by :meth:`build`, which also settles how they bear on each other."""
 
     # --- connections --------------------------------------------------------------------------
 
-    bootstrap_servers: tuple[Address, ...] = option(
-        REQUIRED,
-        addresses(),
-        "The brokers to ask first; the others are learnt from them.",
-        section=_CONNECTIONS,
-    )
-    client_id: str = option(
-        "kafkaclient",
-        text(),
-        "The name under which brokers log, meter and limit (quotas) this client.",
-        section=_CONNECTIONS,
-    )
     max_in_flight_requests_per_connection: int = option(
         5,
         integer(at_least(1)),
         "How many Produce requests may wait for their answer on one connection. At most 5 with "
         "idempotence; with more than 1 and without idempotence a retry can reorder records.",
         section=_CONNECTIONS,
-    )
-    request_timeout_ms: int = option(
-        30_000,
-        integer(at_least(1)),
-        "How long a broker may take to answer one request, in milliseconds; then the connection "
-        "is closed and the request is made again, as far as delivery_timeout_ms allows.",
-        section=_CONNECTIONS,
-    )
-    reconnect_backoff_ms: int = option(
-        50,
-        integer(at_least(0, INT64_MAX)),
-        "The pause before a broker is dialled again after a failure, in milliseconds. It doubles "
-        "with each failure in a row, varied by up to 20 %.",
-        section=_CONNECTIONS,
-    )
-    reconnect_backoff_max_ms: int = option(
-        1_000,
-        integer(at_least(0, INT64_MAX)),
-        "The longest of those pauses, in milliseconds.",
-        section=_CONNECTIONS,
-    )
-    socket_connection_setup_timeout_ms: int = option(
-        10_000,
-        integer(at_least(1, INT64_MAX)),
-        "How long a connection may take to be made, in milliseconds. It doubles with each failure "
-        "in a row, varied by up to 20 %.",
-        section=_CONNECTIONS,
-    )
-    socket_connection_setup_timeout_max_ms: int = option(
-        30_000,
-        integer(at_least(1, INT64_MAX)),
-        "The longest of those times, in milliseconds.",
-        section=_CONNECTIONS,
-    )
-    connections_max_idle_ms: int = option(
-        540_000,
-        integer(at_least(-1, INT64_MAX)),
-        "A connection unused for this many milliseconds is closed; -1 keeps all of them.",
-        section=_CONNECTIONS,
-    )
-    send_buffer_bytes: int = option(
-        -1,
-        integer(at_least(-1)),
-        "Size of the socket's send buffer (SO_SNDBUF); -1 leaves it to the system, which makes it "
-        "larger as it is needed. Java's 131072 holds less than an event loop can fill and a "
-        "broker take in a millisecond.",
-        section=_CONNECTIONS,
-    )
-    receive_buffer_bytes: int = option(
-        32_768,
-        integer(at_least(-1)),
-        "Size of the socket's receive buffer (SO_RCVBUF); -1 leaves it to the system.",
-        section=_CONNECTIONS,
-    )
-
-    # --- metadata -----------------------------------------------------------------------------
-
-    metadata_max_age_ms: int = option(
-        300_000,
-        integer(at_least(0, INT64_MAX)),
-        "Metadata is asked for again after this many milliseconds, even when nothing has failed.",
-        section=_METADATA,
-    )
-    metadata_max_idle_ms: int = option(
-        300_000,
-        integer(at_least(5_000, INT64_MAX)),
-        "A topic that got no record for this many milliseconds is left out of later metadata "
-        "requests (KIP-526).",
-        section=_METADATA,
-    )
-    metadata_recovery_strategy: str = option(
-        "rebootstrap",
-        one_of("rebootstrap", "none"),
-        "What to do when no known broker answers any more: 'rebootstrap' asks the bootstrap "
-        "servers again, and follows a broker that says to (KIP-899, KIP-1102); 'none' goes on with "
-        "the brokers that are known.",
-        section=_METADATA,
-    )
-    metadata_recovery_rebootstrap_trigger_ms: int = option(
-        300_000,
-        integer(at_least(0)),
-        "The bootstrap servers are asked again when the known brokers can be connected but have "
-        "not answered for this many milliseconds (KIP-1102). When none can be connected, that is "
-        "done at once.",
-        section=_METADATA,
-    )
-    allow_auto_create_topics: bool = option(
-        True,
-        boolean(),
-        "Whether brokers may create a topic that does not exist, if their own "
-        "auto.create.topics.enable agrees.",
-        section=_METADATA,
     )
 
     # --- batching and memory ------------------------------------------------------------------
@@ -235,19 +129,6 @@ class ProducerConfig(SecurityOptions):
         integer(between(0, INT32_MAX)),
         "How often a batch is sent again after errors that may pass. Better left alone: "
         "delivery_timeout_ms is what limits retries.",
-        section=_DELIVERY,
-    )
-    retry_backoff_ms: int = option(
-        100,
-        integer(at_least(0, INT64_MAX)),
-        "The pause before a retry, in milliseconds. It doubles with each failure in a row, varied "
-        "by up to 20 % (KIP-580).",
-        section=_DELIVERY,
-    )
-    retry_backoff_max_ms: int = option(
-        1_000,
-        integer(at_least(0, INT64_MAX)),
-        "The longest of those pauses, in milliseconds.",
         section=_DELIVERY,
     )
 
@@ -416,43 +297,9 @@ class ProducerConfig(SecurityOptions):
         section=_METRICS,
     )
 
-    OPTIONS: ClassVar[Mapping[str, Option]]
-    """Every option's declaration, by Python name."""
-
-    @classmethod
-    def build(
-        cls,
-        mapping: Mapping[str, object] | None = None,
-        options: Mapping[str, object] | None = None,
-    ) -> ProducerConfig:
-        """Check and settle what the user gave, as a mapping, by keyword, or both.
-
-        Both accept an option's Python name (``linger_ms``), its dotted name (``linger.ms``) and
-        Java's full name where it is longer (``partitioner.availability.timeout.ms``). Text is
-        parsed as in Java's property files.
-
-        Raises ConfigError for an unknown option (naming the closest), one that this client does
-        not support, a value of the wrong type or out of range, an option given twice with different
-        values, options in conflict, and missing bootstrap servers.
-        """
-        given = read_options(cls.OPTIONS, (mapping or {}, options or {}))
-        if "bootstrap_servers" not in given:
-            accepts = cls.OPTIONS["bootstrap_servers"].kind.accepts
-            raise ConfigError(f"bootstrap_servers is required: give {accepts}")
-        values = {name: declared.default for name, declared in cls.OPTIONS.items()}
-        values.update({name: entry.value for name, entry in given.items()})
+    @staticmethod
+    def settle(values: dict[str, Any], given: Mapping[str, Given]) -> None:
         settle(values, given)
-        return cls(**values)
-
-    def __repr__(self) -> str:
-        """Shows the options that differ from their default."""
-        shown = []
-        for name, declared in self.OPTIONS.items():
-            value = getattr(self, name)
-            if value != declared.default:
-                shown_value = getattr(value, "__qualname__", repr(value))
-                shown.append(f"{name}={'[hidden]' if declared.secret else shown_value}")
-        return f"ProducerConfig({', '.join(shown)})"
 
 
 ProducerConfig.OPTIONS = options_of(ProducerConfig)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from kafkaclient.config.options import REQUIRED, Option
@@ -32,10 +31,12 @@ def render_reference() -> str:
 
 
 def _sections() -> Iterator[str]:
-    for section, options in groupby(ProducerConfig.OPTIONS.values(), lambda each: each.section):
+    sections: dict[str, list[str]] = {}
+    for option in ProducerConfig.OPTIONS.values():
+        sections.setdefault(option.section, []).append(_entry(option))
+    for section, entries in sections.items():
         yield f"## {section}\n"
-        for option in options:
-            yield _entry(option)
+        yield from entries
 
 
 def _entry(option: Option) -> str:

@@ -9,8 +9,8 @@ import logging
 import math
 from typing import TYPE_CHECKING, Any
 
+from kafkaclient.config.client import settle_client
 from kafkaclient.config.kinds import INT32_MAX
-from kafkaclient.config.security import settle_security
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,9 +32,8 @@ def settle(values: dict[str, Any], given: Mapping[str, Given]) -> None:
     values["linger_ms"] = min(values["linger_ms"], INT32_MAX)
     _settle_idempotence(values, given)
     _settle_delivery_timeout(values, given)
-    _settle_backoffs(values, given)
     _check_rack(values, given)
-    settle_security(values, given)
+    settle_client(values, given)
 
 
 def _settle_idempotence(values: dict[str, Any], given: Mapping[str, Given]) -> None:
@@ -76,24 +75,6 @@ def _settle_delivery_timeout(values: dict[str, Any], given: Mapping[str, Given])
         raise ConfigError(f"{explicit} is not accepted: give at least {needs}")
     _log.warning("delivery_timeout_ms is raised from its default to %s", needs)
     values["delivery_timeout_ms"] = least
-
-
-def _settle_backoffs(values: dict[str, Any], given: Mapping[str, Given]) -> None:
-    """A first pause above the longest: the one that was given wins, of two given the longest.
-
-    Java does so for retries; for reconnects it makes the pause constant as soon as only the first
-    one is given, which hammers a dead broker when somebody lowers it.
-    """
-    for first, longest in (
-        ("retry_backoff_ms", "retry_backoff_max_ms"),
-        ("reconnect_backoff_ms", "reconnect_backoff_max_ms"),
-        ("socket_connection_setup_timeout_ms", "socket_connection_setup_timeout_max_ms"),
-    ):
-        if values[first] > values[longest]:
-            if longest in given:
-                values[first] = values[longest]
-            else:
-                values[longest] = values[first]
 
 
 def _check_rack(values: dict[str, Any], given: Mapping[str, Given]) -> None:

@@ -1,0 +1,232 @@
+"""The options that every client has: how brokers are reached, and what is known of the cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from kafkaclient.config.kinds import (
+    INT64_MAX,
+    Address,
+    addresses,
+    at_least,
+    boolean,
+    integer,
+    one_of,
+    text,
+)
+from kafkaclient.config.options import REQUIRED, Option, option, read_options
+from kafkaclient.config.security import SecurityOptions, settle_security
+from kafkaclient.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkaclient.config.options import Given
+
+__all__ = ["ClientConfig", "settle_client"]
+
+_CONNECTIONS = "Connections"
+_METADATA = "Metadata"
+_TIME = "Delivery and retries"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ClientConfig(SecurityOptions):
+    """Checked options; made by :meth:`build`, which also settles how they bear on each other."""
+
+    # --- connections --------------------------------------------------------------------------
+
+    bootstrap_servers: tuple[Address, ...] = option(
+        REQUIRED,
+        addresses(),
+        "The brokers to ask first; the others are learnt from them.",
+        section=_CONNECTIONS,
+    )
+    client_id: str = option(
+        "kafkaclient",
+        text(),
+        "The name under which brokers log, meter and limit (quotas) this client.",
+        section=_CONNECTIONS,
+    )
+    request_timeout_ms: int = option(
+        30_000,
+        integer(at_least(1)),
+        "How long a broker may take to answer one request, in milliseconds; then the connection "
+        "is closed and the request is made again, as far as the time for the whole allows.",
+        section=_CONNECTIONS,
+    )
+    reconnect_backoff_ms: int = option(
+        50,
+        integer(at_least(0, INT64_MAX)),
+        "The pause before a broker is dialled again after a failure, in milliseconds. It doubles "
+        "with each failure in a row, varied by up to 20 %.",
+        section=_CONNECTIONS,
+    )
+    reconnect_backoff_max_ms: int = option(
+        1_000,
+        integer(at_least(0, INT64_MAX)),
+        "The longest of those pauses, in milliseconds.",
+        section=_CONNECTIONS,
+    )
+    socket_connection_setup_timeout_ms: int = option(
+        10_000,
+        integer(at_least(1, INT64_MAX)),
+        "How long a connection may take to be made, in milliseconds. It doubles with each failure "
+        "in a row, varied by up to 20 %.",
+        section=_CONNECTIONS,
+    )
+    socket_connection_setup_timeout_max_ms: int = option(
+        30_000,
+        integer(at_least(1, INT64_MAX)),
+        "The longest of those times, in milliseconds.",
+        section=_CONNECTIONS,
+    )
+    connections_max_idle_ms: int = option(
+        540_000,
+        integer(at_least(-1, INT64_MAX)),
+        "A connection unused for this many milliseconds is closed; -1 keeps all of them.",
+        section=_CONNECTIONS,
+    )
+    send_buffer_bytes: int = option(
+        -1,
+        integer(at_least(-1)),
+        "Size of the socket's send buffer (SO_SNDBUF); -1 leaves it to the system, which makes it "
+        "larger as it is needed. Java's 131072 holds less than an event loop can fill and a "
+        "broker take in a millisecond.",
+        section=_CONNECTIONS,
+    )
+    receive_buffer_bytes: int = option(
+        32_768,
+        integer(at_least(-1)),
+        "Size of the socket's receive buffer (SO_RCVBUF); -1 leaves it to the system.",
+        section=_CONNECTIONS,
+    )
+
+    # --- metadata -----------------------------------------------------------------------------
+
+    metadata_max_age_ms: int = option(
+        300_000,
+        integer(at_least(0, INT64_MAX)),
+        "Metadata is asked for again after this many milliseconds, even when nothing has failed.",
+        section=_METADATA,
+    )
+    metadata_max_idle_ms: int = option(
+        300_000,
+        integer(at_least(5_000, INT64_MAX)),
+        "A topic that was not used for this many milliseconds is left out of later metadata "
+        "requests (KIP-526).",
+        section=_METADATA,
+    )
+    metadata_recovery_strategy: str = option(
+        "rebootstrap",
+        one_of("rebootstrap", "none"),
+        "What to do when no known broker answers any more: 'rebootstrap' asks the bootstrap "
+        "servers again, and follows a broker that says to (KIP-899, KIP-1102); 'none' goes on with "
+        "the brokers that are known.",
+        section=_METADATA,
+    )
+    metadata_recovery_rebootstrap_trigger_ms: int = option(
+        300_000,
+        integer(at_least(0)),
+        "The bootstrap servers are asked again when the known brokers can be connected but have "
+        "not answered for this many milliseconds (KIP-1102). When none can be connected, that is "
+        "done at once.",
+        section=_METADATA,
+    )
+    allow_auto_create_topics: bool = option(
+        True,
+        boolean(),
+        "Whether brokers may create a topic that does not exist, if their own "
+        "auto.create.topics.enable agrees.",
+        section=_METADATA,
+    )
+
+    # --- time ---------------------------------------------------------------------------------
+
+    max_block_ms: int = option(
+        60_000,
+        integer(at_least(0, INT64_MAX)),
+        "How long a call may wait for the cluster, in milliseconds.",
+        section=_TIME,
+    )
+    retry_backoff_ms: int = option(
+        100,
+        integer(at_least(0, INT64_MAX)),
+        "The pause before a retry, in milliseconds. It doubles with each failure in a row, varied "
+        "by up to 20 % (KIP-580).",
+        section=_TIME,
+    )
+    retry_backoff_max_ms: int = option(
+        1_000,
+        integer(at_least(0, INT64_MAX)),
+        "The longest of those pauses, in milliseconds.",
+        section=_TIME,
+    )
+
+    OPTIONS: ClassVar[Mapping[str, Option]]
+    """Every option's declaration, by Python name."""
+
+    @classmethod
+    def build(
+        cls,
+        mapping: Mapping[str, object] | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> Self:
+        """Check and settle what the user gave, as a mapping, by keyword, or both.
+
+        Both accept an option's Python name (``linger_ms``), its dotted name (``linger.ms``) and
+        Java's full name where it is longer (``partitioner.availability.timeout.ms``). Text is
+        parsed as in Java's property files.
+
+        Raises ConfigError for an unknown option (naming the closest), one that this client does
+        not support, a value of the wrong type or out of range, an option given twice with different
+        values, options in conflict, and missing bootstrap servers.
+        """
+        given = read_options(cls.OPTIONS, (mapping or {}, options or {}))
+        if "bootstrap_servers" not in given:
+            accepts = cls.OPTIONS["bootstrap_servers"].kind.accepts
+            raise ConfigError(f"bootstrap_servers is required: give {accepts}")
+        values = {name: declared.default for name, declared in cls.OPTIONS.items()}
+        values.update({name: entry.value for name, entry in given.items()})
+        cls.settle(values, given)
+        return cls(**values)
+
+    @staticmethod
+    def settle(values: dict[str, Any], given: Mapping[str, Given]) -> None:
+        """Adjust the values of all options, of which the user gave some. Raises ConfigError."""
+        settle_client(values, given)
+
+    def __repr__(self) -> str:
+        """Shows the options that differ from their default."""
+        shown = []
+        for name, declared in self.OPTIONS.items():
+            value = getattr(self, name)
+            if value != declared.default:
+                shown_value = getattr(value, "__qualname__", repr(value))
+                shown.append(f"{name}={'[hidden]' if declared.secret else shown_value}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+def settle_client(values: dict[str, Any], given: Mapping[str, Given]) -> None:
+    """How the options of every client bear on each other. Raises ConfigError."""
+    _settle_backoffs(values, given)
+    settle_security(values, given)
+
+
+def _settle_backoffs(values: dict[str, Any], given: Mapping[str, Given]) -> None:
+    """A first pause above the longest: the one that was given wins, of two given the longest.
+
+    Java does so for retries; for reconnects it makes the pause constant as soon as only the first
+    one is given, which hammers a dead broker when somebody lowers it.
+    """
+    for first, longest in (
+        ("retry_backoff_ms", "retry_backoff_max_ms"),
+        ("reconnect_backoff_ms", "reconnect_backoff_max_ms"),
+        ("socket_connection_setup_timeout_ms", "socket_connection_setup_timeout_max_ms"),
+    ):
+        if values[first] > values[longest]:
+            if longest in given:
+                values[first] = values[longest]
+            else:
+                values[longest] = values[first]

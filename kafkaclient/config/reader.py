@@ -1,0 +1,116 @@
+"""The options of :class:`kafkaclient.reader.Reader`, each declared once.
+
+Names, defaults and checks follow Java's ``ConsumerConfig`` of Kafka 4.3, as far as they are about
+fetching; there are no groups, and nothing is committed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kafkaclient.config.client import ClientConfig, settle_client
+from kafkaclient.config.kinds import INT64_MAX, at_least, between, boolean, integer, one_of, text
+from kafkaclient.config.options import option, options_of
+from kafkaclient.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkaclient.config.options import Given
+
+__all__ = ["ReaderConfig"]
+
+_FETCHING = "Fetching"
+_LARGEST_FETCH = 64 * 1024 * 1024
+"""An answer with one more batch must fit into the largest response that connections accept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ReaderConfig(ClientConfig):
+    """Checked options; made by :meth:`build`, which also settles how they bear on each other."""
+
+    fetch_min_bytes: int = option(
+        1,
+        integer(at_least(0)),
+        "A broker answers when it has this many bytes, or when fetch_max_wait_ms are over.",
+        section=_FETCHING,
+    )
+    fetch_max_wait_ms: int = option(
+        500,
+        integer(at_least(0)),
+        "How long a broker may wait for fetch_min_bytes, in milliseconds.",
+        section=_FETCHING,
+    )
+    fetch_max_bytes: int = option(
+        52_428_800,
+        integer(between(1, _LARGEST_FETCH)),
+        "How many bytes of a read may be fetched and not yet taken, over all brokers. A broker's "
+        "answer exceeds its part of them by at most one batch (KIP-74).",
+        section=_FETCHING,
+    )
+    max_partition_fetch_bytes: int = option(
+        1_048_576,
+        integer(at_least(1)),
+        "How many bytes of a partition are fetched at a time, and about how many are decoded into "
+        "one batch of columns. A larger batch of records is fetched whole (KIP-74).",
+        section=_FETCHING,
+    )
+    isolation_level: str = option(
+        "read_uncommitted",
+        one_of("read_uncommitted", "read_committed"),
+        "read_committed leaves out records of transactions that were aborted, and ends where the "
+        "oldest open one begins (KIP-98).",
+        section=_FETCHING,
+    )
+    check_crcs: bool = option(
+        True,
+        boolean(),
+        "Whether the checksums of batches are checked.",
+        section=_FETCHING,
+    )
+    client_rack: str = option(
+        "",
+        text(),
+        "The rack that this client is in: brokers whose replica.selector.class knows racks send it "
+        "to a follower nearby (KIP-392).",
+        section=_FETCHING,
+    )
+    receive_buffer_bytes: int = option(
+        -1,
+        integer(at_least(-1)),
+        "Size of the socket's receive buffer (SO_RCVBUF); -1 leaves it to the system, which makes "
+        "it larger as it is needed (Java: 65536).",
+        section=_FETCHING,
+    )
+    allow_auto_create_topics: bool = option(
+        False,
+        boolean(),
+        "Whether brokers may create a topic that does not exist, if their own "
+        "auto.create.topics.enable agrees (Java: true).",
+        section=_FETCHING,
+    )
+    max_block_ms: int = option(
+        60_000,
+        integer(at_least(0, INT64_MAX)),
+        "How long start and offsets may take, and how long a partition may fail to be fetched "
+        "before the read fails, in milliseconds.",
+        section=_FETCHING,
+        aliases=("default.api.timeout.ms",),
+    )
+
+    @property
+    def read_committed(self) -> bool:
+        return self.isolation_level == "read_committed"
+
+    @staticmethod
+    def settle(values: dict[str, Any], given: Mapping[str, Given]) -> None:
+        if values["fetch_max_wait_ms"] >= values["request_timeout_ms"]:
+            entry = given.get("fetch_max_wait_ms") or given["request_timeout_ms"]
+            raise ConfigError(
+                f"{entry} is not accepted: fetch_max_wait_ms must be below request_timeout_ms"
+            )
+        settle_client(values, given)
+
+
+ReaderConfig.OPTIONS = options_of(ReaderConfig)

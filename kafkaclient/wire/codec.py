@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from kafkaclient.types import Buffer
 
 __all__ = [
+    "EARLIEST_TIMESTAMP",
     "LATEST_TIMESTAMP",
     "ApiVersions",
     "ApiVersionsCall",
@@ -312,12 +313,17 @@ class DeleteTopicsCall(CodecCall[DeleteTopicsResult]):
 # --- ListOffsets ----------------------------------------------------------------------------
 
 LATEST_TIMESTAMP = -1
-"""Asks for the offset that the next record will get. -2 asks for the earliest kept."""
+"""Asks for the offset that the next record will get."""
+EARLIEST_TIMESTAMP = -2
+"""Asks for the first offset that is kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListOffsetsCall(CodecCall[ListOffsetsResult]):
-    """Offsets by timestamp (default: the end). Must go to the partitions' leader."""
+    """Offsets by timestamp (default: the end). Must go to the partitions' leader.
+
+    With ``read_committed`` the end is where the oldest open transaction begins.
+    """
 
     # Later versions add special timestamps that nothing here asks for.
     api_key: ClassVar[ApiKey] = ApiKey.LIST_OFFSETS
@@ -325,6 +331,7 @@ class ListOffsetsCall(CodecCall[ListOffsetsResult]):
     max_version: ClassVar[int] = 7
     partitions: Mapping[str, tuple[int, ...]]
     timestamp: int = LATEST_TIMESTAMP
+    read_committed: bool = False
 
     def _fields(self, version: int) -> dict[str, Any]:
         topics = [
@@ -337,7 +344,8 @@ class ListOffsetsCall(CodecCall[ListOffsetsResult]):
             }
             for topic, partitions in self.partitions.items()
         ]
-        return {"replica_id": -1, "isolation_level": 0, "topics": topics}
+        isolation = 1 if self.read_committed and version >= 2 else 0
+        return {"replica_id": -1, "isolation_level": isolation, "topics": topics}
 
     def _result(self, message: Any) -> ListOffsetsResult:
         offsets = tuple(

@@ -300,3 +300,10 @@ def test_a_misspelt_response_field_is_an_error():
         encode_response(ApiKey.INIT_PRODUCER_ID, 4, 1, eror_code=0)
     with pytest.raises(ValueError, match="nme"):
         encode_response(ApiKey.METADATA, 9, 1, topics=[{"nme": "t"}])
+
+
+def test_offsets_of_committed_records():
+    call = ListOffsetsCall({"t": (0,)}, read_committed=True)
+    levels = {v: sent(call, v).isolation_level for v in range(1, 8)}
+    assert levels.pop(1) == 0  # which cannot say it
+    assert set(levels.values()) == {1}

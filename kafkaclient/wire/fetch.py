@@ -1,0 +1,278 @@
+"""Fetch, versions 4 to 16, encoded and decoded by hand: records are handed on where they were read.
+
+Version 9 added leader epochs (KIP-320), 11 the rack and the preferred replica (KIP-392), 12 is the
+first flexible one (KIP-482), 13 names topics by id (KIP-516), 16 gives the addresses of new leaders
+(KIP-951). Every request is a full one, without a fetch session (KIP-227).
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from kafkaclient.errors import UnsupportedVersionError
+from kafkaclient.wire.api import ApiKey, BrokerInfo, Call
+from kafkaclient.wire.reader import Reader
+from kafkaclient.wire.writer import INT32, NO_TAGS, compact_string, string, uvarint
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kafkaclient.types import Buffer
+
+__all__ = [
+    "FETCH_FIRST_WITH_TOPIC_IDS",
+    "AbortedTransaction",
+    "FetchByNameCall",
+    "FetchCall",
+    "FetchPartition",
+    "FetchResult",
+    "FetchTopic",
+    "FetchedPartition",
+]
+
+FETCH_FIRST_WITH_TOPIC_IDS = 13
+"""Before that version topics go by name."""
+
+_FIRST_WITH_LOG_START = 5
+_FIRST_WITH_SESSIONS = 7
+_FIRST_WITH_EPOCHS = 9
+_FIRST_WITH_RACKS = 11
+_FIRST_FLEXIBLE = 12
+_LAST_WITH_REPLICA_ID = 14
+_FIRST_WITH_ENDPOINTS = 16
+
+_ID_SIZE = 16
+_CONSUMER = -1
+_FULL_FETCH = (0, -1)
+"""Session id and epoch of a request that stands by itself."""
+_LEADER_TAG, _ENDPOINTS_TAG = 1, 0
+
+_REQUEST_HEADER = struct.Struct(">hhi")
+_LIMITS = struct.Struct(">iiib")
+_SESSION = struct.Struct(">ii")
+_INT64 = struct.Struct(">q")
+
+# The least bytes an element takes, which bounds the counts a hostile peer can claim.
+_MIN_TOPIC = 2
+_MIN_PARTITION = 23
+_MIN_ABORTED = 16
+_MIN_ENDPOINT = 10
+
+
+class FetchPartition(NamedTuple):
+    """What is wanted of a partition: from ``offset`` on, about ``max_bytes``.
+
+    ``leader_epoch`` -1: whatever the leader's is."""
+
+    partition: int
+    offset: int
+    max_bytes: int
+    leader_epoch: int = -1
+
+
+class FetchTopic(NamedTuple):
+    """What is wanted of a topic; ``topic_id`` (16 bytes) is None on brokers without ids."""
+
+    name: str
+    topic_id: bytes | None
+    partitions: Sequence[FetchPartition]
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction, told by its producer, that begins at an offset and was aborted."""
+
+    producer_id: int
+    first_offset: int
+
+
+class FetchedPartition(NamedTuple):
+    """What a broker answers about a partition.
+
+    ``records`` are whole batches and perhaps the beginning of one more; a view of the answer, which
+    it keeps alive. Offsets are -1 where the broker does not tell them; so is
+    ``preferred_replica`` unless another broker shall be asked, and the leader unless there is a
+    newer one.
+    """
+
+    topic: str
+    partition: int
+    error_code: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: tuple[AbortedTransaction, ...]
+    preferred_replica: int
+    records: memoryview
+    leader_id: int
+    leader_epoch: int
+
+
+class FetchResult(NamedTuple):
+    """An answer: per partition, and the addresses of new leaders. ``size``: bytes of all of it."""
+
+    partitions: list[FetchedPartition]
+    error_code: int
+    throttle_ms: int
+    endpoints: tuple[BrokerInfo, ...]
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class FetchCall(Call[FetchResult]):
+    """Read records; to the partitions' leader, or to a follower that it has named.
+
+    The broker waits up to ``max_wait_ms`` for ``min_bytes``. It answers with ``max_bytes`` at most,
+    but if need be with one batch that is larger (KIP-74), for the first partition that has any.
+    """
+
+    api_key: ClassVar[ApiKey] = ApiKey.FETCH
+    min_version: ClassVar[int] = 4
+    max_version: ClassVar[int] = 16
+    topics: tuple[FetchTopic, ...]
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    read_committed: bool = False
+    rack: str = ""
+
+    def encode(self, version: int, correlation_id: int, client_id: str) -> bytes:
+        """Raises UnsupportedVersionError for a version outside the range, and for one with topic
+        ids when a topic has none."""
+        self._check_version(version)
+        flexible = version >= _FIRST_FLEXIBLE
+        count = _compact_count if flexible else INT32.pack
+        tags = NO_TAGS if flexible else b""
+        out = bytearray(4)  # room for the frame's size
+        out += _REQUEST_HEADER.pack(ApiKey.FETCH, version, correlation_id)
+        out += string(client_id)  # never compact: see the schema of RequestHeader
+        out += tags
+        if version <= _LAST_WITH_REPLICA_ID:
+            out += INT32.pack(_CONSUMER)
+        out += _LIMITS.pack(self.max_wait_ms, self.min_bytes, self.max_bytes, self.read_committed)
+        if version >= _FIRST_WITH_SESSIONS:
+            out += _SESSION.pack(*_FULL_FETCH)
+        out += count(len(self.topics))
+        for topic in self.topics:
+            out += self._named(topic, version)
+            out += count(len(topic.partitions))
+            for partition in topic.partitions:
+                out += _partition_wanted(partition, version)
+                out += tags
+            out += tags
+        if version >= _FIRST_WITH_SESSIONS:
+            out += count(0)  # topics that the session shall forget
+        if version >= _FIRST_WITH_RACKS:
+            out += compact_string(self.rack) if flexible else string(self.rack)
+        out += tags
+        INT32.pack_into(out, 0, len(out) - INT32.size)
+        return bytes(out)
+
+    def decode(self, version: int, payload: Buffer) -> FetchResult:
+        """Topics that the broker names by an id that is not in the request are left out."""
+        self._check_version(version)
+        reader = Reader(payload, flexible=version >= _FIRST_FLEXIBLE)
+        reader.skip_tagged_fields()  # of the response header
+        throttle_ms = reader.int32()
+        error_code = 0
+        if version >= _FIRST_WITH_SESSIONS:
+            error_code = reader.int16()
+            reader.int32()  # the session's id
+        names = {topic.topic_id: topic.name for topic in self.topics if topic.topic_id is not None}
+        partitions: list[FetchedPartition] = []
+        for _ in reader.array(_MIN_TOPIC):
+            topic = _name_of(reader, version, names)
+            found = [_partition(reader, version, topic or "") for _ in reader.array(_MIN_PARTITION)]
+            partitions += found if topic is not None else []
+            reader.skip_tagged_fields()
+        tags = reader.tagged_fields()
+        endpoints: tuple[BrokerInfo, ...] = ()
+        if version >= _FIRST_WITH_ENDPOINTS and _ENDPOINTS_TAG in tags:
+            nodes = Reader(tags[_ENDPOINTS_TAG], flexible=True)
+            endpoints = tuple(BrokerInfo.read(nodes) for _ in nodes.array(_MIN_ENDPOINT))
+        return FetchResult(partitions, error_code, throttle_ms, endpoints, len(payload))
+
+    def _check_version(self, version: int) -> None:
+        if not self.min_version <= version <= self.max_version:
+            raise UnsupportedVersionError(
+                f"Fetch version {version}: this client speaks {self.min_version} to "
+                f"{self.max_version}"
+            )
+
+    @staticmethod
+    def _named(topic: FetchTopic, version: int) -> bytes:
+        if version < FETCH_FIRST_WITH_TOPIC_IDS:
+            named = compact_string if version >= _FIRST_FLEXIBLE else string
+            return named(topic.name)
+        if topic.topic_id is None:
+            raise UnsupportedVersionError(
+                f"Fetch version {version} names topics by id, and topic {topic.name!r} has none"
+            )
+        return topic.topic_id
+
+
+class FetchByNameCall(FetchCall):
+    """The same in versions that name topics by their names."""
+
+    max_version: ClassVar[int] = FETCH_FIRST_WITH_TOPIC_IDS - 1
+
+
+def _compact_count(elements: int) -> bytes:
+    return uvarint(elements + 1)
+
+
+def _partition_wanted(wanted: FetchPartition, version: int) -> bytes:
+    out = INT32.pack(wanted.partition)
+    if version >= _FIRST_WITH_EPOCHS:
+        out += INT32.pack(wanted.leader_epoch)
+    out += _INT64.pack(wanted.offset)
+    if version >= _FIRST_FLEXIBLE:
+        out += INT32.pack(-1)  # no epoch of what was fetched last
+    if version >= _FIRST_WITH_LOG_START:
+        out += _INT64.pack(-1)  # a follower's business
+    return out + INT32.pack(wanted.max_bytes)
+
+
+def _name_of(reader: Reader, version: int, names: Mapping[bytes, str]) -> str | None:
+    if version < FETCH_FIRST_WITH_TOPIC_IDS:
+        return reader.string()
+    start = reader.advance(_ID_SIZE)
+    return names.get(bytes(reader.data[start : start + _ID_SIZE]))
+
+
+def _partition(reader: Reader, version: int, topic: str) -> FetchedPartition:
+    partition = reader.int32()
+    error_code = reader.int16()
+    high_watermark = reader.int64()
+    last_stable_offset = reader.int64()
+    log_start_offset = reader.int64() if version >= _FIRST_WITH_LOG_START else -1
+    aborted = tuple(_aborted(reader) for _ in reader.array(_MIN_ABORTED))
+    preferred_replica = reader.int32() if version >= _FIRST_WITH_RACKS else -1
+    size = reader.uvarint() - 1 if reader.flexible else reader.int32()
+    start = reader.advance(max(size, 0))
+    records = reader.data[start : reader.position]
+    leader_id = leader_epoch = -1
+    tags = reader.tagged_fields()
+    if _LEADER_TAG in tags:
+        leader = Reader(tags[_LEADER_TAG], flexible=True)
+        leader_id, leader_epoch = leader.int32(), leader.int32()
+    return FetchedPartition(
+        topic,
+        partition,
+        error_code,
+        high_watermark,
+        last_stable_offset,
+        log_start_offset,
+        aborted,
+        preferred_replica,
+        records,
+        leader_id,
+        leader_epoch,
+    )
+
+
+def _aborted(reader: Reader) -> AbortedTransaction:
+    transaction = AbortedTransaction(reader.int64(), reader.int64())
+    reader.skip_tagged_fields()
+    return transaction

@@ -15,6 +15,7 @@ SOURCES = {
     "kafkaclient.wire._murmur2": "kafkaclient/wire/_murmur2.pyx",
     "kafkaclient.wire._produce": "kafkaclient/wire/_produce_py.py",
     "kafkaclient.wire._reader": "kafkaclient/wire/_reader_py.py",
+    "kafkaclient.wire._record_columns": "kafkaclient/wire/_record_columns.pyx",
     "kafkaclient.wire._records": "kafkaclient/wire/_records.pyx",
 }
 

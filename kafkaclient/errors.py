@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkaclient.types import BulkMetadata
+    from kafkaclient.types import BulkMetadata, TopicPartition
 
 __all__ = [
     "BROKER_ERRORS",
@@ -32,6 +32,7 @@ __all__ = [
     "ConfigError",
     "CorruptBatchError",
     "DeliveryTimeoutError",
+    "FetchTimeoutError",
     "FlushTimeoutError",
     "InvalidRecordError",
     "KafkaError",
@@ -39,6 +40,7 @@ __all__ = [
     "LeaderChangedError",
     "MetadataTimeoutError",
     "NotEnoughReplicasError",
+    "OffsetOutOfRangeError",
     "PartitionLimitRaceError",
     "PartitionOutOfRangeError",
     "PartitionerError",
@@ -47,6 +49,7 @@ __all__ = [
     "ProducerFencedError",
     "ProducerStateError",
     "ProtocolError",
+    "ReaderStateError",
     "RecordTooLargeError",
     "RequestTimedOutError",
     "SaslAuthenticationError",
@@ -59,6 +62,7 @@ __all__ = [
     "TransactionAbortedError",
     "TransactionTimeoutError",
     "UnknownTopicError",
+    "UnreadableBatchError",
     "UnsupportedSaslMechanismError",
     "UnsupportedVersionError",
     "broker_error",
@@ -132,6 +136,22 @@ class AdminStateError(KafkaError, RuntimeError):
     """The admin client is not in a state that allows the call (not started, closed)."""
 
 
+class ReaderStateError(KafkaError, RuntimeError):
+    """The reader is not in a state that allows the call (not started, closed, or a read that two
+    tasks take batches of at a time)."""
+
+
+class UnreadableBatchError(KafkaError):
+    """A batch in the log cannot be read: its checksum is wrong, it does not decompress, it is of a
+    format before Kafka 0.11, or its bytes are not records."""
+
+    topic_partition: TopicPartition
+    offset: int
+    """Where the read stands; all records before have been given."""
+    next_offset: int | None = None
+    """From where the read may go on without the batch; None when that cannot be told."""
+
+
 class TransactionAbortableError(KafkaError):
     """The transaction cannot be committed any more, and nothing more can be sent in it; aborting it
     leads back. ``__cause__`` is what went wrong (a record that failed, a refusal by the broker)."""
@@ -202,6 +222,14 @@ class MetadataTimeoutError(KafkaTimeoutError):
 
 class RequestTimedOutError(KafkaTimeoutError):
     """A broker did not answer a request within ``request.timeout.ms``."""
+
+
+class FetchTimeoutError(KafkaTimeoutError):
+    """A partition could not be fetched for ``max.block.ms``; ``__cause__`` is what failed last. A
+    new read may go on at ``offset``."""
+
+    topic_partition: TopicPartition
+    offset: int
 
 
 class DeliveryTimeoutError(KafkaTimeoutError):
@@ -281,6 +309,18 @@ class UnknownTopicError(BrokerError):
     retriable = True
 
 
+class OffsetOutOfRangeError(BrokerError):
+    """The offset asked for is not in the log: it has been deleted (retention), or is past the
+    end."""
+
+    topic_partition: TopicPartition | None = None
+    offset: int = -1
+    """The offset asked for."""
+    available: tuple[int, int] | None = None
+    """The first offset in the log, and the one after the last (with read_committed: the last
+    stable offset); None if that could not be learnt."""
+
+
 class CorruptBatchError(BrokerError):
     """The batch arrived damaged: its checksum does not match."""
 
@@ -335,7 +375,7 @@ class PartitionLimitRaceError(PolicyViolationError):
 # (code, Kafka's name, retriable, class, what to do or what it means)
 _TABLE: tuple[tuple[int, str, bool, type[BrokerError], str], ...] = (
     (-1, "UNKNOWN_SERVER_ERROR", False, BrokerError, "unexpected server error; see the broker's log"),
-    (1, "OFFSET_OUT_OF_RANGE", False, BrokerError, "the offset is outside the range of the log"),
+    (1, "OFFSET_OUT_OF_RANGE", False, OffsetOutOfRangeError, "the offset is outside the range of the log"),
     (2, "CORRUPT_MESSAGE", True, CorruptBatchError, "the batch failed its checksum or is malformed"),
     (3, "UNKNOWN_TOPIC_OR_PARTITION", True, UnknownTopicError, "this broker does not host the topic-partition"),
     (4, "INVALID_FETCH_SIZE", False, BrokerError, "the requested fetch size is invalid"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from kafkaclient.cluster.backoff import backoff_s
 from kafkaclient.errors import (
@@ -30,7 +30,9 @@ __all__ = ["Link", "Purpose"]
 
 _log = logging.getLogger(__name__)
 
-Purpose: TypeAlias = Literal["produce", "side", "control", "vital"]
+Purpose: TypeAlias = str
+"""What a connection is for: "produce", "side" (beside the former), "control", "vital" (signs of
+life), or a name of the caller's."""
 
 _NEWEST_API_VERSIONS = 4
 _API_VERSIONS_FALLBACKS = (3, 0)

@@ -185,13 +185,15 @@ class Router:
         *,
         timeout_s: float | None = None,
         bootstrap: bool = False,
+        purpose: Purpose = "control",
     ) -> T:
         """Make a control call on a control connection, and return the answer.
 
         Without ``node_id`` it goes to the least loaded live broker, else to whichever known
         broker or, after these, bootstrap server can be connected first; with ``bootstrap`` to
         bootstrap servers only. ``timeout_s`` (default: the request timeout) is for connecting
-        and answering together.
+        and answering together. With ``node_id``, another ``purpose`` takes the call to a connection
+        of its own, until :meth:`release`: answers that may take long hold nothing up there.
 
         Raises :class:`~kafkaclient.errors.BrokerConnectionError` when no broker could be
         reached, :class:`~kafkaclient.errors.AuthenticationError` when that is because one could
@@ -206,7 +208,7 @@ class Router:
         connection: Connection | None = None
         try:
             async with asyncio.timeout(limit_s) as limit:
-                connection = await self._control_connection(node_id, bootstrap)
+                connection = await self._control_connection(node_id, bootstrap, purpose)
                 whom = connection.node
                 silence_s = connection.throttled_until - self._clock()
                 if silence_s > 0:
@@ -237,7 +239,9 @@ class Router:
         if len(errors) == len(dialled):
             _raise_refusal(errors)
 
-    async def _control_connection(self, node_id: int | None, bootstrap: bool) -> Connection:
+    async def _control_connection(
+        self, node_id: int | None, bootstrap: bool, purpose: Purpose
+    ) -> Connection:
         if self._closed:
             raise ProducerClosedError("the connections to the brokers have been closed")
         if node_id is None:
@@ -245,7 +249,14 @@ class Router:
             return await self._first_connection(links, _HEAD_START_S)
         if node_id not in self._brokers:
             raise BrokerConnectionError(f"broker {node_id} is not known in the cluster's metadata")
-        return await self._first_connection([self._link(node_id, "control")], 0.0)
+        return await self._first_connection([self._link(node_id, purpose)], 0.0)
+
+    def release(self, purpose: Purpose) -> None:
+        """Close the connections for a purpose; requests in flight on them fail."""
+        for key in [key for key in self._links if key[1] == purpose]:
+            link = self._links.pop(key)
+            self._retired.append(link)
+            link.close()
 
     async def _first_connection(self, links: Iterable[Link], head_start_s: float) -> Connection:
         """The first of the links to be up; they start to dial staggered, in their order."""

@@ -22,15 +22,20 @@ if TYPE_CHECKING:
 __all__ = [
     "BATCH_OVERHEAD",
     "CODEC_MASK",
+    "CONTROL",
     "CRC_START",
     "HEADER",
     "LENGTH_OVERHEAD",
+    "LOG_APPEND_TIME",
     "MAGIC",
+    "MIN_RECORD_BYTES",
     "TRANSACTIONAL",
     "BatchHeader",
     "Record",
     "batch_header",
+    "checksum_matches",
     "iter_records",
+    "read_records",
     "verify_crc",
 ]
 
@@ -43,10 +48,14 @@ CRC_START = 21
 """The checksum covers everything from the attributes on."""
 MAGIC = 2
 CODEC_MASK = 0x07
+LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
+CONTROL = 0x20
+"""The batch holds the end of a transaction, which is no record of an application."""
 
 _VARINT_MAX_BYTES = 10
-_MIN_RECORD_BYTES = 7
+MIN_RECORD_BYTES = 7
+"""A record without key, value and headers."""
 
 
 class BatchHeader(NamedTuple):
@@ -108,7 +117,11 @@ def batch_header(batch: Buffer) -> BatchHeader:
 
 def verify_crc(batch: Buffer) -> bool:
     """Whether the batch's checksum (CRC-32C) matches its bytes; ProtocolError as above."""
-    header = batch_header(batch)
+    return checksum_matches(batch_header(batch), batch)
+
+
+def checksum_matches(header: BatchHeader, batch: Buffer) -> bool:
+    """The same for a header that has been read."""
     checksum: int = crc32c.crc32c(memoryview(batch)[CRC_START : header.size])
     return checksum == header.crc
 
@@ -119,16 +132,22 @@ def iter_records(batch: Buffer) -> Iterator[Record]:
     body = memoryview(batch)[BATCH_OVERHEAD : header.size]
     if not header.record_count >= 0:
         raise ProtocolError(f"batch of {header.record_count} records")
-    data = decompress(header.codec, body)
-    if header.record_count * _MIN_RECORD_BYTES > len(data):
-        raise ProtocolError(f"batch of {header.record_count} records in {len(data)} bytes")
+    yield from read_records(
+        decompress(header.codec, body), header.record_count, header.base_timestamp
+    )
+
+
+def read_records(data: bytes, count: int, base_timestamp: int) -> Iterator[Record]:
+    """``count`` records, decompressed already; ProtocolError on the first that is malformed."""
+    if count * MIN_RECORD_BYTES > len(data):
+        raise ProtocolError(f"batch of {count} records in {len(data)} bytes")
     position = 0
-    for _ in range(header.record_count):
+    for _ in range(count):
         size, position = _varint(data, position)
         end = position + size
         if not position < end <= len(data):
             raise ProtocolError(f"record of {size} bytes where {len(data) - position} are left")
-        yield _record(data, position + 1, end, header.base_timestamp)
+        yield _record(data, position + 1, end, base_timestamp)
         position = end
     if position != len(data):
         raise ProtocolError(f"{len(data) - position} bytes after the batch's last record")
@@ -176,5 +195,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
     for index, byte in enumerate(data[position : position + _VARINT_MAX_BYTES]):
         zigzag |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
+            if zigzag >> 64:
+                break
             return (zigzag >> 1) ^ -(zigzag & 1), position + index + 1
     raise ProtocolError(f"varint without an end at byte {position} of {len(data)}")

@@ -14,6 +14,7 @@ from kafkaclient.testing.fake import (
     delete_topics,
     describe_quorum,
     end_txn,
+    fetch,
     find_coordinator,
     init_producer_id,
     list_offsets,
@@ -52,6 +53,7 @@ class Api(Protocol):
 
 APIS: Mapping[int, Api] = {
     ApiKey.PRODUCE: produce,
+    ApiKey.FETCH: fetch,
     ApiKey.LIST_OFFSETS: list_offsets,
     ApiKey.METADATA: metadata,
     ApiKey.OFFSET_FETCH: offset_fetch,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from kafkaclient.errors import ProtocolError
-from kafkaclient.testing.fake import api_versions, produce
+from kafkaclient.testing.fake import api_versions, fetch, produce
 from kafkaclient.testing.fake.apis import APIS
 from kafkaclient.testing.fake.control import (
     CLOSE,
@@ -19,6 +19,7 @@ from kafkaclient.testing.fake.control import (
     Controls,
     Delay,
     Request,
+    delay,
     delay_answer,
 )
 from kafkaclient.wire.api import ApiKey
@@ -139,6 +140,9 @@ class FakeConnection(asyncio.Protocol):
         decided = self._controls.answer(request)
         if decided is None and self._broker.produce_delay_s and request.api_key == ApiKey.PRODUCE:
             decided = delay_answer(self._broker.produce_delay_s)
+        if decided is None and request.api_key == ApiKey.FETCH and request.message is not None:
+            wait_s = fetch.waits_s(self._state, request)
+            decided = delay(wait_s) if wait_s else None
         if not isinstance(decided, Delay):
             self._send(self._outcome(request, decided))
         elif decided.effect_first:

@@ -10,6 +10,7 @@ from kafkaclient.testing.fake.api_versions import CLOSES_ABOVE, PROFILES
 from kafkaclient.testing.fake.apis import APIS
 from kafkaclient.testing.fake.broker import FakeBroker, FakeConnection
 from kafkaclient.testing.fake.control import Control, Controls, Request
+from kafkaclient.testing.fake.log_controls import LogControls
 from kafkaclient.testing.fake.pipe import connect
 from kafkaclient.testing.fake.produce import ProduceFailure
 from kafkaclient.testing.fake.state import ClusterState
@@ -38,7 +39,7 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 _PORT = 9092
 
 
-class FakeCluster(TransactionControls):
+class FakeCluster(LogControls, TransactionControls):
     """A Kafka cluster in this process, for tests: no sockets, no threads, no waiting.
 
     It is a dialer: hand it to a client (``Producer(fake.bootstrap, dialer=fake)``) and every

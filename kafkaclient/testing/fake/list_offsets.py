@@ -1,8 +1,9 @@
 """ListOffsets (2): where a partition begins and ends.
 
 Behaviour
-    Only the partition's leader answers. -1 asks for the end, -2 for the beginning; any other
-    timestamp gives the first record that is not older, or -1.
+    Only the partition's leader answers. -1 asks for the end, with isolation level 1 for the last
+    stable offset, -2 for the beginning; any other timestamp gives the first record that is not
+    older, or -1.
 
 Versions
     1 to 7.
@@ -28,7 +29,7 @@ _LATEST, _EARLIEST = -1, -2
 
 def answer(state: ClusterState, request: Request) -> dict[str, Any]:
     """The response's fields."""
-    return _for_each(request, lambda topic, asked: _offset(state, request.broker, topic, asked))
+    return _for_each(request, lambda topic, asked: _offset(state, request, topic, asked))
 
 
 def refuse(request: Request, error_code: int) -> dict[str, Any]:
@@ -48,13 +49,13 @@ def _for_each(request: Request, answer_one: Any) -> dict[str, Any]:
     }
 
 
-def _offset(state: ClusterState, broker: int, topic: str, asked: Any) -> dict[str, Any]:
+def _offset(state: ClusterState, request: Request, topic: str, asked: Any) -> dict[str, Any]:
     partition = state.partition(topic, asked.partition_index)
     if partition is None:
         return _failed(asked.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    if partition.leader != broker:
+    if partition.leader != request.broker:
         return _failed(asked.partition_index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    offset, timestamp = _find(partition, asked.timestamp)
+    offset, timestamp = _find(partition, asked.timestamp, committed=request.message.isolation_level == 1)
     return {
         "partition_index": asked.partition_index,
         "error_code": ErrorCode.NONE,
@@ -64,13 +65,15 @@ def _offset(state: ClusterState, broker: int, topic: str, asked: Any) -> dict[st
     }
 
 
-def _find(partition: FakePartition, timestamp: int) -> tuple[int, int]:
+def _find(partition: FakePartition, timestamp: int, *, committed: bool) -> tuple[int, int]:
+    log = partition.log
+    end = log.last_stable_offset if committed else log.end_offset
     if timestamp == _LATEST:
-        return partition.log.end_offset, -1
+        return end, -1
     if timestamp == _EARLIEST:
-        return 0, -1
-    for record in partition.log.records():
-        if record.timestamp >= timestamp:
+        return log.start_offset, -1
+    for record in log.records():
+        if record.timestamp >= timestamp and log.start_offset <= record.offset < end:
             return record.offset, record.timestamp
     return -1, -1
 

@@ -15,12 +15,23 @@ Behaviour
 
 from __future__ import annotations
 
+import struct
 from collections import deque
 from typing import NamedTuple
 
+import crc32c
+
 from kafkaclient.errors import ProtocolError
 from kafkaclient.testing.fake.error_code import ErrorCode
-from kafkaclient.wire.record_reader import BatchHeader, batch_header, iter_records, verify_crc
+from kafkaclient.wire.record_reader import (
+    CONTROL,
+    CRC_START,
+    BatchHeader,
+    batch_header,
+    iter_records,
+    verify_crc,
+)
+from kafkaclient.wire.records import BatchBuilder
 
 __all__ = ["Appended", "FakeRecord", "Marker", "PartitionLog", "RefusedBatchError"]
 
@@ -28,6 +39,9 @@ _REMEMBERED_BATCHES = 5
 _MAX_SEQUENCE = 2**31 - 1
 _NO_PRODUCER = -1
 _NO_SEQUENCE = -1
+_PLACE, _EPOCH = struct.Struct(">q"), struct.Struct(">i")
+_MARKER_KEY, _MARKER_VALUE = struct.Struct(">hh"), struct.Struct(">hi")
+_CRC_AT = 17
 
 
 class FakeRecord(NamedTuple):
@@ -87,12 +101,14 @@ class PartitionLog:
 
     def __init__(self) -> None:
         self.batches: list[tuple[BatchHeader, bytes]] = []
+        self.start_offset = 0
+        """Records before it have been deleted."""
         self.end_offset = 0
         """The offset that the next record will get."""
         self.markers: list[Marker] = []
         self._open: dict[int, int] = {}
         """Producer id -> where its open transaction begins."""
-        self._aborted: list[tuple[int, int, int]] = []
+        self.aborted: list[tuple[int, int, int]] = []
         """(producer id, first offset, offset of the marker)"""
         self._producers: dict[int, _Producer] = {}
 
@@ -141,7 +157,7 @@ class PartitionLog:
         """Write a marker."""
         first = self._open.pop(producer_id, None)
         if first is not None and not commit:
-            self._aborted.append((producer_id, first, self.end_offset))
+            self.aborted.append((producer_id, first, self.end_offset))
         producer = self._producers.get(producer_id)
         if producer is None or producer.epoch < epoch:
             self._producers[producer_id] = _Producer(epoch)
@@ -161,8 +177,21 @@ class PartitionLog:
             if record.offset < self.last_stable_offset
             and not any(
                 record.producer_id == producer_id and first <= record.offset < end
-                for producer_id, first, end in self._aborted
+                for producer_id, first, end in self.aborted
             )
+        ]
+
+    def stored(self, offset: int, end: int, leader_epoch: int) -> list[bytes]:
+        """The batches between two offsets as they are on disk, ends of transactions included."""
+        batches = [
+            (header.base_offset, header.base_offset + header.last_offset_delta, data)
+            for header, data in self.batches
+        ]
+        batches += [(m.offset, m.offset, _marker_batch(m)) for m in self.markers]
+        return [
+            _PLACE.pack(base) + data[8:12] + _EPOCH.pack(leader_epoch) + data[16:]
+            for base, last, data in sorted(batches)
+            if last >= offset and base < end
         ]
 
     def forget_producers(self) -> None:
@@ -189,6 +218,18 @@ class PartitionLog:
         if problem:
             raise RefusedBatchError(ErrorCode.INVALID_RECORD, problem)
         return header
+
+
+def _marker_batch(marker: Marker) -> bytes:
+    """The control batch that is the end of a transaction."""
+    builder = BatchBuilder(1000)
+    builder.append(0, _MARKER_KEY.pack(0, int(marker.commit)), _MARKER_VALUE.pack(0, 0))
+    builder.seal()
+    builder.stamp(marker.producer_id, marker.producer_epoch, _NO_SEQUENCE, transactional=True)
+    batch = bytearray(builder.buffer())
+    batch[CRC_START + 1] |= CONTROL
+    struct.pack_into(">I", batch, _CRC_AT, crc32c.crc32c(memoryview(batch)[CRC_START:]))
+    return bytes(batch)
 
 
 def _invalid(header: BatchHeader, data: bytes) -> str | None:

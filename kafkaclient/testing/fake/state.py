@@ -54,6 +54,8 @@ class ClusterState:
         self.transactions_v2 = True
         self.transactions = TransactionCoordinator(self)
         self.produce_failures = ScriptedFailures()
+        self.fetch_failures = ScriptedFailures()
+        self.rack_aware_fetch = False
         self._producer_ids = count(1000)
         self._topic_ids = count(1)
 

@@ -1,0 +1,187 @@
+"""What a read yields: some records of one partition, as columns or row by row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkaclient.wire.arrow import (
+    ArrowArray,
+    ArrowField,
+    array_capsule,
+    schema_capsule,
+    stream_capsule,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kafkaclient.types import Headers, TopicPartition
+    from kafkaclient.wire.column_buffers import BlobColumn, ColumnBuffers, HeaderColumn
+
+__all__ = ["FetchedBatch", "FetchedRecord"]
+
+
+class FetchedRecord(NamedTuple):
+    """One record. ``timestamp``: milliseconds since the epoch, -1 if it has none; its type is 0
+    when the producer gave it (CreateTime), 1 when the broker did (LogAppendTime)."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    """Empty unless the read was asked for headers."""
+
+
+_ENTRY = ArrowField("item", "+s", False, (ArrowField("key", "u"), ArrowField("value", "z", True)))
+_COLUMNS = (
+    ArrowField("key", "z", True),
+    ArrowField("value", "z", True),
+    ArrowField("offset", "l"),
+    ArrowField("timestamp", "tsm:UTC"),
+    ArrowField("timestampType", "i"),
+)
+_PLAIN = ArrowField("", "+s", False, _COLUMNS)
+_WITH_HEADERS = ArrowField(
+    "", "+s", False, (*_COLUMNS, ArrowField("headers", "+l", False, (_ENTRY,)))
+)
+
+
+class FetchedBatch:
+    """Records of one partition, in the order of their offsets, which may have gaps.
+
+    It is an Arrow record batch to whoever knows the Arrow PyCapsule interface, without a copy:
+    ``pyarrow.record_batch(batch)``, ``polars.DataFrame(batch)``. Its columns are ``key`` and
+    ``value`` (binary), ``offset`` (int64), ``timestamp`` (timestamp[ms, UTC]), ``timestampType``
+    (int32, see :class:`FetchedRecord`), and if they were asked for ``headers``
+    (list<struct<key: string, value: binary>>). Iterating over it gives :class:`FetchedRecord`.
+    """
+
+    __slots__ = ("_buffers", "high_watermark", "next_offset", "topic_partition")
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        buffers: ColumnBuffers,
+        next_offset: int,
+        high_watermark: int,
+    ) -> None:
+        self._buffers = buffers
+        self.topic_partition = topic_partition
+        self.next_offset = next_offset
+        """Where a read goes on after this batch: past its last record, and past what follows that
+        is no record for this reader."""
+        self.high_watermark = high_watermark
+        """The end of the partition, as the broker told it with these records."""
+
+    @property
+    def topic(self) -> str:
+        return self.topic_partition.topic
+
+    @property
+    def partition(self) -> int:
+        return self.topic_partition.partition
+
+    @property
+    def base_offset(self) -> int:
+        """The offset of the first record."""
+        return memoryview(self._buffers.offsets).cast("q")[0]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all columns."""
+        _, *numbers, key, value, headers = self._buffers
+        total = sum(map(len, numbers)) + _size(key) + _size(value)
+        if headers is not None:
+            total += len(headers.offsets) + _size(headers.names) + _size(headers.contents)
+        return total
+
+    def __len__(self) -> int:
+        return self._buffers.rows
+
+    def __repr__(self) -> str:
+        return (
+            f"<FetchedBatch {self.topic_partition}: {len(self)} records from offset "
+            f"{self.base_offset}, {self.nbytes} B>"
+        )
+
+    def __iter__(self) -> Iterator[FetchedRecord]:
+        topic, partition = self.topic_partition
+        rows, *numbers, key, value, headers = self._buffers
+        offsets, timestamps = (memoryview(n).cast("q") for n in numbers[:2])
+        types = memoryview(numbers[2]).cast("i")
+        keys, values, lists = _cells(key, rows), _cells(value, rows), _lists(headers, rows)
+        for row in range(rows):
+            yield FetchedRecord(
+                topic,
+                partition,
+                offsets[row],
+                timestamps[row],
+                types[row],
+                next(keys),
+                next(values),
+                next(lists),
+            )
+
+    # --- Arrow --------------------------------------------------------------------------------
+
+    def __arrow_c_schema__(self) -> object:
+        return schema_capsule(self._field)
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        """The schema asked for is a wish, which the interface allows to leave unfulfilled."""
+        return schema_capsule(self._field), array_capsule(self._array())
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return stream_capsule(self._field, [self._array()])
+
+    @property
+    def _field(self) -> ArrowField:
+        return _PLAIN if self._buffers.headers is None else _WITH_HEADERS
+
+    def _array(self) -> ArrowArray:
+        rows, offsets, timestamps, types, key, value, headers = self._buffers
+        columns = [
+            _blobs(rows, key),
+            _blobs(rows, value),
+            *(ArrowArray(rows, 0, (None, numbers)) for numbers in (offsets, timestamps, types)),
+        ]
+        if headers is not None:
+            fields = (_blobs(headers.entries, each) for each in (headers.names, headers.contents))
+            entries = ArrowArray(headers.entries, 0, (None,), tuple(fields))
+            columns.append(ArrowArray(rows, 0, (None, headers.offsets), (entries,)))
+        return ArrowArray(rows, 0, (None,), tuple(columns))
+
+
+def _blobs(rows: int, column: BlobColumn) -> ArrowArray:
+    return ArrowArray(rows, column.nulls, (column.valid, column.offsets, column.data))
+
+
+def _size(column: BlobColumn) -> int:
+    return len(column.offsets) + len(column.data) + len(column.valid or b"")
+
+
+def _cells(column: BlobColumn, rows: int) -> Iterator[bytes | None]:
+    offsets, data, valid = memoryview(column.offsets).cast("i"), column.data, column.valid
+    for row in range(rows):
+        if valid is not None and not valid[row >> 3] >> (row & 7) & 1:
+            yield None
+        else:
+            yield bytes(data[offsets[row] : offsets[row + 1]])
+
+
+def _lists(column: HeaderColumn | None, rows: int) -> Iterator[Headers]:
+    if column is None:
+        yield from [()] * rows
+        return
+    offsets = memoryview(column.offsets).cast("i")
+    names = _cells(column.names, column.entries)
+    contents = _cells(column.contents, column.entries)
+    for row in range(rows):
+        yield tuple(
+            ((next(names) or b"").decode(), next(contents))
+            for _ in range(offsets[row], offsets[row + 1])
+        )

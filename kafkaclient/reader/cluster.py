@@ -1,0 +1,142 @@
+"""A reader's way to the cluster: who leads what, and at which offsets partitions begin and end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from kafkaclient.cluster.backoff import backoff_s
+from kafkaclient.cluster.metadata import Metadata
+from kafkaclient.cluster.router import Router
+from kafkaclient.errors import KafkaError, LeaderChangedError, broker_error, denied
+from kafkaclient.net.dialer import TcpDialer
+from kafkaclient.net.security import Security
+from kafkaclient.types import TopicPartition
+from kafkaclient.wire.codec import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsCall
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+    from random import Random
+
+    from kafkaclient.config import ReaderConfig
+    from kafkaclient.net.dialer import Dialer
+    from kafkaclient.wire.results import PartitionOffset
+
+__all__ = ["Cluster"]
+
+
+class Cluster:
+    """Connections and metadata, made in the event loop that they work in."""
+
+    def __init__(
+        self,
+        config: ReaderConfig,
+        *,
+        dialer: Dialer | None,
+        clock: Callable[[], float] | None,
+        rng: Random,
+    ) -> None:
+        self.config = config
+        self.now = clock or asyncio.get_running_loop().time
+        self.rng = rng
+        security = Security(config, clock=self.now, rng=rng)
+        dialer = dialer or TcpDialer(
+            config.send_buffer_bytes, config.receive_buffer_bytes, tls=security.tls
+        )
+        self.router = Router(config, dialer, clock=self.now, rng=rng, security=security)
+        self.topics_read: Callable[[], Collection[str]] = frozenset
+        """The topics that must not be forgotten."""
+        self.metadata = Metadata(
+            config,
+            self.router,
+            clock=self.now,
+            rng=rng,
+            in_use=lambda topic: topic in self.topics_read(),
+        )
+
+    async def close(self) -> None:
+        await self.metadata.stop()
+        await self.router.close()
+
+    async def partitions_of(self, topic: str) -> list[TopicPartition]:
+        """All of a topic; raises as :meth:`.Metadata.wait_topic`."""
+        view = await self.metadata.wait_topic(topic, self.config.max_block_ms / 1000)
+        return [TopicPartition(topic, number) for number in range(view.partition_count)]
+
+    async def range_of(self, where: TopicPartition) -> tuple[int, int]:
+        """The first offset of a partition, and the one after its last."""
+        first = await self.list_offsets([where], EARLIEST_TIMESTAMP)
+        end = await self.list_offsets([where], LATEST_TIMESTAMP)
+        return first[where].offset, end[where].offset
+
+    async def list_offsets(
+        self, where: Iterable[TopicPartition], timestamp: int
+    ) -> dict[TopicPartition, PartitionOffset]:
+        """What the partitions' leaders say, one request to each of them at a time.
+
+        Partitions whose leader is not known, has changed or does not answer are asked for again
+        until ``max.block.ms`` are over; then their last error is raised, and one that retrying
+        does not mend at once.
+        """
+        deadline = self.now() + self.config.max_block_ms / 1000
+        found: dict[TopicPartition, PartitionOffset] = {}
+        missing = asked = list(dict.fromkeys(where))
+        for topic in {tp.topic for tp in missing}:
+            await self.metadata.wait_topic(topic, deadline - self.now())
+        failures = 0
+        while missing:
+            by_node: dict[int, list[TopicPartition]] = {}
+            errors: list[KafkaError] = []
+            for tp in missing:
+                leader = self.metadata.view.leader(*tp)
+                if leader is None:
+                    errors.append(LeaderChangedError(f"{tp}: no broker that is up leads it"))
+                else:
+                    by_node.setdefault(leader.node_id, []).append(tp)
+            left_s = deadline - self.now()
+            answers = await asyncio.gather(
+                *(self._ask(node, tps, timestamp, left_s) for node, tps in by_node.items())
+            )
+            for answer, problems in answers:
+                found |= answer
+                errors += problems
+            for error in errors:
+                if not error.retriable or self.now() >= deadline:
+                    raise error
+            missing = [tp for tp in missing if tp not in found]
+            if missing:
+                failures += 1
+                self.metadata.request_refresh(f"offsets are not known: {errors[:1]}")
+                await asyncio.sleep(min(self._pause_s(failures), max(0.0, deadline - self.now())))
+        return {tp: found[tp] for tp in asked}
+
+    async def _ask(
+        self, node_id: int, where: list[TopicPartition], timestamp: int, timeout_s: float
+    ) -> tuple[dict[TopicPartition, PartitionOffset], list[KafkaError]]:
+        topics: dict[str, tuple[int, ...]] = {}
+        for topic, partition in where:
+            topics[topic] = (*topics.get(topic, ()), partition)
+        call = ListOffsetsCall(topics, timestamp, self.config.read_committed)
+        limit_s = max(0.001, min(timeout_s, self.config.request_timeout_ms / 1000))
+        try:
+            result = await self.router.call(call, node_id, timeout_s=limit_s)
+        except KafkaError as error:
+            return {}, [error]
+        found, errors = {}, list[KafkaError]()
+        for each in result.partitions:
+            tp = TopicPartition(each.topic, each.partition)
+            if each.error_code:
+                advice = denied(each.error_code, "Describe", each.topic)
+                what = f"{tp}: ListOffsets at broker {node_id}"
+                errors.append(broker_error(each.error_code, what, advice=advice))
+            else:
+                found[tp] = each
+        if not errors and len(found) < len(where):
+            errors.append(LeaderChangedError(f"broker {node_id} left partitions out: {where}"))
+        return found, errors
+
+    def _pause_s(self, failures: int) -> float:
+        config = self.config
+        return backoff_s(
+            failures, config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000, self.rng
+        )

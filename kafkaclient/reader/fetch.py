@@ -1,0 +1,334 @@
+"""Fetch requests: which are due, what their answers mean."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from kafkaclient.cluster.backoff import backoff_s
+from kafkaclient.cluster.view import LeaderHint
+from kafkaclient.errors import (
+    KafkaError,
+    LeaderChangedError,
+    OffsetOutOfRangeError,
+    UnknownTopicError,
+    broker_error,
+    denied,
+)
+from kafkaclient.reader.part import Part
+from kafkaclient.wire.fetch import FetchByNameCall, FetchCall, FetchPartition, FetchTopic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kafkaclient.config import ReaderConfig
+    from kafkaclient.reader.cluster import Cluster
+    from kafkaclient.reader.cursor import Cursor
+    from kafkaclient.wire.fetch import FetchedPartition, FetchResult
+
+__all__ = ["Fetch", "Fetches"]
+
+_OFFSET_OUT_OF_RANGE = 1
+_UNKNOWN_SERVER_ERROR = -1
+
+_LATE_S = 1.0
+"""By how much an answer may be late before other brokers are asked who leads its partitions, and
+how often they are."""
+
+
+class Fetch:
+    """A request under way: at most one per broker."""
+
+    def __init__(self, node_id: int, cursors: Sequence[Cursor], reserved: int) -> None:
+        self.node_id = node_id
+        self.cursors = cursors
+        self.reserved = reserved
+        self.late_at = 0.0
+        self.task: asyncio.Task[None] | None = None
+
+
+class Answer:
+    """The memory of an answer: held until all of its parts have been taken."""
+
+    def __init__(self, node_id: int, size: int, parts: list[Part]) -> None:
+        self.node_id = node_id
+        self.size = size
+        self.parts = parts
+
+
+class Fetches:
+    """Keeps the partitions of a read supplied, each from the broker that has it.
+
+    ``fetch.max.bytes`` is shared out among the brokers: what is reserved for a broker's request
+    and what is left of its answers stay within the broker's share, but for a single batch that is
+    larger (KIP-74). ``wake`` is called when an answer, or the failure of one, has come.
+    """
+
+    def __init__(
+        self,
+        config: ReaderConfig,
+        cluster: Cluster,
+        cursors: Sequence[Cursor],
+        purpose: str,
+        wake: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._cluster = cluster
+        self._purpose = purpose
+        self._wake = wake
+        self._turn = list(cursors)
+        """Those that a broker shall serve first come first."""
+        self._under_way: dict[int, Fetch] = {}
+        self._answers: list[Answer] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def held(self) -> int:
+        """Bytes of answers that have not been taken, and those reserved for requests."""
+        return sum(a.size for a in self._answers) + sum(
+            f.reserved for f in self._under_way.values()
+        )
+
+    def close(self) -> None:
+        """Give up what is under way."""
+        for task in self._tasks:
+            task.cancel()
+        self._cluster.router.release(self._purpose)
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def top_up(self) -> float | None:
+        """Ask for what is wanted and has room; returns when to look again, if something waits."""
+        now = self._cluster.now()
+        self._answers = [answer for answer in self._answers if any(answer.parts)]
+        looks = [self._look_after(fetch, now) for fetch in self._under_way.values()]
+        enough = self._config.max_partition_fetch_bytes
+        wanted: dict[int, list[Cursor]] = {}
+        nodes: Counter[int] = Counter()
+        self._turn = [cursor for cursor in self._turn if not cursor.done]
+        for cursor in self._turn:
+            node_id = self._node_of(cursor, now)
+            if node_id is not None:
+                nodes[node_id] += bool(cursor.parts)
+            if not cursor.is_hungry(enough):
+                continue
+            if cursor.retry_at > now:
+                looks.append(cursor.retry_at)
+            elif node_id is None:
+                self._failed(cursor, LeaderChangedError(_leaderless(cursor)), now)
+                looks.append(cursor.retry_at)
+            else:
+                wanted.setdefault(node_id, []).append(cursor)
+        share = self._config.fetch_max_bytes // max(1, len(nodes))
+        for node_id, cursors in wanted.items():
+            # Nothing that may have to wait for new records while others are about to be hungry.
+            if node_id not in self._under_way and not (
+                nodes[node_id] and all(cursor.idle for cursor in cursors)
+            ):
+                room = share - sum(a.size for a in self._answers if a.node_id == node_id)
+                if room >= min(share, enough):
+                    wait = not nodes[node_id]
+                    looks.append(self._start(node_id, cursors, min(room, share), wait, now))
+        return min(looks, default=None)
+
+    def _node_of(self, cursor: Cursor, now: float) -> int | None:
+        view = self._cluster.metadata.view
+        if cursor.replica is not None:
+            if now < cursor.replica_until and cursor.replica in view.brokers:
+                return cursor.replica
+            cursor.replica = None
+        leader = view.leader(*cursor.topic_partition)
+        return None if leader is None else leader.node_id
+
+    def _look_after(self, fetch: Fetch, now: float) -> float:
+        """A broker that is late may lead nothing any more: see who does."""
+        if now >= fetch.late_at:
+            fetch.late_at = now + _LATE_S
+            self._cluster.metadata.request_refresh(f"broker {fetch.node_id} is late with a Fetch")
+            for cursor in fetch.cursors:
+                if cursor.fetch is fetch and self._node_of(cursor, now) != fetch.node_id:
+                    cursor.fetch = None
+        return fetch.late_at
+
+    def _start(
+        self, node_id: int, cursors: list[Cursor], room: int, wait: bool, now: float
+    ) -> float:
+        most = min(room, len(cursors) * self._config.max_partition_fetch_bytes)
+        fetch = Fetch(node_id, cursors, most)
+        self._under_way[node_id] = fetch
+        for cursor in cursors:
+            cursor.fetch = fetch
+        wait_ms = self._config.fetch_max_wait_ms if wait else 0
+        fetch.late_at = now + wait_ms / 1000 + _LATE_S
+        call = self._call(cursors, most, wait_ms)
+        fetch.task = asyncio.create_task(self._run(fetch, call), name=f"fetch from {node_id}")
+        self._tasks.add(fetch.task)
+        fetch.task.add_done_callback(self._tasks.discard)
+        return fetch.late_at
+
+    def _call(self, cursors: list[Cursor], most: int, wait_ms: int) -> FetchCall:
+        config, view = self._config, self._cluster.metadata.view
+        topics = []
+        for name, group in groupby(cursors, attrgetter("topic_partition.topic")):
+            topic = view.topics[name]
+            partitions = [
+                FetchPartition(
+                    cursor.topic_partition.partition,
+                    cursor.fetch_offset or 0,
+                    config.max_partition_fetch_bytes,
+                    topic.partitions[cursor.topic_partition.partition].leader_epoch,
+                )
+                for cursor in group
+            ]
+            topic_id = None if topic.topic_id is None else topic.topic_id.bytes
+            topics.append(FetchTopic(name, topic_id, partitions))
+        by_id = all(topic.topic_id is not None for topic in topics)
+        return (FetchCall if by_id else FetchByNameCall)(
+            tuple(topics),
+            wait_ms,
+            config.fetch_min_bytes if wait_ms else 0,
+            most,
+            config.read_committed,
+            config.client_rack,
+        )
+
+    # --- answers --------------------------------------------------------------------------------
+
+    async def _run(self, fetch: Fetch, call: FetchCall) -> None:
+        try:
+            result = await self._cluster.router.call(call, fetch.node_id, purpose=self._purpose)
+            if result.error_code:
+                raise broker_error(result.error_code, f"Fetch from broker {fetch.node_id}")
+        except KafkaError as error:
+            now = self._cluster.now()
+            self._cluster.metadata.request_refresh(f"a Fetch failed: {error}")
+            for cursor in fetch.cursors:
+                if cursor.fetch is fetch:
+                    self._failed(cursor, error, now)
+        else:
+            await self._take(fetch, result)
+        finally:
+            del self._under_way[fetch.node_id]
+            for cursor in fetch.cursors:
+                if cursor.fetch is fetch:
+                    cursor.fetch = None
+            self._wake()
+
+    async def _take(self, fetch: Fetch, result: FetchResult) -> None:
+        now = self._cluster.now()
+        told = {(p.topic, p.partition): p for p in result.partitions}
+        parts: list[Part] = []
+        self._learn_leaders(result)
+        for cursor in fetch.cursors:
+            found = told.get(cursor.topic_partition)
+            if cursor.fetch is not fetch:
+                continue  # meanwhile it is asked for elsewhere
+            if found is None:
+                if result.throttle_ms == 0:  # a throttled answer leaves all partitions out
+                    what = f"{cursor.topic_partition}: broker {fetch.node_id} did not mention it"
+                    self._failed(cursor, LeaderChangedError(what), now)
+            elif found.error_code:
+                await self._refused(cursor, fetch, found, now)
+            elif found.preferred_replica >= 0 and not found.records:
+                cursor.replica = found.preferred_replica
+                cursor.replica_until = now + self._config.metadata_max_age_ms / 1000
+            else:
+                self._arrived(cursor, found, parts)
+        if parts:
+            self._answers.append(Answer(fetch.node_id, result.size, parts))
+            # Whoever has been served is the last in line.
+            self._turn.sort(key=lambda cursor: bool(cursor.parts) and cursor.parts[-1] in parts)
+
+    def _arrived(self, cursor: Cursor, found: FetchedPartition, parts: list[Part]) -> None:
+        if not self._is_same_topic(cursor):
+            return
+        part = None
+        if found.records:
+            part = Part(
+                cursor.topic_partition,
+                found.records,
+                cursor.fetch_offset or 0,
+                aborted=found.aborted if self._config.read_committed else None,
+                check_crcs=self._config.check_crcs,
+            )
+            parts.append(part)
+        cursor.fetched(part, found.high_watermark)
+
+    def _is_same_topic(self, cursor: Cursor) -> bool:
+        topic = self._cluster.metadata.view.topics.get(cursor.topic_partition.topic)
+        topic_id = None if topic is None else topic.topic_id
+        if cursor.topic_id is not None and topic_id not in (None, cursor.topic_id):
+            cursor.error = UnknownTopicError(
+                f"{cursor.topic_partition}: the topic was deleted and created anew while it was "
+                f"read; offset {cursor.position} was one of the old topic"
+            )
+            return False
+        cursor.topic_id = topic_id or cursor.topic_id
+        return True
+
+    def _learn_leaders(self, result: FetchResult) -> None:
+        hints = [
+            LeaderHint(p.topic, p.partition, p.leader_id, p.leader_epoch)
+            for p in result.partitions
+            if p.leader_id >= 0
+        ]
+        if hints:
+            self._cluster.metadata.apply_leaders(hints, result.endpoints)
+
+    async def _refused(
+        self, cursor: Cursor, fetch: Fetch, found: FetchedPartition, now: float
+    ) -> None:
+        code, topic = found.error_code, cursor.topic_partition.topic
+        if code == _OFFSET_OUT_OF_RANGE:
+            await self._out_of_range(cursor, fetch, now)
+            return
+        advice = denied(code, "Read", topic)
+        what = f"{cursor.topic_partition}: Fetch from broker {fetch.node_id}"
+        error = broker_error(code, what, advice=advice)
+        error.retriable |= code == _UNKNOWN_SERVER_ERROR  # as Java's consumer takes it
+        self._cluster.metadata.request_refresh(str(error))
+        if self._is_same_topic(cursor):
+            self._failed(cursor, error, now)
+
+    async def _out_of_range(self, cursor: Cursor, fetch: Fetch, now: float) -> None:
+        """Say what there is, unless the broker may just not have all of it."""
+        where, offset = cursor.topic_partition, cursor.fetch_offset or 0
+        error = OffsetOutOfRangeError(f"{where}: offset {offset} is not in the log")
+        error.code, error.name = _OFFSET_OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE"
+        error.topic_partition, error.offset = where, offset
+        follower = cursor.replica is not None
+        try:
+            first, end = await self._cluster.range_of(where)
+        except KafkaError as problem:
+            error.retriable, error.__cause__ = problem.retriable, problem
+        else:
+            error.available = (first, end)
+            # Between the two answers the log may have grown; a follower may lag behind.
+            error.retriable = first <= offset <= end
+            what = "nothing" if first == end else f"the offsets from {first} to {end - 1}"
+            error.args = (
+                f"{where}: offset {offset} is not in the log, which has {what}"
+                f"{'' if offset > first else '; what was before has been deleted'}",
+            )
+        if follower:
+            error.retriable = True
+        self._failed(cursor, error, now)
+
+    def _failed(self, cursor: Cursor, error: KafkaError, now: float) -> None:
+        config = self._config
+        pause_s = backoff_s(
+            cursor.failures + 1,
+            config.retry_backoff_ms / 1000,
+            config.retry_backoff_max_ms / 1000,
+            self._cluster.rng,
+        )
+        if isinstance(error, LeaderChangedError):
+            self._cluster.metadata.request_refresh(str(error))
+        cursor.failed(error, now, pause_s, config.max_block_ms / 1000)
+
+
+def _leaderless(cursor: Cursor) -> str:
+    return f"{cursor.topic_partition}: no broker that is up leads the partition"

@@ -1,0 +1,213 @@
+"""Records of one partition as a broker sent them, decoded when they are taken."""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkaclient.errors import ProtocolError, UnreadableBatchError
+from kafkaclient.wire.compression import Codec, decompress
+from kafkaclient.wire.record_columns import RecordColumns
+from kafkaclient.wire.record_reader import (
+    BATCH_OVERHEAD,
+    CONTROL,
+    LENGTH_OVERHEAD,
+    LOG_APPEND_TIME,
+    MAGIC,
+    batch_header,
+    checksum_matches,
+    read_records,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kafkaclient.types import TopicPartition
+    from kafkaclient.wire.column_buffers import ColumnBuffers
+    from kafkaclient.wire.fetch import AbortedTransaction
+    from kafkaclient.wire.record_reader import BatchHeader
+
+__all__ = ["Part", "Taken"]
+
+_START = struct.Struct(">qiib")
+"""Of a batch of any format: offset, length, leader epoch or checksum, format."""
+_LAST_DELTA = struct.Struct(">i")
+_LAST_DELTA_AT = 23
+_LEAST_LENGTH = 14
+"""Of a batch of any format."""
+_ABORT = b"\x00\x00"
+"""The type in a control record's key, behind its version."""
+_MAX_OFFSET = 2**63 - 1
+
+
+class Taken(NamedTuple):
+    """Columns of records (None: there were none), and the offset behind them."""
+
+    columns: ColumnBuffers | None
+    next_offset: int
+
+
+class Part:
+    """Whole batches from the one that has the offset ``fetched_from`` on.
+
+    The batch that was cut off at the end of an answer is left out. ``next_offset`` is where to
+    fetch from after this; None when the bytes do not tell, and :meth:`take` will say why.
+    ``aborted``: with ``isolation.level=read_committed`` what the broker told of transactions that
+    were aborted (KIP-98, Java's ``CompletedFetch``); None without.
+    """
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        records: memoryview,
+        fetched_from: int,
+        *,
+        aborted: Iterable[AbortedTransaction] | None,
+        check_crcs: bool,
+    ) -> None:
+        self._topic_partition = topic_partition
+        self._records = records
+        self._at = 0
+        self._check_crcs = check_crcs
+        self._to_come = None if aborted is None else deque(sorted(aborted, key=_first_offset))
+        self._aborting: set[int] = set()
+        self._end, self.next_offset = _whole_batches(records, fetched_from)
+        self.size = self._end
+
+    def __bool__(self) -> bool:
+        """Whether there are batches left."""
+        return self._at < self._end
+
+    def drop(self) -> None:
+        """Let go of what is left, and of the answer's memory."""
+        self._at = self._end
+        self._records = memoryview(b"")
+
+    def take(self, start: int, end: int, limit: int, headers: bool) -> Taken:
+        """The records at the offsets from ``start`` to ``end``, excluded, until they have ``limit``
+        bytes or a batch more.
+
+        Raises :class:`~kafkaclient.errors.UnreadableBatchError` once a batch that cannot be read is
+        the next one.
+        """
+        columns = RecordColumns(headers, min(limit, self._end - self._at))
+        position = start
+        while self and position < end and columns.nbytes < limit:
+            batch = self._records[self._at : self._end]
+            header = None
+            try:
+                header = batch_header(batch)
+                after = self._offset_after(header)
+                if after > position:
+                    self._read(header, batch, columns, start=position, end=end)
+            except ProtocolError as error:
+                if columns.rows:
+                    break  # these first
+                raise self._unreadable(header, position, error) from error
+            self._at += header.size
+            position = max(position, min(after, end))
+        if not self or position >= end:
+            self.drop()
+        return Taken(columns.take() if columns.rows else None, position)
+
+    def _offset_after(self, header: BatchHeader) -> int:
+        if self.next_offset is None and self._at + header.size >= self._end:
+            raise ProtocolError("no batch reaches the offset that was asked for")
+        return _next_offset(header)
+
+    def _read(
+        self,
+        header: BatchHeader,
+        batch: memoryview,
+        columns: RecordColumns,
+        *,
+        start: int,
+        end: int,
+    ) -> None:
+        if self._check_crcs and not checksum_matches(header, batch):
+            raise ProtocolError("its checksum is wrong")
+        if self._is_left_out(header, batch):
+            return
+        body: memoryview | bytes = batch[BATCH_OVERHEAD : header.size]
+        if header.codec != Codec.NONE:
+            body = decompress(header.codec, body)
+        columns.append(
+            body,
+            header.record_count,
+            header.base_offset,
+            header.base_timestamp,
+            header.max_timestamp if header.attributes & LOG_APPEND_TIME else -1,
+            start,
+            end,
+        )
+
+    def _is_left_out(self, header: BatchHeader, batch: memoryview) -> bool:
+        """Whether the batch is the end of a transaction, or part of one that was aborted."""
+        control = bool(header.attributes & CONTROL)
+        if self._to_come is None or header.producer_id < 0:
+            return control
+        last = _next_offset(header) - 1
+        while self._to_come and self._to_come[0].first_offset <= last:
+            self._aborting.add(self._to_come.popleft().producer_id)
+        if control:
+            if _is_abort(batch, header):
+                self._aborting.discard(header.producer_id)
+            return True
+        return header.is_transactional and header.producer_id in self._aborting
+
+    def _unreadable(
+        self, header: BatchHeader | None, position: int, error: ProtocolError
+    ) -> UnreadableBatchError:
+        after = None if header is None else header.base_offset + header.last_offset_delta + 1
+        if after is not None and not position < after <= _MAX_OFFSET:
+            after = None
+        where = "here" if header is None else f"of offset {header.base_offset}"
+        unreadable = UnreadableBatchError(
+            f"{self._topic_partition}: the read has come to offset {position}, and the batch "
+            f"{where} cannot be read: {error}. "
+            + ("It cannot be told where it ends" if after is None else f"It ends before {after}")
+        )
+        unreadable.topic_partition = self._topic_partition
+        unreadable.offset, unreadable.next_offset = position, after
+        return unreadable
+
+
+def _whole_batches(records: memoryview, fetched_from: int) -> tuple[int, int | None]:
+    """Where the last whole batch ends, and the offset after it.
+
+    Bytes that cannot be stepped over count as a batch; whoever reads them finds out.
+    """
+    at, last, end = 0, -1, len(records)
+    while end - at >= _START.size:
+        _, length, _, _ = _START.unpack_from(records, at)
+        if length < _LEAST_LENGTH:
+            return end, None
+        if at + LENGTH_OVERHEAD + length > end:
+            break
+        last, at = at, at + LENGTH_OVERHEAD + length
+    if last < 0:
+        return end, None if end else fetched_from
+    base, _, _, magic = _START.unpack_from(records, last)
+    if magic != MAGIC or at - last < BATCH_OVERHEAD:
+        return at, None
+    after: int = base + _LAST_DELTA.unpack_from(records, last + _LAST_DELTA_AT)[0] + 1
+    return at, after if after > fetched_from else None
+
+
+def _next_offset(header: BatchHeader) -> int:
+    after = header.base_offset + header.last_offset_delta + 1
+    if header.base_offset < 0 or header.last_offset_delta < 0 or after > _MAX_OFFSET:
+        raise ProtocolError(f"offset {header.base_offset}, last delta {header.last_offset_delta}")
+    return after
+
+
+def _is_abort(batch: memoryview, header: BatchHeader) -> bool:
+    """False for a marker of which compaction has left the batch only."""
+    body = bytes(batch[BATCH_OVERHEAD : header.size])  # never compressed
+    markers = read_records(body, header.record_count, header.base_timestamp)
+    return any(marker.key is not None and marker.key[2:4] == _ABORT for marker in markers)
+
+
+def _first_offset(transaction: AbortedTransaction) -> int:
+    return transaction.first_offset

@@ -1,0 +1,245 @@
+"""The reader: what applications call."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from itertools import count
+from random import Random
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
+from weakref import WeakSet
+
+from kafkaclient.config import ReaderConfig
+from kafkaclient.errors import ConfigError, PartitionOutOfRangeError, ReaderStateError
+from kafkaclient.reader.cluster import Cluster
+from kafkaclient.reader.cursor import FOREVER, Cursor
+from kafkaclient.reader.reading import Reading
+from kafkaclient.types import TopicPartition
+from kafkaclient.wire.codec import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from kafkaclient.net.dialer import Dialer
+
+__all__ = ["Reader"]
+
+Where: TypeAlias = str | Iterable[str | tuple[str, int]]
+"""Topics, which stand for all of their partitions, and partitions."""
+
+_ENDS = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
+
+
+class Reader:
+    """Reads records from partitions, by offset and by time, without a consumer group.
+
+    ::
+
+        async with Reader("localhost:9092", isolation_level="read_committed") as reader:
+            starts = await reader.offsets("flights", at="earliest")
+            ends = await reader.offsets("flights", at="latest")
+            async for batch in reader.read({p: (starts[p], ends[p]) for p in starts}):
+                table = pyarrow.record_batch(batch)
+
+    Parameters: as of :class:`~kafkaclient.Producer`; the options are those of Java's consumer that
+    are about fetching (docs/reader.md). It belongs to the event loop that it was started in.
+
+    Raises:
+        ConfigError: an option is unknown, unusable or in conflict with another.
+    """
+
+    _cluster: Cluster | None = None
+
+    def __init__(
+        self,
+        bootstrap_or_mapping: str | Iterable[str] | Mapping[str, object] | None = None,
+        /,
+        *,
+        dialer: Dialer | None = None,
+        clock: Callable[[], float] | None = None,
+        rng: Random | None = None,
+        **options: Any,
+    ) -> None:
+        mapping: Mapping[str, object] | None = None
+        if isinstance(bootstrap_or_mapping, Mapping):
+            mapping = bootstrap_or_mapping
+        elif bootstrap_or_mapping is not None:
+            options["bootstrap_servers"] = bootstrap_or_mapping
+        self.config = ReaderConfig.build(mapping, options)
+        self._dialer = dialer
+        self._clock = clock
+        self._rng = rng or Random()
+        self._closed = False
+        self._readings: WeakSet[Reading] = WeakSet()
+        self._numbers = count(1)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else "open" if self._cluster else "not started"
+        return f"<Reader {self.config.client_id!r} {state}>"
+
+    def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
+        if self._cluster is not None and not self._closed:
+            _warn(f"unclosed reader {self.config.client_id!r}", ResourceWarning, source=self)
+
+    # --- life ---------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Connect to the cluster.
+
+        Raises:
+            BootstrapError: no bootstrap server could be reached within ``max.block.ms``.
+            AuthenticationError: they and this client could not agree on who is who; at once.
+            ConfigError: a certificate or key cannot be read.
+            ReaderStateError: it has been started before.
+        """
+        if self._cluster is not None or self._closed:
+            raise ReaderStateError("a reader can be started once")
+        cluster = Cluster(self.config, dialer=self._dialer, clock=self._clock, rng=self._rng)
+        cluster.topics_read = self._topics_read
+        self._cluster = cluster
+        try:
+            await cluster.metadata.start()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """End every read, and disconnect. Calling it again does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        for reading in list(self._readings):
+            reading.close()
+        if self._cluster is not None:
+            await self._cluster.close()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # --- what there is ------------------------------------------------------------------------
+
+    async def partitions(self, topic: str) -> list[TopicPartition]:
+        """All partitions of a topic.
+
+        Raises :class:`~kafkaclient.errors.MetadataTimeoutError` when the topic is not known within
+        ``max.block.ms``, and at once what waiting cannot mend (AuthorizationError).
+        """
+        return await self._running().partitions_of(topic)
+
+    @overload
+    async def offsets(
+        self, where: Where, at: Literal["earliest", "latest"]
+    ) -> dict[TopicPartition, int]: ...
+
+    @overload
+    async def offsets(
+        self, where: Where, at: int | datetime
+    ) -> dict[TopicPartition, int | None]: ...
+
+    async def offsets(
+        self, where: Where, at: Literal["earliest", "latest"] | int | datetime
+    ) -> dict[TopicPartition, int] | dict[TopicPartition, int | None]:
+        """Offsets to read from or to, of partitions and of all partitions of topics.
+
+        ``at``: "earliest" is the first offset kept; "latest" the one after the last, with
+        ``isolation.level=read_committed`` where the oldest open transaction begins; a time
+        (milliseconds since the epoch, or a datetime with a time zone) is the first record that is
+        not older, None where there is none. The partitions' leaders are asked, all at a time, in
+        one request each.
+
+        Raises:
+            MetadataTimeoutError: a topic is not known within ``max.block.ms``.
+            PartitionOutOfRangeError: a topic has no such partition.
+            KafkaError: what a broker answered, at once if retrying does not mend it, else when
+                ``max.block.ms`` are over.
+        """
+        cluster = self._running()
+        timestamp = _timestamp(at)
+        found = await cluster.list_offsets(await self._expanded(cluster, where), timestamp)
+        if timestamp < 0:
+            return {tp: each.offset for tp, each in found.items()}
+        return {tp: each.offset if each.offset >= 0 else None for tp, each in found.items()}
+
+    async def _expanded(self, cluster: Cluster, where: Where) -> list[TopicPartition]:
+        partitions: list[TopicPartition] = []
+        for each in [where] if isinstance(where, str) else where:
+            if isinstance(each, str):
+                partitions += await cluster.partitions_of(each)
+                continue
+            tp = TopicPartition(*each)
+            known = await cluster.partitions_of(tp.topic)
+            if not 0 <= tp.partition < len(known):
+                raise PartitionOutOfRangeError(f"{tp}: the topic has {len(known)} partitions")
+            partitions.append(tp)
+        return partitions
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def read(
+        self,
+        ranges: Mapping[tuple[str, int], tuple[int, int | None] | int],
+        *,
+        headers: bool = False,
+    ) -> Reading:
+        """Read partitions, each from its first offset to its last, excluded; to be iterated over.
+
+        ``ranges``: by :class:`~kafkaclient.TopicPartition`, (start, end); an end of None, or the
+        start alone, reads on for ever, waiting for new records. Offsets in the range at which there
+        is no record (any more, or for this ``isolation.level``) are passed over. ``headers``:
+        whether records' headers are decoded, too.
+
+        Several reads may go on at a time, each with its own connections and ``fetch.max.bytes``.
+
+        Raises:
+            ValueError: an offset is negative, or an end before its start.
+            ReaderStateError: the reader is not running.
+        """
+        cluster = self._running()
+        cursors = []
+        for where, given in ranges.items():
+            start, end = given if isinstance(given, tuple) else (given, None)
+            tp = TopicPartition(*where)
+            if start < 0 or (end is not None and end < start):
+                raise ValueError(f"{tp}: there is no range of offsets from {start} to {end}")
+            cursor = Cursor(tp, start, FOREVER if end is None else end)
+            if not cursor.done:
+                cursors.append(cursor)
+                cluster.metadata.add_topic(tp.topic)
+        purpose = f"fetch-{next(self._numbers)}"
+        reading = Reading(cluster, cursors, headers=headers, purpose=purpose)
+        self._readings.add(reading)
+        return reading
+
+    def _topics_read(self) -> set[str]:
+        return set().union(*(reading.topics for reading in self._readings))
+
+    def _running(self) -> Cluster:
+        if self._cluster is None or self._closed:
+            state = "closed" if self._closed else "not started: use `async with`, or start()"
+            raise ReaderStateError(f"the reader is {state}")
+        return self._cluster
+
+
+def _timestamp(at: object) -> int:
+    """As ListOffsets has it."""
+    if isinstance(at, str) and at in _ENDS:
+        return _ENDS[at]
+    if isinstance(at, datetime) and at.tzinfo is not None:
+        return int(at.timestamp() * 1000)
+    if isinstance(at, int) and not isinstance(at, bool) and at >= 0:
+        return at
+    raise ConfigError(
+        f"at={at!r} is not accepted: give 'earliest', 'latest', milliseconds since the epoch, or "
+        "a datetime with a time zone"
+    )

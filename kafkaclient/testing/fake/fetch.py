@@ -1,0 +1,184 @@
+"""Fetch (1): reads the batches of partitions that this broker leads.
+
+Behaviour
+    A partition is read from the batch that has the offset, up to the end, or with isolation level 1
+    up to the last stable offset; then the answer tells which transactions were aborted in what was
+    read. Batches are as they were written, the ends of transactions among them; the last one is cut
+    off where ``partition_max_bytes`` or ``max_bytes`` are over, but the first of an answer is whole
+    (KIP-74). Where nothing is to be read at once, an answer comes after ``max_wait_ms``.
+    An offset before the log's start or after its end is OFFSET_OUT_OF_RANGE.
+    A leader epoch that is older than the partition's is fenced, a newer one unknown (KIP-320).
+    A client in the rack of a follower is sent there when ``rack_aware_fetch`` is on (KIP-392); the
+    fake's followers have everything that their leader has.
+    A partition that moved is answered with its new leader and that broker's address (KIP-951).
+
+Versions
+    4 to 16. Epochs need 9, racks 11, leader hints 12 and addresses 16. 13 names topics by id; one
+    that no topic has (any more) is UNKNOWN_TOPIC_ID. There are no fetch sessions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkaclient.testing.fake.error_code import ErrorCode
+from kafkaclient.wire.fetch import FETCH_FIRST_WITH_TOPIC_IDS
+
+if TYPE_CHECKING:
+    from kafkaclient.testing.fake.control import Request
+    from kafkaclient.testing.fake.state import ClusterState
+    from kafkaclient.testing.fake.topics import FakePartition
+
+__all__ = ["VERSIONS", "answer", "refuse", "waits_s"]
+
+VERSIONS = (4, 16)
+
+_COMMITTED = 1
+_ANY_EPOCH = -1
+
+
+def answer(state: ClusterState, request: Request) -> dict[str, Any]:
+    """The response's fields."""
+    left = request.message.max_bytes
+    moved: set[int] = set()
+    topics = []
+    for topic, name in _named(state, request):
+        answers = []
+        for wanted in topic.partitions:
+            read = _read(state, request, name, wanted, left, moved)
+            left -= len(read.get("records", b""))
+            answers.append(read)
+        topics.append(_as_asked(topic, answers))
+    endpoints = [state.endpoint(node_id) for node_id in sorted(moved)]
+    return {"responses": topics, "node_endpoints": endpoints}
+
+
+def refuse(request: Request, error_code: int) -> dict[str, Any]:
+    """The same error for every partition."""
+    return {
+        "responses": [
+            _as_asked(topic, [_failed(wanted.partition, error_code) for wanted in topic.partitions])
+            for topic in request.message.topics
+        ]
+    }
+
+
+def waits_s(state: ClusterState, request: Request) -> float:
+    """How long the broker waits for more bytes before it answers; 0: there is something to say."""
+    told = answer(state, request)
+    partitions = [partition for topic in told["responses"] for partition in topic["partitions"]]
+    enough = any(
+        partition["error_code"] or partition["preferred_read_replica"] >= 0
+        for partition in partitions
+    )
+    size = sum(len(partition["records"]) for partition in partitions)
+    if enough or size >= request.message.min_bytes:
+        return 0.0
+    return float(request.message.max_wait_ms) / 1000
+
+
+def _named(state: ClusterState, request: Request) -> list[tuple[Any, str | None]]:
+    by_id = request.version >= FETCH_FIRST_WITH_TOPIC_IDS
+    return [
+        (topic, state.name_of(topic) if by_id else topic.topic) for topic in request.message.topics
+    ]
+
+
+def _as_asked(topic: Any, answers: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"topic": topic.topic, "topic_id": topic.topic_id, "partitions": answers}
+
+
+def _read(
+    state: ClusterState,
+    request: Request,
+    name: str | None,
+    wanted: Any,
+    left: int,
+    moved: set[int],
+) -> dict[str, Any]:
+    if name is None:
+        return _failed(wanted.partition, ErrorCode.UNKNOWN_TOPIC_ID)
+    partition = state.partition(name, wanted.partition)
+    if partition is None:
+        return _failed(wanted.partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    failure = state.fetch_failures.next(name, wanted.partition)
+    if failure is not None:
+        return _failed(wanted.partition, failure.error_code)
+    code = _refusal(partition, request, wanted)
+    if code is not ErrorCode.NONE:
+        told = _failed(wanted.partition, code)
+        if code is not ErrorCode.UNKNOWN_LEADER_EPOCH and partition.leader >= 0:
+            moved.add(partition.leader)
+            told["current_leader"] = {
+                "leader_id": partition.leader,
+                "leader_epoch": partition.leader_epoch,
+            }
+        return told
+    return _records(state, request, partition, wanted, left)
+
+
+def _refusal(partition: FakePartition, request: Request, wanted: Any) -> ErrorCode:
+    follows = request.message.rack_id and request.broker in partition.isr
+    if partition.leader != request.broker and not follows:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    epoch = wanted.current_leader_epoch
+    if epoch not in (None, _ANY_EPOCH) and epoch != partition.leader_epoch:
+        older = epoch < partition.leader_epoch
+        return ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
+    return ErrorCode.NONE
+
+
+def _records(
+    state: ClusterState, request: Request, partition: FakePartition, wanted: Any, left: int
+) -> dict[str, Any]:
+    log, committed = partition.log, request.message.isolation_level == _COMMITTED
+    told = {
+        "partition_index": wanted.partition,
+        "error_code": ErrorCode.NONE,
+        "high_watermark": log.end_offset,
+        "last_stable_offset": log.last_stable_offset,
+        "log_start_offset": log.start_offset,
+        "aborted_transactions": None,
+        "preferred_read_replica": -1,
+        "records": b"",
+    }
+    if not log.start_offset <= wanted.fetch_offset <= log.end_offset:
+        return told | {"error_code": ErrorCode.OFFSET_OUT_OF_RANGE}
+    nearby = _follower_nearby(state, request, partition)
+    if nearby >= 0:
+        return told | {"preferred_read_replica": nearby}
+    end = log.last_stable_offset if committed else log.end_offset
+    stored = log.stored(wanted.fetch_offset, end, partition.leader_epoch)
+    data = b"".join(stored)
+    whole = len(stored[0]) if stored and left == request.message.max_bytes else 0
+    told["records"] = data[: max(whole, min(wanted.partition_max_bytes, max(left, 0)))]
+    if committed:
+        told["aborted_transactions"] = [
+            {"producer_id": producer_id, "first_offset": first}
+            for producer_id, first, last in log.aborted
+            if last >= wanted.fetch_offset and first < end
+        ]
+    return told
+
+
+def _follower_nearby(state: ClusterState, request: Request, partition: FakePartition) -> int:
+    rack = request.message.rack_id
+    if not rack or not state.rack_aware_fetch or partition.leader != request.broker:
+        return -1
+    if state.brokers[partition.leader].rack == rack:
+        return -1
+    nearby = [node for node in partition.isr if state.brokers[node].rack == rack]
+    return nearby[0] if nearby else -1
+
+
+def _failed(index: int, error_code: int) -> dict[str, Any]:
+    return {
+        "partition_index": index,
+        "error_code": int(error_code),
+        "high_watermark": -1,
+        "last_stable_offset": -1,
+        "log_start_offset": -1,
+        "aborted_transactions": None,
+        "preferred_read_replica": -1,
+        "records": b"",
+    }

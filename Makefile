@@ -35,7 +35,7 @@ check: $(STAMP) ## ruff, mypy, import-linter
 
 unit: $(STAMP) ## no network; on the compiled builder, then the wire tests on the pure one
 	$(BIN)/pytest -q -n 2 tests
-	KAFKACLIENT_PURE_PYTHON=1 $(BIN)/pytest -q -n 2 tests/wire tests/producer
+	KAFKACLIENT_PURE_PYTHON=1 $(BIN)/pytest -q -n 2 tests/wire tests/producer tests/reader
 
 slice: $(STAMP) ## real brokers, without what takes long
 	$(BIN)/pytest integration -m "not full"
@@ -59,7 +59,7 @@ sanitize: $(STAMP) ## the compiled part under AddressSanitizer and with bounds c
 	cd build/sanitize && CFLAGS="-fsanitize=address -fno-omit-frame-pointer -O1 -g" $(CURDIR)/$(BIN)/python setup.py --quiet build_ext --inplace
 	cd build/sanitize && PYTHONPATH=. PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD=$$(gcc -print-file-name=libasan.so) \
 	  $(CURDIR)/$(BIN)/pytest -q -p no:cacheprovider -W ignore::pytest.PytestUnraisableExceptionWarning -k "not memory_is_not_taken" \
-	  tests/wire tests/metrics tests/producer/test_delivery.py tests/producer/test_fastpath.py
+	  tests/wire tests/metrics tests/reader tests/producer/test_delivery.py tests/producer/test_fastpath.py
 
 fuzz: $(STAMP) ## a million inputs over all decoders, guided by coverage, some minutes; FUZZ="--inputs 10000000 --keep ..."
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --group fuzz

@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from kafkaclient.cluster.backoff import backoff_s
 from kafkaclient.cluster.metadata import Metadata
 from kafkaclient.cluster.router import Router
-from kafkaclient.errors import KafkaError, LeaderChangedError, broker_error, denied
+from kafkaclient.errors import (
+    KafkaError,
+    LeaderChangedError,
+    PartitionOutOfRangeError,
+    broker_error,
+    denied,
+)
 from kafkaclient.net.dialer import TcpDialer
 from kafkaclient.net.security import Security
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.codec import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsCall
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Iterable
     from random import Random
 
     from kafkaclient.config import ReaderConfig
     from kafkaclient.net.dialer import Dialer
+    from kafkaclient.reader.reading import Reading
     from kafkaclient.wire.results import PartitionOffset
 
 __all__ = ["Cluster"]
@@ -37,31 +46,57 @@ class Cluster:
         rng: Random,
     ) -> None:
         self.config = config
-        self.now = clock or asyncio.get_running_loop().time
+        self._loop = asyncio.get_running_loop()
+        self.now = clock or self._loop.time
         self.rng = rng
         security = Security(config, clock=self.now, rng=rng)
         dialer = dialer or TcpDialer(
             config.send_buffer_bytes, config.receive_buffer_bytes, tls=security.tls
         )
         self.router = Router(config, dialer, clock=self.now, rng=rng, security=security)
-        self.topics_read: Callable[[], Collection[str]] = frozenset
-        """The topics that must not be forgotten."""
+        self.readings: WeakSet[Reading] = WeakSet()
+        """Those under way."""
         self.metadata = Metadata(
             config,
             self.router,
             clock=self.now,
             rng=rng,
-            in_use=lambda topic: topic in self.topics_read(),
+            in_use=lambda topic: any(topic in reading.topics for reading in self.readings),
         )
+        self._orphan: asyncio.Task[None] | None = None
 
     async def close(self) -> None:
+        for reading in list(self.readings):
+            reading.close()
         await self.metadata.stop()
         await self.router.close()
+
+    def close_later(self) -> None:
+        """Close in the background; may be called from anywhere, by a garbage collector too. Not in
+        an event loop that has ended: then all of this ends with it."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._close_in_background)
+
+    def _close_in_background(self) -> None:
+        self._orphan = self._loop.create_task(self.close(), name="kafkaclient-close")
 
     async def partitions_of(self, topic: str) -> list[TopicPartition]:
         """All of a topic; raises as :meth:`.Metadata.wait_topic`."""
         view = await self.metadata.wait_topic(topic, self.config.max_block_ms / 1000)
         return [TopicPartition(topic, number) for number in range(view.partition_count)]
+
+    async def find(self, where: Iterable[TopicPartition]) -> None:
+        """See that the partitions exist; raises PartitionOutOfRangeError, and what
+        :meth:`.Metadata.wait_topic` raises."""
+        patience_s = self.config.max_block_ms / 1000
+        for tp in where:
+            view = await self.metadata.wait_topic(tp.topic, patience_s)
+            if tp.partition >= view.partition_count:  # it may have been added lately
+                view = await self.metadata.wait_topic(tp.topic, patience_s, fresh=True)
+            if not 0 <= tp.partition < view.partition_count:
+                raise PartitionOutOfRangeError(
+                    f"{tp}: the topic has {view.partition_count} partitions"
+                )
 
     async def range_of(self, where: TopicPartition) -> tuple[int, int]:
         """The first offset of a partition, and the one after its last."""

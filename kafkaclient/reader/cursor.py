@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["FOREVER", "Cursor"]
 
+_AHEAD = 2
+"""How many answers a partition may have waiting, however large they are."""
+
 FOREVER = 2**63 - 1
 """The end of a read that has none."""
 
@@ -35,7 +38,7 @@ class Cursor:
         self.fetch: Fetch | None = None
         """The request under way."""
         self.idle = False
-        """The last answer brought nothing."""
+        """When it was asked for last, there was nothing more."""
         self.high_watermark = -1
         self.topic_id: UUID | None = None
         """Of the topic when it was first fetched: another one of the same name is another log."""
@@ -62,20 +65,20 @@ class Cursor:
         return sum(part.size for part in self.parts)
 
     def is_hungry(self, enough: int) -> bool:
-        """Whether more is to be fetched, with less than ``enough`` bytes at hand."""
+        """Whether more is to be fetched; not with ``enough`` bytes at hand, in several answers."""
         return (
             self.fetch is None
             and self.error is None
             and self.fetch_offset is not None
             and self.fetch_offset < self.end
-            and self.buffered < enough
+            and (len(self.parts) < _AHEAD or self.buffered < enough)
         )
 
-    def fetched(self, part: Part | None, high_watermark: int) -> None:
-        """The answer's part, None if it brought none."""
+    def fetched(self, part: Part | None, high_watermark: int, *, idle: bool) -> None:
+        """The answer's part, None if it brought none; ``idle`` if there is none to be had yet."""
         self.failures = 0
         self.high_watermark = high_watermark
-        self.idle = part is None
+        self.idle = idle
         if part is not None:
             self.parts.append(part)
             self.fetch_offset = part.next_offset

@@ -240,13 +240,15 @@ class Fetches:
         if parts:
             self._answers.append(Answer(fetch.node_id, result.size, parts))
             # Whoever has been served is the last in line.
-            self._turn.sort(key=lambda cursor: bool(cursor.parts) and cursor.parts[-1] in parts)
+            served = set(parts)
+            self._turn.sort(key=lambda cursor: not served.isdisjoint(cursor.parts))
 
     def _arrived(self, cursor: Cursor, found: FetchedPartition, parts: list[Part]) -> None:
         if not self._is_same_topic(cursor):
             return
         part = None
         if found.records:
+            # A broker sends whole what is first in its answer (KIP-74).
             part = Part(
                 cursor.topic_partition,
                 found.records,
@@ -254,8 +256,13 @@ class Fetches:
                 aborted=found.aborted if self._config.read_committed else None,
                 check_crcs=self._config.check_crcs,
             )
-            parts.append(part)
-        cursor.fetched(part, found.high_watermark)
+            if part.is_fragment and parts:
+                part = None
+            else:
+                parts.append(part)
+        committed = self._config.read_committed
+        end = found.last_stable_offset if committed else found.high_watermark
+        cursor.fetched(part, found.high_watermark, idle=end <= (cursor.fetch_offset or 0))
 
     def _is_same_topic(self, cursor: Cursor) -> bool:
         topic = self._cluster.metadata.view.topics.get(cursor.topic_partition.topic)

@@ -75,6 +75,15 @@ class Part:
         self._end, self.next_offset = _whole_batches(records, fetched_from)
         self.size = self._end
 
+    @property
+    def is_fragment(self) -> bool:
+        """Whether not even the first batch is whole, as behind other partitions in an answer that
+        has no room left."""
+        if len(self._records) < _START.size:
+            return True
+        length: int = _START.unpack_from(self._records)[1]
+        return length >= _LEAST_LENGTH and LENGTH_OVERHEAD + length > len(self._records)
+
     def __bool__(self) -> bool:
         """Whether there are batches left."""
         return self._at < self._end

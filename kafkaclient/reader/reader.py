@@ -8,10 +8,9 @@ from datetime import datetime
 from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
-from weakref import WeakSet
 
 from kafkaclient.config import ReaderConfig
-from kafkaclient.errors import ConfigError, PartitionOutOfRangeError, ReaderStateError
+from kafkaclient.errors import ConfigError, ReaderStateError
 from kafkaclient.reader.cluster import Cluster
 from kafkaclient.reader.cursor import FOREVER, Cursor
 from kafkaclient.reader.reading import Reading
@@ -45,6 +44,8 @@ class Reader:
 
     Parameters: as of :class:`~kafkaclient.Producer`; the options are those of Java's consumer that
     are about fetching (docs/reader.md). It belongs to the event loop that it was started in.
+    One that is dropped without :meth:`close` warns (ResourceWarning), and is closed in the
+    background while its event loop runs.
 
     Raises:
         ConfigError: an option is unknown, unusable or in conflict with another.
@@ -72,7 +73,6 @@ class Reader:
         self._clock = clock
         self._rng = rng or Random()
         self._closed = False
-        self._readings: WeakSet[Reading] = WeakSet()
         self._numbers = count(1)
 
     def __repr__(self) -> str:
@@ -82,6 +82,7 @@ class Reader:
     def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
         if self._cluster is not None and not self._closed:
             _warn(f"unclosed reader {self.config.client_id!r}", ResourceWarning, source=self)
+            self._cluster.close_later()
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -97,7 +98,6 @@ class Reader:
         if self._cluster is not None or self._closed:
             raise ReaderStateError("a reader can be started once")
         cluster = Cluster(self.config, dialer=self._dialer, clock=self._clock, rng=self._rng)
-        cluster.topics_read = self._topics_read
         self._cluster = cluster
         try:
             await cluster.metadata.start()
@@ -110,8 +110,6 @@ class Reader:
         if self._closed:
             return
         self._closed = True
-        for reading in list(self._readings):
-            reading.close()
         if self._cluster is not None:
             await self._cluster.close()
 
@@ -177,11 +175,8 @@ class Reader:
             if isinstance(each, str):
                 partitions += await cluster.partitions_of(each)
                 continue
-            tp = TopicPartition(*each)
-            known = await cluster.partitions_of(tp.topic)
-            if not 0 <= tp.partition < len(known):
-                raise PartitionOutOfRangeError(f"{tp}: the topic has {len(known)} partitions")
-            partitions.append(tp)
+            partitions.append(TopicPartition(*each))
+        await cluster.find(partitions)
         return partitions
 
     # --- reading ------------------------------------------------------------------------------
@@ -218,11 +213,8 @@ class Reader:
                 cluster.metadata.add_topic(tp.topic)
         purpose = f"fetch-{next(self._numbers)}"
         reading = Reading(cluster, cursors, headers=headers, purpose=purpose)
-        self._readings.add(reading)
+        cluster.readings.add(reading)
         return reading
-
-    def _topics_read(self) -> set[str]:
-        return set().union(*(reading.topics for reading in self._readings))
 
     def _running(self) -> Cluster:
         if self._cluster is None or self._closed:

@@ -45,6 +45,7 @@ class Reading:
         """Those not done, in the order of their turns."""
         self._news = asyncio.Event()
         self._fetches = Fetches(config, cluster, cursors, purpose, self._news.set)
+        self._found = False
         self._busy = False
         self._closed = False
 
@@ -67,6 +68,8 @@ class Reading:
 
     async def __anext__(self) -> FetchedBatch:
         """Raises:
+        MetadataTimeoutError: a topic is not known within ``max.block.ms``.
+        PartitionOutOfRangeError: a topic has no such partition.
         OffsetOutOfRangeError: a partition has no such offset (any more).
         UnreadableBatchError: a batch in the log is damaged, or older than Kafka 0.11.
         FetchTimeoutError: a partition could not be fetched for ``max.block.ms``.
@@ -79,6 +82,9 @@ class Reading:
             raise ReaderStateError("two tasks take batches from one read")
         self._busy = True
         try:
+            if not self._found:
+                await self._cluster.find(self._cursors)
+                self._found = True
             while not self._closed:
                 look_at = self._fetches.top_up()
                 await asyncio.sleep(0)  # the request leaves, and its answer may come while we work

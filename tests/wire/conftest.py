@@ -33,7 +33,7 @@ def _load(name: str, *, compiled: bool) -> ModuleType:
 
 _TWINS: dict[tuple[str, bool], ModuleType] = {
     (name, compiled): _load(name, compiled=compiled)
-    for name in ("records", "murmur2")
+    for name in ("records", "murmur2", "record_columns")
     for compiled in (True, False)
 }
 
@@ -48,6 +48,18 @@ def _twin(name: str, request: pytest.FixtureRequest) -> Any:
 @pytest.fixture(params=["compiled", "pure"], scope="session")
 def records(request: pytest.FixtureRequest) -> Any:
     return _twin("records", request)
+
+
+@pytest.fixture(params=["compiled", "pure"], scope="session")
+def record_columns(request: pytest.FixtureRequest) -> Any:
+    return _twin("record_columns", request)
+
+
+@pytest.fixture(scope="session")
+def both_columns() -> list[Any]:
+    """The class of every form that is there, to be held against each other."""
+    found = {kind: _TWINS["record_columns", kind] for kind in (True, False)}
+    return [module.RecordColumns for kind, module in found.items() if module.COMPILED is kind]
 
 
 @pytest.fixture(params=["compiled", "pure"], scope="session")

@@ -55,7 +55,8 @@ def _offset(state: ClusterState, request: Request, topic: str, asked: Any) -> di
         return _failed(asked.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if partition.leader != request.broker:
         return _failed(asked.partition_index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    offset, timestamp = _find(partition, asked.timestamp, committed=request.message.isolation_level == 1)
+    committed = request.message.isolation_level == 1
+    offset, timestamp = _find(partition, asked.timestamp, committed=committed)
     return {
         "partition_index": asked.partition_index,
         "error_code": ErrorCode.NONE,

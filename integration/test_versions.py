@@ -12,6 +12,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from integration.transaction_stories import PARTITIONS, everything, time_out
 from kafkaclient import Producer
 from kafkaclient.errors import SaslAuthenticationError
+from kafkaclient.reader import Reader
 from kafkaclient.testing import ClusterSecurity, SecureListener
 from kafkaclient.testing.cluster import LocalCluster
 from kafkaclient.wire.api import ApiKey
@@ -44,6 +45,20 @@ def kafka_cluster(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
         yield cluster
     finally:
         asyncio.run(cluster.stop())
+
+
+async def test_reading(kafka_cluster, topic, create_topic, read_topic):
+    """By topic id, in the newest version that the broker speaks."""
+    await create_topic(topic, 3)
+    async with Producer(kafka_cluster.bootstrap, compression_type="lz4") as producer:
+        for n in range(900):
+            await producer.send(topic, b"%d" % n, partition=n % 3)
+    async with Reader(kafka_cluster.bootstrap, isolation_level="read_committed") as reader:
+        ends = await reader.offsets(topic, at="latest")
+        reading = reader.read({tp: (0, end) for tp, end in ends.items()})
+        ours = [(r.partition, r.offset, r.value) async for batch in reading for r in batch]
+    assert sorted(ours) == sorted((r.partition, r.offset, r.value) for r in await read_topic(topic))
+    assert len(ours) == 900
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
+from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -162,3 +164,18 @@ async def test_a_broker_killed_in_the_middle(kafka_cluster, topic, create_topic)
             await kafka_cluster.heal()
     assert offsets == {tp: list(range(end)) for tp, end in ends.items()}
     assert sorted(values) == sorted(b"%d" % n * 10 for n in range(200_000))
+
+
+async def test_the_example_of_the_page(kafka_cluster, topic, create_topic):
+    page = (Path(__file__).parents[1] / "docs" / "reader.md").read_text("utf-8")
+    code = page.split("```python\n")[1].split("```")[0]
+    await create_topic(topic, 2)
+    async with Producer(kafka_cluster.bootstrap) as producer:
+        place = await producer.send_and_wait(topic, b"late again", key=b"UA")
+    code = code.replace("localhost:9092", kafka_cluster.bootstrap).replace("flights", topic)
+    script = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE
+    )
+    out, _ = await script.communicate()
+    assert out.decode() == f"{place.partition} 0 b'UA' b'late again'\n"
+    assert script.returncode == 0

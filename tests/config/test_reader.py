@@ -1,0 +1,65 @@
+"""Options of the reader: their defaults against Java's consumer, their page against the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from kafkaclient.config import ProducerConfig, ReaderConfig
+
+PAGE = (Path(__file__).parents[2] / "docs" / "reader.md").read_text("utf-8")
+
+# What ConsumerConfig.configDef() of kafka-clients 4.3.1 says, as far as it is about fetching.
+JAVA_DEFAULTS = {
+    "allow.auto.create.topics": True,
+    "check.crcs": True,
+    "client.rack": "",
+    "default.api.timeout.ms": 60_000,
+    "fetch.max.bytes": 52_428_800,
+    "fetch.max.wait.ms": 500,
+    "fetch.min.bytes": 1,
+    "isolation.level": "read_uncommitted",
+    "max.partition.fetch.bytes": 1_048_576,
+    "receive.buffer.bytes": 65_536,
+}
+DELIBERATE_DIFFERENCES = {
+    "allow.auto.create.topics": False,  # reading must not make topics
+    "receive.buffer.bytes": -1,  # the system makes it larger as it is needed
+}
+OWN = {
+    name: option for name, option in ReaderConfig.OPTIONS.items() if option.section == "Fetching"
+}
+
+
+def test_defaults_are_javas_but_for_the_listed_differences() -> None:
+    by_name = {
+        name: option.default
+        for option in OWN.values()
+        for name in (option.kafka_name, *option.aliases)
+    }
+    assert by_name.pop("max.block.ms") == by_name["default.api.timeout.ms"]
+    assert by_name == JAVA_DEFAULTS | DELIBERATE_DIFFERENCES
+
+
+def test_the_others_are_the_producers() -> None:
+    shared = ReaderConfig.OPTIONS.keys() - OWN.keys()
+    assert {n: ReaderConfig.OPTIONS[n].default for n in shared} == {
+        n: ProducerConfig.OPTIONS[n].default for n in shared
+    }
+
+
+def test_the_page_names_every_option_and_its_default() -> None:
+    rows = dict(re.findall(r"^\| `([a-z.]+)` \| ([^|]*?) ?\| ", PAGE, re.MULTILINE))
+    shown = {o.kafka_name: str(o.default) for o in OWN.values()}
+    assert rows == {
+        name: default.lower() if default in ("True", "False") else default
+        for name, default in shown.items()
+    }
+
+
+def test_java_names_and_properties() -> None:
+    config = ReaderConfig.build(
+        {"bootstrap.servers": "a:1", "default.api.timeout.ms": "5", "check.crcs": "false"}
+    )
+    assert (config.max_block_ms, config.check_crcs, config.read_committed) == (5, False, False)
+    assert "max_block_ms=5" in repr(config)

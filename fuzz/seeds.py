@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from fuzz.targets import CALLS
+from fuzz.targets import CALLS, FETCH
 from kafkaclient.wire import codec
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.compression import Codec, compress
@@ -32,6 +32,26 @@ _PARTITION = {
 _PRODUCED = {
     "responses": [{"name": "topic", "partition_responses": [_PARTITION, _PARTITION]}],
     "throttle_time_ms": 10,
+    "node_endpoints": [{"node_id": 2, "host": "host", "port": 9092, "rack": "a"}],
+}
+_FETCHED = {
+    "throttle_time_ms": 10,
+    "responses": [
+        {
+            "topic": "topic",
+            "partitions": [
+                {
+                    "partition_index": 3,
+                    "error_code": 6,
+                    "high_watermark": 77,
+                    "aborted_transactions": [{"producer_id": 5, "first_offset": 6}],
+                    "records": b"records",
+                    "current_leader": {"leader_id": 2, "leader_epoch": 9},
+                }
+            ]
+            * 2,
+        }
+    ],
     "node_endpoints": [{"node_id": 2, "host": "host", "port": 9092, "rack": "a"}],
 }
 _TOLD = {
@@ -68,7 +88,9 @@ def seeds(target: str) -> list[bytes]:
         "control_response": _control_responses,
         "sasl_challenge": _challenges,
         "request": _requests,
+        "fetch_response": _fetch_responses,
         "record_batch": _batches,
+        "fetched_part": _parts,
         "decompression": _compressed,
         "connection": _frames,
     }.get(target)
@@ -130,6 +152,18 @@ def _batches() -> Iterator[bytes]:
             builder.append(1000 + n, b"key", b"value" * n, (("h", b"x"), ("n", None)))
         builder.seal(chosen)
         yield bytes(builder.buffer())
+
+
+def _parts() -> Iterator[bytes]:
+    for batch in _batches():
+        for flag in (b"\0", b"\1"):
+            yield flag + batch
+            yield flag + batch[:22] + bytes([batch[22] | 0x30]) + batch[23:] + batch
+
+
+def _fetch_responses() -> Iterator[bytes]:
+    for number, version in enumerate(range(FETCH.min_version, FETCH.max_version + 1)):
+        yield bytes([number]) + _answer(ApiKey.FETCH, version, _FETCHED)
 
 
 def _compressed() -> Iterator[bytes]:

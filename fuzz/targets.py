@@ -14,15 +14,26 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.errors import KafkaError, ProtocolError
+from kafkaclient.errors import KafkaError, ProtocolError, UnreadableBatchError
 from kafkaclient.net.connection import Connection
 from kafkaclient.net.sasl.mechanism import RefusedError
 from kafkaclient.net.sasl.oauthbearer import OAuthBearer
 from kafkaclient.net.sasl.plain import Plain
 from kafkaclient.net.sasl.scram import KeyCache, Scram256, Scram512
 from kafkaclient.net.sasl.tokens import Token
-from kafkaclient.wire import _produce_py, _reader_py, codec, sasl, transactions
+from kafkaclient.reader import part as part_module
+from kafkaclient.reader.part import Part
+from kafkaclient.types import TopicPartition
+from kafkaclient.wire import (
+    _produce_py,
+    _reader_py,
+    _record_columns_py,
+    codec,
+    sasl,
+    transactions,
+)
 from kafkaclient.wire.compression import Codec, decompress
+from kafkaclient.wire.fetch import AbortedTransaction, FetchCall, FetchTopic
 from kafkaclient.wire.metadata import MetadataCall, ToldTopics
 from kafkaclient.wire.record_reader import batch_header, iter_records, verify_crc
 
@@ -52,6 +63,10 @@ def _compiled() -> tuple[Any, Any]:
 
 
 _produce, _reader = _compiled()
+try:
+    _record_columns = import_module("kafkaclient.wire._record_columns")
+except ModuleNotFoundError:
+    _record_columns = _record_columns_py
 
 
 def _outcome(read: Callable[[], Any]) -> Any:
@@ -83,6 +98,14 @@ def metadata_response(data: bytes) -> None:
     told = ToldTopics()
     first = _outcome(lambda: MetadataCall(None, told=told).decode(version, payload))
     assert first == _outcome(lambda: MetadataCall(None, told=told).decode(version, payload))
+
+
+FETCH = FetchCall((FetchTopic("topic", bytes(16), ()),), 500, 1, 1000)
+
+
+def fetch_response(data: bytes) -> None:
+    version = FETCH.min_version + _choice(data, 0, FETCH.max_version - FETCH.min_version + 1)
+    _outcome(lambda: FETCH.decode(version, data[1:]))
 
 
 def _calls() -> list[Any]:
@@ -145,6 +168,39 @@ def record_batch(data: bytes) -> None:
     _outcome(lambda: batch_header(data))
     _outcome(lambda: verify_crc(data))
     _outcome(lambda: sum(1 for _ in iter_records(data)))
+
+
+def fetched_part(data: bytes) -> None:
+    """What a reader makes of the bytes of a partition: batches of columns up to an error."""
+    aborted = (AbortedTransaction(1, 0),) if _choice(data, 0, 2) else None
+    read = partial(_read_part, data[1:], aborted)
+    with _columns_by(_record_columns_py):
+        pure = read()
+    with _columns_by(_record_columns):
+        assert read() == pure
+
+
+def _read_part(data: bytes, aborted: Any) -> list[Any]:
+    where = TopicPartition("t", 0)
+    part = Part(where, memoryview(data), 0, aborted=aborted, check_crcs=False)
+    position, seen = 0, list[Any]()
+    with contextlib.suppress(UnreadableBatchError):
+        while part:
+            columns, after = part.take(position, 2**63 - 1, 200, True)
+            assert after >= position
+            assert len(seen) <= len(data)
+            position = after
+            seen.append(columns)
+    return [position, *seen]
+
+
+@contextlib.contextmanager
+def _columns_by(form: Any) -> Iterator[None]:
+    before, part_module.RecordColumns = part_module.RecordColumns, form.RecordColumns
+    try:
+        yield
+    finally:
+        part_module.RecordColumns = before
 
 
 def decompression(data: bytes) -> None:
@@ -251,7 +307,9 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
         control_response,
         sasl_challenge,
         request,
+        fetch_response,
         record_batch,
+        fetched_part,
         decompression,
         primitive_types,
         connection,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from itertools import groupby
 from operator import attrgetter
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from kafkaclient.wire.fetch import FetchedPartition, FetchResult
 
 __all__ = ["Fetch", "Fetches"]
+
+_log = logging.getLogger(__name__)
 
 _OFFSET_OUT_OF_RANGE = 1
 _UNKNOWN_SERVER_ERROR = -1
@@ -200,16 +203,18 @@ class Fetches:
     async def _run(self, fetch: Fetch, call: FetchCall) -> None:
         try:
             result = await self._cluster.router.call(call, fetch.node_id, purpose=self._purpose)
-            if result.error_code:
-                raise broker_error(result.error_code, f"Fetch from broker {fetch.node_id}")
+            await self._take(fetch, result)
         except KafkaError as error:
             now = self._cluster.now()
             self._cluster.metadata.request_refresh(f"a Fetch failed: {error}")
             for cursor in fetch.cursors:
                 if cursor.fetch is fetch:
                     self._failed(cursor, error, now)
-        else:
-            await self._take(fetch, result)
+        except Exception as defect:  # noqa: BLE001 - nobody may be left waiting
+            _log.exception("a Fetch failed in an unexpected way")
+            for cursor in fetch.cursors:
+                cursor.error = KafkaError(f"reading failed: {defect!r}; this is a defect")
+                cursor.error.__cause__ = defect
         finally:
             del self._under_way[fetch.node_id]
             for cursor in fetch.cursors:
@@ -218,6 +223,8 @@ class Fetches:
             self._wake()
 
     async def _take(self, fetch: Fetch, result: FetchResult) -> None:
+        if result.error_code:
+            raise broker_error(result.error_code, f"Fetch from broker {fetch.node_id}")
         now = self._cluster.now()
         told = {(p.topic, p.partition): p for p in result.partitions}
         parts: list[Part] = []

@@ -343,6 +343,16 @@ async def test_an_answer_that_is_none(fake, tools):
 
 
 @virtual_time
+async def test_a_defect_ends_the_read(fake, tools, monkeypatch):
+    """Rather than leave it waiting for ever."""
+    tools.fill(fake, 0, 1)
+    monkeypatch.setattr("kafkaclient.reader.fetch.Part", None)
+    async with tools.reader(fake) as reader:
+        with pytest.raises(KafkaError, match="this is a defect"):
+            await tools.values(reader.read({P0: (0, 3)}))
+
+
+@virtual_time
 async def test_a_partition_that_is_left_out(fake, tools):
     tools.fill(fake, 0, 1)
     fake.control(ApiKey.FETCH, {"responses": []})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise, repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.wire.arrow import (
@@ -110,21 +111,18 @@ class FetchedBatch:
 
     def __iter__(self) -> Iterator[FetchedRecord]:
         topic, partition = self.topic_partition
-        rows, *numbers, key, value, headers = self._buffers
-        offsets, timestamps = (memoryview(n).cast("q") for n in numbers[:2])
-        types = memoryview(numbers[2]).cast("i")
-        keys, values, lists = _cells(key, rows), _cells(value, rows), _lists(headers, rows)
-        for row in range(rows):
-            yield FetchedRecord(
-                topic,
-                partition,
-                offsets[row],
-                timestamps[row],
-                types[row],
-                next(keys),
-                next(values),
-                next(lists),
-            )
+        rows, offsets, timestamps, types, key, value, headers = self._buffers
+        return map(
+            FetchedRecord,
+            repeat(topic, rows),
+            repeat(partition, rows),
+            memoryview(offsets).cast("q"),
+            memoryview(timestamps).cast("q"),
+            memoryview(types).cast("i"),
+            _cells(key),
+            _cells(value),
+            repeat((), rows) if headers is None else _lists(headers),
+        )
 
     # --- Arrow --------------------------------------------------------------------------------
 
@@ -164,24 +162,18 @@ def _size(column: BlobColumn) -> int:
     return len(column.offsets) + len(column.data) + len(column.valid or b"")
 
 
-def _cells(column: BlobColumn, rows: int) -> Iterator[bytes | None]:
-    offsets, data, valid = memoryview(column.offsets).cast("i"), column.data, column.valid
-    for row in range(rows):
+def _cells(column: BlobColumn) -> Iterator[bytes | None]:
+    data, valid = memoryview(column.data), column.valid
+    for row, (start, end) in enumerate(pairwise(memoryview(column.offsets).cast("i"))):
         if valid is not None and not valid[row >> 3] >> (row & 7) & 1:
             yield None
         else:
-            yield bytes(data[offsets[row] : offsets[row + 1]])
+            yield bytes(data[start:end])
 
 
-def _lists(column: HeaderColumn | None, rows: int) -> Iterator[Headers]:
-    if column is None:
-        yield from [()] * rows
-        return
+def _lists(column: HeaderColumn) -> Iterator[Headers]:
     offsets = memoryview(column.offsets).cast("i")
-    names = _cells(column.names, column.entries)
-    contents = _cells(column.contents, column.entries)
-    for row in range(rows):
-        yield tuple(
-            ((next(names) or b"").decode(), next(contents))
-            for _ in range(offsets[row], offsets[row + 1])
-        )
+    names = _cells(column.names)
+    contents = _cells(column.contents)
+    for start, end in pairwise(offsets):
+        yield tuple(((next(names) or b"").decode(), next(contents)) for _ in range(start, end))

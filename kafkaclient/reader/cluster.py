@@ -148,10 +148,11 @@ class Cluster:
     async def _ask(
         self, node_id: int, where: list[TopicPartition], timestamp: int, timeout_s: float
     ) -> tuple[dict[TopicPartition, PartitionOffset], list[KafkaError]]:
-        topics: dict[str, tuple[int, ...]] = {}
+        topics: dict[str, list[int]] = {}
         for topic, partition in where:
-            topics[topic] = (*topics.get(topic, ()), partition)
-        call = ListOffsetsCall(topics, timestamp, self.config.read_committed)
+            topics.setdefault(topic, []).append(partition)
+        asked = {topic: tuple(partitions) for topic, partitions in topics.items()}
+        call = ListOffsetsCall(asked, timestamp, self.config.read_committed)
         limit_s = max(0.001, min(timeout_s, self.config.request_timeout_ms / 1000))
         try:
             result = await self.router.call(call, node_id, timeout_s=limit_s)

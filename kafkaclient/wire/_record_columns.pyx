@@ -130,8 +130,9 @@ cdef class RecordColumns:
 
     @property
     def nbytes(self):
-        """Bytes of keys, values and headers, without what tells them apart."""
-        return self._key.size + self._value.size + self._names.size + self._contents.size
+        """Bytes of the records, about as they were encoded: empty ones count, too."""
+        cdef Py_ssize_t blobs = self._key.size + self._value.size
+        return blobs + self._names.size + self._contents.size + MIN_RECORD_BYTES * self._rows
 
     def append(
         self,

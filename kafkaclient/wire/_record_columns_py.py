@@ -68,9 +68,9 @@ class RecordColumns:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of keys, values and headers, without what tells them apart."""
+        """Bytes of the records, about as they were encoded: empty ones count, too."""
         blobs = (self._key, self._value, self._names, self._contents)
-        return sum(len(each.data) for each in blobs)
+        return sum(len(each.data) for each in blobs) + MIN_RECORD_BYTES * self.rows
 
     def append(
         self,

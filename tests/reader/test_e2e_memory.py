@@ -10,6 +10,7 @@ from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
+from kafkaclient.wire.records import BatchBuilder
 
 LARGEST = 3000
 """A little more than a batch has here."""
@@ -118,3 +119,17 @@ async def test_a_batch_of_columns_is_about_as_large_as_a_fetch(full, tools):
         batches = await tools.batches(reader.read({("t", 0): (2000, 7000)}))
     assert sum(map(len, batches)) == 5000
     assert {len(batch) for batch in batches} == {200}
+
+
+@virtual_time
+async def test_empty_records_count(full, tools):
+    """A few bytes can be many of them, once they are decompressed."""
+    builder = BatchBuilder(2**26)
+    for _ in range(5000):
+        builder.append(0, None, None)
+    builder.seal(4)
+    for _ in range(20):
+        full.append("t", 0, bytes(builder.buffer()))
+    async with tools.reader(full, max_partition_fetch_bytes=70_000) as reader:
+        batches = await tools.batches(reader.read({("t", 0): (2000, 102_000)}))
+    assert {len(batch) for batch in batches} == {10_000}

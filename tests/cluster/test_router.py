@@ -328,6 +328,27 @@ async def test_control_calls_do_not_share_the_produce_connection(bench: Any) -> 
 
 
 @virtual_time
+async def test_a_purpose_of_the_callers_own_has_its_own_connection(bench: Any) -> None:
+    """An answer that is long in coming holds up no control call; the connection can be let go."""
+    async with bench() as b:
+        b.router.update_brokers(_view(0))
+        await b.router.call(MetadataCall(), 0)
+        await b.router.call(MetadataCall(), 0, purpose="fetch-1")
+        b.net.silent.add("b0:9092")
+        slow = asyncio.create_task(b.router.call(MetadataCall(), 0, purpose="fetch-1"))
+        await asyncio.sleep(1)
+        b.net.silent.clear()
+        await b.router.call(MetadataCall(), 0)
+        assert not slow.done()
+        assert len(b.net.pipes) == 2
+        b.router.release("fetch-1")
+        with pytest.raises(BrokerConnectionError):
+            await slow
+        assert len(b.net.pipes) == 1
+        await b.router.call(MetadataCall(), 0)
+
+
+@virtual_time
 async def test_a_stalled_broker_is_asked_last(bench: Any) -> None:
     async with bench() as b:
         b.router.update_brokers(_view(0, 1, 2))

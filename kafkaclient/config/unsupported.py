@@ -1,6 +1,6 @@
-"""Keys of Java's producer that this client knows of and does not have.
+"""Keys of Java's clients that this one knows of and does not have.
 
-A property file written for the Java producer gets a clear refusal instead of a guess at a
+A property file written for a Java client gets a clear refusal instead of a guess at a
 misspelling. A key whose value asks for nothing (empty, or what this client does anyway) passes.
 Values are never shown: several of these keys hold secrets.
 """
@@ -20,19 +20,27 @@ _KERBEROS = "GSSAPI (Kerberos) is not available"
 _OAUTH = "give sasl_oauth_token_provider for ways to a token other than OIDC client credentials"
 _REFRESH = "a token is asked for again after 80 % of its life"
 _LOGIN_PACE = "attempts follow reconnect.backoff.ms and socket.connection.setup.timeout.ms"
+_NO_GROUPS = "there are no consumer groups, and nothing is committed; see docs/reader.md"
 _PYTHON_CLASSES = "Java classes cannot be loaded"
 
 # key -> (why not, the values that ask for nothing)
 _KEYS: dict[str, tuple[str, frozenset[str]]] = {
+    "auto.commit.interval.ms": (_NO_GROUPS, frozenset({"5000"})),
+    "auto.offset.reset": (
+        "an offset that is not in the log is an error; ask Reader.offsets where to begin",
+        frozenset({"none"}),
+    ),
     "client.dns.lookup": (
         "every address of a name is tried, as with use_all_dns_ips",
         frozenset({"use_all_dns_ips"}),
     ),
     "config.providers": (_PYTHON_CLASSES, frozenset()),
+    "enable.auto.commit": (_NO_GROUPS, frozenset({"false"})),
     "enable.metrics.push": (
         "metrics are not pushed to brokers (KIP-714); read Producer.metrics()",
         frozenset({"false"}),
     ),
+    "group.id": (_NO_GROUPS, frozenset()),
     "interceptor.classes": (f"{_PYTHON_CLASSES}; see on_delivery", frozenset()),
     "metric.reporters": (f"{_PYTHON_CLASSES}; read Producer.metrics()", frozenset()),
     "metrics.recording.level": ("all metrics are recorded at one level", frozenset({"info"})),
@@ -95,7 +103,7 @@ _GROUPS: tuple[tuple[str, str, frozenset[str]], ...] = (
 
 def refuse_unsupported(spelling: str, value: object) -> bool:
     """Raise ConfigError for a key this client lacks; True when its value asks for nothing,
-    False when Java's producer has no such key either."""
+    False when Java has no such key either."""
     key = spelling.replace("_", ".")
     group = next((group for group in _GROUPS if key.startswith(group[0])), None)
     if key in _KEYS:

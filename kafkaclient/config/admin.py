@@ -5,14 +5,10 @@ brokers, and one of its own.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
 
 from kafkaclient.config.kinds import at_least, integer
 from kafkaclient.config.options import option, options_of
 from kafkaclient.config.producer import ProducerConfig
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 __all__ = ["AdminConfig"]
 
@@ -35,15 +31,6 @@ class AdminConfig(ProducerConfig):
         "time is given with the call.",
         section="Admin",
     )
-
-    @classmethod
-    def build(
-        cls,
-        mapping: Mapping[str, object] | None = None,
-        options: Mapping[str, object] | None = None,
-    ) -> AdminConfig:
-        """See :meth:`ProducerConfig.build`."""
-        return cast("AdminConfig", super(AdminConfig, cls).build(mapping, options))
 
     def for_producer(self) -> dict[str, object]:
         """What a producer needs to reach the same brokers in the same way."""

@@ -119,8 +119,8 @@ class Story:
         async with Producer(
             self.fake.bootstrap, dialer=self.fake, rng=Random(1), **self.options
         ) as producer:
-            if self.aside:
-                sealer = producer._core.accumulator.sealer
+            sealer = producer._core.accumulator.sealer
+            if self.aside and sealer.compressing:
                 sealer.small, sealer._background = 150, Aside(self.rng)
             damage = asyncio.create_task(self._do_damage())
             deliveries = []

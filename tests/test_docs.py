@@ -12,6 +12,8 @@ _ROOT = Path(__file__).parent.parent
 _NAMED = re.compile(r"`([a-z_0-9/]+)\.py:([A-Za-z_][\w.]*)`")
 _PATHS = re.compile(r"`((?:kafkaclient|tests|integration|examples|docs|benchmarks)/[\w./-]+)`")
 
+_TESTS = re.compile(r"`((?:tests|integration)/[\w/]+\.py)::(test_\w+)`")
+
 
 def _pages() -> list[Path]:
     return [_ROOT / "README.md", *sorted((_ROOT / "docs").glob("*.md"))]
@@ -33,3 +35,10 @@ def test_every_path_named_exists(page: Path) -> None:
         assert (_ROOT / path).exists(), f"{page.name} names {path}"
     for link in re.findall(r"\]\(([\w./-]+)(?:#[\w-]+)?\)", text):
         assert (page.parent / link).exists(), f"{page.name} links to {link}"
+
+
+def test_every_test_named_exists() -> None:
+    named = [name for page in _pages() for name in _TESTS.findall(page.read_text())]
+    assert len(named) > 100
+    for path, test in named:
+        assert f"def {test}(" in (_ROOT / path).read_text(), f"{path} has no {test}"

@@ -242,6 +242,9 @@ class _Wire(asyncio.Transport):
         super().__init__()
         self._protocol: asyncio.Protocol | None = protocol
 
+    def write(self, _: Any) -> None:
+        pass
+
     def writelines(self, _: Any) -> None:
         pass
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kafkaclient.errors import ProtocolError
 from kafkaclient.wire.record_reader import Record, read_records
-from kafkaclient.wire.records import BatchBuilder
+from kafkaclient.wire.records import BATCH_OVERHEAD, BatchBuilder
 
 ALL = (0, 2**62)
 blobs = st.none() | st.binary(max_size=40)
@@ -23,8 +23,7 @@ def encoded(given_rows) -> bytes:
     builder = BatchBuilder(2**20)
     for row in given_rows:
         builder.append(*row)
-    builder.seal()
-    return bytes(builder.records)
+    return bytes(builder.close()[BATCH_OVERHEAD:])
 
 
 def blob_items(column, count):

@@ -34,14 +34,14 @@ check: $(STAMP) ## ruff, mypy, import-linter
 	$(BIN)/lint-imports --no-cache
 
 # A test that never ends may be stuck inside a callback, where asyncio swallows what a signal raises.
-UNIT = $(BIN)/pytest -q -n 2 --timeout-method=thread
+UNIT = $(BIN)/pytest -q -n 2 --timeout-method=thread --durations=15
 
 unit: $(STAMP) ## no network; compiled, then once more what has a way in pure Python
 	$(UNIT) tests
-	KAFKACLIENT_PURE_PYTHON=1 $(UNIT) tests/wire tests/producer tests/reader
+	KAFKACLIENT_PURE_PYTHON=1 HYPOTHESIS_PROFILE=quick $(UNIT) tests/wire tests/producer tests/reader
 
 slice: $(STAMP) ## real brokers, without what takes long
-	$(BIN)/pytest integration -m "not full"
+	$(BIN)/pytest integration -m "not full" --durations=25
 
 integration: $(STAMP) ## real brokers; KAFKACLIENT_BOOTSTRAP=host:port for another cluster
 	$(BIN)/pytest integration

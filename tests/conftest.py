@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # No deadline: a busy machine is no defect. HYPOTHESIS_PROFILE=exhaustive looks longer.
+settings.register_profile("quick", max_examples=10, deadline=None)
 settings.register_profile("dev", max_examples=40, deadline=None)
 settings.register_profile("ci", max_examples=100, deadline=None)
 settings.register_profile("exhaustive", max_examples=5000, deadline=None)

@@ -54,7 +54,7 @@ def create_topic(kafka_cluster) -> Callable[..., Awaitable[None]]:
                 name,
                 -1 if assignments is not None else partitions,
                 replication_factor,
-                replica_assignments=dict(assignments or {}),
+                replica_assignments=None if assignments is None else dict(assignments),
                 topic_configs=dict(config or {}),
             )
             await admin.create_topics([new])

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from kafkaclient.admin.limits import MAX_BROKER_PARTITIONS, MAX_PARTITIONS, Limits
-from kafkaclient.admin.session import CONTROLLER
+from kafkaclient.admin.session import CONTROLLER, NOT_NOW
 from kafkaclient.errors import AuthorizationError, ConfigError, KafkaError, broker_error, denied
 from kafkaclient.wire.admin import (
     ConfigEntry,
@@ -26,7 +26,6 @@ __all__ = ["ConfigResource", "Configs"]
 _log = logging.getLogger(__name__)
 
 _LIMITS = (MAX_BROKER_PARTITIONS, MAX_PARTITIONS)
-_AGAIN = frozenset({7, 41})  # REQUEST_TIMED_OUT, NOT_CONTROLLER
 
 
 class ConfigResource(NamedTuple):
@@ -128,7 +127,7 @@ class Configs:
 
         async def attempt() -> None:
             (outcome,) = (await self._session.once(call, node)).resources
-            if outcome.error_code in _AGAIN:
+            if outcome.error_code in NOT_NOW:
                 raise broker_error(outcome.error_code, f"configuring {resource}")
             if outcome.error_code:
                 detail = outcome.error_message

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING
 
 from kafkaclient.errors import broker_error, denied
-from kafkaclient.wire.api import ApiKey
-from kafkaclient.wire.codec import CodecCall, ListOffsetsCall
+from kafkaclient.wire.codec import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsCall
+from kafkaclient.wire.fetch import FetchByNameCall, FetchPartition, FetchTopic
 from kafkaclient.wire.record_reader import BATCH_OVERHEAD, HEADER, BatchHeader, iter_records
 
 if TYPE_CHECKING:
@@ -16,60 +15,10 @@ if TYPE_CHECKING:
     from kafkaclient.admin.session import Session
     from kafkaclient.wire.record_reader import Record
 
-__all__ = ["FetchCall", "FetchResult", "read_partition"]
+__all__ = ["read_partition"]
 
-_EARLIEST = -2
-_LATEST = -1
 _MAX_BYTES = 4 << 20
 _MAX_WAIT_MS = 500
-
-
-class FetchResult(NamedTuple):
-    """The records of one partition, as they are on disk; the last batch may be cut off."""
-
-    error_code: int
-    records: bytes
-    throttle_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class FetchCall(CodecCall[FetchResult]):
-    """Fetch one partition, outside of any fetch session. Must go to its leader."""
-
-    # Version 13 names topics by id, which a partition this small does not need.
-    api_key: ClassVar[ApiKey] = ApiKey.FETCH
-    min_version: ClassVar[int] = 4
-    max_version: ClassVar[int] = 12
-    topic: str
-    partition: int
-    offset: int
-
-    def _fields(self, version: int) -> dict[str, Any]:
-        wanted: dict[str, Any] = {
-            "partition": self.partition,
-            "fetch_offset": self.offset,
-            "partition_max_bytes": _MAX_BYTES,
-        }
-        return {
-            "replica_id": -1,
-            "max_wait_ms": _MAX_WAIT_MS,
-            "min_bytes": 1,
-            "max_bytes": _MAX_BYTES,
-            "isolation_level": 0,
-            "session_id": 0,
-            "session_epoch": -1,
-            "topics": [{"topic": self.topic, "partitions": [wanted]}],
-            "forgotten_topics_data": [],
-            "rack_id": "",
-        }
-
-    def _result(self, message: Any) -> FetchResult:
-        throttle_ms = message.throttle_time_ms
-        for topic in message.responses:
-            for partition in topic.partitions:
-                records = bytes(partition.records or b"")
-                return FetchResult(partition.error_code, records, throttle_ms)
-        return FetchResult(message.error_code or 0, b"", throttle_ms)
 
 
 async def read_partition(session: Session, topic: str, partition: int) -> list[Record]:
@@ -83,13 +32,13 @@ async def read_partition(session: Session, topic: str, partition: int) -> list[R
 
 async def _read(session: Session, topic: str, partition: int) -> list[Record]:
     leader = await _leader(session, topic, partition)
-    position = await _offset(session, topic, partition, leader, _EARLIEST)
-    end = await _offset(session, topic, partition, leader, _LATEST)
+    position = await _offset(session, topic, partition, leader, EARLIEST_TIMESTAMP)
+    end = await _offset(session, topic, partition, leader, LATEST_TIMESTAMP)
     found: list[Record] = []
     while position < end:
-        fetched = await session.once(FetchCall(topic, partition, position), leader)
-        _check(fetched.error_code, topic, partition)
-        for header, batch in _whole_batches(fetched.records):
+        for header, batch in _whole_batches(
+            await _fetch(session, topic, partition, leader, position)
+        ):
             following = header.base_offset + header.last_offset_delta + 1
             if following > position:
                 found += iter_records(batch)
@@ -97,8 +46,21 @@ async def _read(session: Session, topic: str, partition: int) -> list[Record]:
     return found
 
 
-def _whole_batches(data: bytes) -> Iterator[tuple[BatchHeader, memoryview]]:
-    view = memoryview(data)
+async def _fetch(
+    session: Session, topic: str, partition: int, leader: int, position: int
+) -> memoryview:
+    # By name: a partition this small does not need the topic's id.
+    wanted = FetchTopic(topic, None, (FetchPartition(partition, position, _MAX_BYTES),))
+    call = FetchByNameCall((wanted,), _MAX_WAIT_MS, min_bytes=1, max_bytes=_MAX_BYTES)
+    result = await session.once(call, leader)
+    for found in result.partitions:
+        _check(found.error_code, topic, partition)
+        return found.records
+    _check(result.error_code, topic, partition)
+    return memoryview(b"")
+
+
+def _whole_batches(view: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
     while len(view) >= BATCH_OVERHEAD:
         header = BatchHeader._make(HEADER.unpack_from(view))
         if header.size > len(view):

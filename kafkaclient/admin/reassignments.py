@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.admin.guard import usage_of
 from kafkaclient.admin.limits import Request
-from kafkaclient.admin.session import CONTROLLER
+from kafkaclient.admin.session import CONTROLLER, NOT_NOW
 from kafkaclient.admin.topics import topic_error
 from kafkaclient.errors import KafkaError, broker_error, denied
 from kafkaclient.types import TopicPartition
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["Reassignments"]
 
 _UNKNOWN_TOPIC = 3
-_AGAIN = frozenset({7, 41})  # REQUEST_TIMED_OUT, NOT_CONTROLLER
 _NO_REASSIGNMENT = 85
 
 
@@ -65,7 +64,7 @@ class Reassignments:
             nonlocal attempts
             attempts += 1
             told = await self._session.once(call, CONTROLLER)
-            if told.error_code in _AGAIN:
+            if told.error_code in NOT_NOW:
                 raise broker_error(told.error_code, "reassigning partitions")
             return told
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kafkaclient.wire.api import Call
     from kafkaclient.wire.results import MetadataResult
 
-__all__ = ["CONTROLLER", "Session"]
+__all__ = ["CONTROLLER", "NOT_NOW", "Session"]
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +43,9 @@ T = TypeVar("T")
 CONTROLLER = -2
 """Stands for whichever broker metadata names as the controller. In a KRaft cluster that is any
 broker, which passes on what only the controller can do."""
+
+NOT_NOW = frozenset({7, 41})  # REQUEST_TIMED_OUT, NOT_CONTROLLER
+"""The answer of a controller that cannot do it now."""
 
 _PATIENCE_S = 3.0
 """How long a broker has for an answer that any other can give as well; doubled with each failure,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from kafkaclient.admin.session import CONTROLLER
+from kafkaclient.admin.session import CONTROLLER, NOT_NOW
 from kafkaclient.errors import KafkaError, broker_error, denied
 from kafkaclient.wire.admin import CreatePartitionsCall, NewPartitions
 from kafkaclient.wire.codec import CreateTopicsCall, DeleteTopicsCall, NewTopic
@@ -26,10 +26,9 @@ _LEADER_NOT_AVAILABLE = 5
 _TIMED_OUT = 7
 _TOPIC_EXISTS = 36
 _INVALID_PARTITIONS = 37
-_NOT_CONTROLLER = 41
 _THROTTLED = 89
 
-_AGAIN = frozenset({_TIMED_OUT, _NOT_CONTROLLER, _THROTTLED})
+_AGAIN = NOT_NOW | {_THROTTLED}
 """The answer of a controller that cannot do it now; a mutation quota (KIP-599) is waited out."""
 
 _MOST_AT_ONCE = 5_000

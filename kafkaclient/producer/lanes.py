@@ -207,9 +207,7 @@ class Lanes:
         return Survey(free, pressed, sound, overdue, due, self.health.unsure)
 
     def _connect(self, lane: Lane) -> Connection | None:
-        if lane.main is lane:
-            return self._connections.produce_connection(lane.node_id)
-        return self._connections.produce_connection(lane.node_id, side=True)
+        return self._connections.produce_connection(lane.node_id, side=lane.main is not lane)
 
     def _window(self, lane: Lane, large: bool, now: float) -> int:
         limit = self._settings.max_in_flight

@@ -6,17 +6,25 @@ from typing import Any
 
 import pytest
 
-from kafkaclient.admin.log import FetchCall, FetchResult
 from kafkaclient.errors import AuthorizationError
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.codec import decode_request, encode_response
+from kafkaclient.wire.fetch import FetchByNameCall, FetchPartition, FetchTopic
 
 
-@pytest.mark.parametrize("version", range(FetchCall.min_version, FetchCall.max_version + 1))
+def fetch(partition: int, offset: int) -> FetchByNameCall:
+    return FetchByNameCall(
+        (FetchTopic("t", None, (FetchPartition(partition, offset, 9),)),), 1, 1, 9
+    )
+
+
+@pytest.mark.parametrize(
+    "version", range(FetchByNameCall.min_version, FetchByNameCall.max_version + 1)
+)
 def test_every_version(version: int) -> None:
-    call = FetchCall("t", 3, 17)
+    call = fetch(3, 17)
     request = decode_request(call.encode(version, 1, "me")[4:]).message
     (topic,) = request.topics
     (wanted,) = topic.partitions
@@ -25,12 +33,23 @@ def test_every_version(version: int) -> None:
     frame = encode_response(
         1, version, 1, throttle_time_ms=9, responses=[{"topic": "t", "partitions": [answer]}]
     )
-    assert call.decode(version, frame[8:]) == FetchResult(6, b"abc", 9)
+    result = call.decode(version, frame[8:])
+    (found,) = result.partitions
+    assert (found.error_code, found.records, result.throttle_ms) == (6, b"abc", 9)
 
 
 def test_an_answer_without_partitions_has_the_error_of_the_whole() -> None:
     frame = encode_response(1, 12, 1, error_code=70, responses=[])
-    assert FetchCall("t", 0, 0).decode(12, frame[8:]) == FetchResult(70, b"", 0)
+    result = fetch(0, 0).decode(12, frame[8:])
+    assert (result.error_code, result.partitions, result.throttle_ms) == (70, [], 0)
+
+
+async def test_reading_ends_with_the_error_of_the_whole(admin, fake, fetches) -> None:
+    await admin.set_limits({"max.partitions": 4})
+    fetches.remove()
+    fake.control(ApiKey.FETCH, {"error_code": 29, "responses": []}, keep=True)
+    with pytest.raises(AuthorizationError, match="reading __kafkaclient_partition_limits-0"):
+        await admin.create_topic("t", 1, 1)
 
 
 @virtual_time

@@ -89,6 +89,7 @@ def _move(state: ClusterState, topic: str, asked: Any) -> ErrorCode:
         if not partition.moving_to:
             return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
         partition.replicas, partition.moving_to, partition.moving_from = before, [], []
+        partition.copied = {}
         return ErrorCode.NONE
     wanted = list(asked.replicas)
     if not wanted or len(set(wanted)) < len(wanted) or set(wanted) - set(state.brokers):

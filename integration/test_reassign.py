@@ -1,0 +1,252 @@
+"""Throttled reassignments on real brokers, beside Kafka's own tool."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+import time
+from contextlib import asynccontextmanager
+
+import pytest
+
+from kafkaclient.admin import Admin, ReassignmentPlan
+from kafkaclient.producer.producer import Producer
+from kafkaclient.testing.cluster import LocalCluster
+from kafkaclient.types import TopicPartition
+
+pytestmark = pytest.mark.timeout(240)
+
+KAFKAS_TOOL = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+MB = 1_000_000
+
+
+@pytest.fixture
+async def admin(kafka_cluster):
+    async with Admin(kafka_cluster.bootstrap, limits=None) as client:
+        yield client
+
+
+@pytest.fixture
+def plan_file(tmp_path):
+    def write(replicas) -> str:
+        path = tmp_path / "plan.json"
+        path.write_text(ReassignmentPlan(replicas).to_json())
+        return str(path)
+
+    return write
+
+
+async def spawn(cluster, *words: str) -> asyncio.subprocess.Process:
+    """``kafkaclient`` as a shell runs it."""
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", "from kafkaclient.cli import main; main()"),
+        *(*words, "--bootstrap-server", cluster.bootstrap),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+async def run(cluster, *words: str) -> tuple[int, str, str]:
+    process = await spawn(cluster, *words)
+    stdout, stderr = await process.communicate()
+    return process.returncode or 0, stdout.decode(), stderr.decode()
+
+
+async def kafkas_tool(cluster, *words: str) -> str:
+    ended = await cluster.run_tool(KAFKAS_TOOL, "--bootstrap-server", cluster.bootstrap, *words)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+async def fill(cluster, topic: str, megabytes: int) -> None:
+    async with Producer(cluster.bootstrap, linger_ms=20) as producer:
+        for _ in range(megabytes * 10):
+            await producer.send(topic, bytes(100_000), partition=0)
+        await producer.flush()
+
+
+async def until(condition, *, seconds: float = 30.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not await condition():
+            await asyncio.sleep(0.1)
+
+
+async def nothing_throttled(admin) -> bool:
+    told = await admin.replication_quotas.describe()
+    return not told.topics and not any(b.rates or b.mark for b in told.brokers.values())
+
+
+async def at_rest(admin) -> None:
+    """Brokers have heard of the last changes, and nothing of them is left."""
+    await until(lambda: nothing_throttled(admin), seconds=10)
+
+
+async def replicas_of(admin, topic: str) -> list[tuple[int, ...]]:
+    return [p.replicas for p in (await admin.describe_topic(topic)).partitions]
+
+
+@pytest.mark.local_cluster
+async def test_kafkas_tool_verifies_ours_and_the_reverse(
+    kafka_cluster, admin, create_topic, topic, plan_file, tmp_path
+) -> None:
+    await create_topic(topic, assignments={0: [0, 1], 1: [1, 2]})
+    t0, t1 = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    plan = plan_file({t0: (0, 2), t1: (1, 0)})
+    back = str(tmp_path / "back.json")
+    code, stdout, stderr = await run(
+        kafka_cluster,
+        *("reassign", "execute", "--reassignment-json-file", plan, "--throttle", "50000000"),
+        *("--rollback-file", back, "--measure", "0.5", "--yes"),
+    )
+    assert code == 0, stderr
+    assert "MoveRatio" in stdout
+    assert "2 of 2 partitions" in stderr
+    await at_rest(admin)
+    told = await kafkas_tool(kafka_cluster, "--reassignment-json-file", plan, "--verify")
+    assert f"Reassignment of partition {topic}-0 is completed." in told
+    assert f"Reassignment of partition {topic}-1 is completed." in told
+
+    told = await kafkas_tool(
+        kafka_cluster,
+        *("--reassignment-json-file", back, "--execute", "--throttle", "60000000"),
+    )
+    assert "Successfully started partition reassignments" in told
+    async with asyncio.timeout(30):
+        while True:
+            code, stdout, stderr = await run(
+                kafka_cluster, "reassign", "verify", "--reassignment-json-file", back
+            )
+            if code != 4:
+                break
+    assert code == 0, stdout + stderr
+    assert f"Reassignment of partition {topic}-1 is completed." in stdout
+    assert "kafkaclient did not set" in stderr
+    verified = ("reassign", "verify", "--reassignment-json-file", back, "--all-throttles")
+    assert (await run(kafka_cluster, *verified))[0] == 0
+    await at_rest(admin)
+    assert await replicas_of(admin, topic) == [(0, 1), (1, 2)]
+
+
+async def test_a_quota_holds_and_can_be_changed(kafka_cluster, admin, create_topic, topic) -> None:
+    """Brokers let through ten seconds' worth of the quota at once, then the quota."""
+    await create_topic(topic, assignments={0: [0]})
+    await fill(kafka_cluster, topic, 30)
+    plan = {TopicPartition(topic, 0): (1,)}
+    async with admin.throttled(plan, bytes_per_second=MB) as moves:
+        began = time.monotonic()
+        fast_since = None
+        async for progress in moves.progress(every_s=0.5):
+            elapsed = time.monotonic() - began
+            if fast_since is None:
+                assert not progress.finished
+                assert progress.bytes_done < (11 + elapsed) * MB * 1.15
+                assert progress.sum_replica_lag > 0
+            if fast_since is None and elapsed > 5:
+                assert progress.bytes_done > 5 * MB
+                assert progress.brokers[0].quota == MB
+                assert await moves.set_quota(1000 * MB) == {0: None, 1: None}
+                fast_since = elapsed
+        assert fast_since is not None
+        assert elapsed - fast_since < 10
+        assert progress.bytes_done == progress.bytes_total > 29 * MB
+    await at_rest(admin)
+    assert await replicas_of(admin, topic) == [(1,)]
+
+
+@asynccontextmanager
+async def executing(cluster, admin, plan: str, topic: str):
+    """``kafkaclient reassign execute``, with its moves begun and crawling."""
+    process = await spawn(
+        cluster,
+        *("reassign", "execute", "--reassignment-json-file", plan, "--throttle", "1000000"),
+        *("--measure", "0", "--yes"),
+    )
+    try:
+
+        async def crawls() -> bool:
+            moving = await admin.list_partition_reassignments()
+            return any(partition.topic == topic for partition in moving)
+
+        await until(crawls)
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def test_ctrl_c_undoes_and_a_kill_leaves_nothing_that_is_not_found(
+    kafka_cluster, admin, create_topic, topic, plan_file
+) -> None:
+    await create_topic(topic, assignments={0: [0]})
+    await fill(kafka_cluster, topic, 40)
+    plan = plan_file({TopicPartition(topic, 0): (1,)})
+    async with executing(kafka_cluster, admin, plan, topic) as process:
+        process.send_signal(signal.SIGINT)
+        _, stderr = await process.communicate()
+        assert process.returncode == 130, stderr
+    assert await admin.list_partition_reassignments() == {}
+    await at_rest(admin)
+    assert await replicas_of(admin, topic) == [(0,)]
+
+    async with executing(kafka_cluster, admin, plan, topic) as process:
+        process.kill()
+    await asyncio.sleep(0.5)
+    assert not await nothing_throttled(admin)
+    code, _, stderr = await run(kafka_cluster, "throttle", "clear")
+    assert code == 0
+    assert "replicas are still being copied" in stderr
+    code, stdout, _ = await run(kafka_cluster, "throttle", "show", "--json")
+    shown = json.loads(stdout)
+    assert shown["brokers"]["1"]["ours"]
+    assert shown["topics"][topic]["follower"] == {"before": [], "ours": ["0:1"]}
+    code, stdout, stderr = await run(
+        kafka_cluster, "reassign", "cancel", "--reassignment-json-file", plan, "--yes"
+    )
+    assert code == 0, stderr
+    assert f"for: {topic}-0" in stdout
+    await at_rest(admin)
+    code, stdout, _ = await run(
+        kafka_cluster, "reassign", "verify", "--reassignment-json-file", plan
+    )
+    assert code == 1
+    assert "replica set is 0 rather than 1" in stdout
+
+
+@pytest.mark.full
+async def test_a_dead_broker_does_not_stop_the_rest(plan_file) -> None:
+    """Killed while it gets a replica: told as stuck; the rest goes on, and nothing stays behind."""
+    async with LocalCluster(4) as cluster, Admin(cluster.bootstrap) as admin:
+        for name in ("goes", "stops"):
+            await admin.create_topic(name, replica_assignment=[(0,)])
+            await fill(cluster, name, 25)
+        goes, stops = TopicPartition("goes", 0), TopicPartition("stops", 0)
+        plan = {goes: (1,), stops: (3,)}
+        begun = await admin.reassigner.begin(plan, MB)
+        await cluster.kill(3)
+        async for progress in admin.reassigner.progress(begun.moves, every_s=0.5):
+            went, stopped = progress.partitions
+            if stopped.stuck == "broker 3 is down":
+                assert (await admin.replication_quotas.set_rate(1000 * MB))[1] is None
+                if went.done:
+                    break
+        told = await admin.reassigner.verify(plan)
+        assert [each.state.value for each in told.partitions] == ["completed", "in progress"]
+        assert "goes" in told.lifted.topics
+        assert await admin.reassigner.cancel(plan) == {stops: None}
+        told = await admin.replication_quotas.describe()
+        assert told.topics == {}
+        assert not any(now.rates or now.mark for now in told.brokers.values())
+        await cluster.restart(3)
+
+        async def is_back() -> bool:
+            return 3 in (await admin.replication_quotas.describe()).brokers
+
+        await until(is_back)
+        await admin.replication_quotas.clear()
+        await at_rest(admin)
+        assert await replicas_of(admin, "goes") == [(1,)]
+        assert await replicas_of(admin, "stops") == [(0,)]

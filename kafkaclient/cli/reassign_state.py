@@ -189,7 +189,9 @@ def list_(
 def watch(
     *,
     interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="Look once.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Tell once, after an interval, and end.")
+    ] = False,
     bootstrap_server: Bootstrap = None,
     command_config: CommandConfig = None,
     as_json: AsJson = False,
@@ -212,6 +214,8 @@ def watch(
                 return await report.follow(looks, tell=tell if as_json else None)
             async with aclosing(looks):
                 progress = await anext(looks)
+                if not progress.finished:  # a rate takes two looks
+                    progress = await anext(looks)
             if as_json:
                 tell(progress)
             return progress

@@ -107,9 +107,9 @@ def test_begun_watched_verified_cancelled(run: Run, fake: FakeCluster, plan: Pat
     listed = run("reassign", "list")
     assert "foo-0: replicas: 0,3,1. adding: 3. removing: 1." in listed.stdout
     assert json.loads(run("reassign", "list", "--json").stdout)[0]["adding"] == [3]
-    look = json.loads(run("reassign", "watch", "--once", "--json").stdout)
+    look = json.loads(run("reassign", "watch", "--once", "--json", "--interval", 0.1).stdout)
     assert (look["finished"], look["brokers"][0]["quota"]) == (False, 1_000_000)
-    assert "0 of 1 partitions" in run("reassign", "watch", "--once").stdout
+    assert "0 of 1 partitions" in run("reassign", "watch", "--once", "--interval", 0.1).stdout
     under = run("reassign", "verify", "--reassignment-json-file", plan)
     assert under.exit_code == 4
     assert "still in progress" in under.stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import signal
 import sys
 import time
@@ -60,10 +61,10 @@ async def kafkas_tool(cluster, *words: str) -> str:
     return ended.stdout
 
 
-async def fill(cluster, topic: str, megabytes: int) -> None:
+async def fill(cluster, topic: str, megabytes: int, *, partition: int = 0) -> None:
     async with Producer(cluster.bootstrap, linger_ms=20) as producer:
         for _ in range(megabytes * 10):
-            await producer.send(topic, bytes(100_000), partition=0)
+            await producer.send(topic, bytes(100_000), partition=partition)
         await producer.flush()
 
 
@@ -258,3 +259,110 @@ async def test_a_dead_broker_does_not_stop_the_rest(plan_file) -> None:
         await at_rest(admin)
         assert await replicas_of(admin, "goes") == [(1,)]
         assert await replicas_of(admin, "stops") == [(0,)]
+
+
+@pytest.mark.full
+async def test_kafkas_own_tests() -> None:
+    """ReassignPartitionsCommandTest on its five brokers; directories are left out."""
+    racks = ["rack0", "rack0", "rack1", "rack1", "rack1"]
+    foo0, bar0 = TopicPartition("foo", 0), TopicPartition("bar", 0)
+    baz2 = TopicPartition("baz", 2)
+    async with LocalCluster(5, racks=racks) as cluster, Admin(cluster.bootstrap) as admin:
+        await admin.create_topic("foo", replica_assignment=[(0, 1, 2), (1, 2, 3)])
+        await admin.create_topic("bar", replica_assignment=[(3, 2, 1)])
+        await admin.create_topic("baz", replica_assignment=[(1, 0, 2), (2, 0, 1), (0, 2, 1)])
+        reassigner, quotas = admin.reassigner, admin.replication_quotas
+
+        async def rates() -> dict[int, int]:
+            told = (await quotas.describe()).brokers
+            return {node: now.mark.rate for node, now in told.items() if now.mark}
+
+        async def rates_are(rate: int | None, brokers=(0, 1, 2, 3)) -> None:
+            wanted = {} if rate is None else dict.fromkeys(brokers, rate)
+
+            async def they_are() -> bool:
+                return await rates() == wanted
+
+            await until(they_are, seconds=10)
+
+        # testReassignment
+        plan = {foo0: (0, 1, 3), bar0: (3, 2, 0)}
+        await reassigner.begin(plan)
+        await until(lambda: nothing_moves(admin))
+        assert (await reassigner.verify(plan)).completed
+        # testThrottledReassignment, and back
+        plan = {foo0: (0, 3, 2), baz2: (3, 2, 1)}
+        await reassigner.begin(plan, 300_000)
+        await rates_are(300_000)
+        await until(lambda: nothing_moves(admin))
+        assert (await reassigner.verify(plan, preserve_throttles=True)).completed
+        await rates_are(300_000)
+        assert (await reassigner.verify(plan)).completed
+        await at_rest(admin)
+        # testAlterReassignmentThrottle
+        await fill(cluster, "foo", 12)
+        plan = {foo0: (0, 3, 1), baz2: (0, 2, 1)}
+        await reassigner.begin(plan, 1)
+        await rates_are(1)
+        await reassigner.begin(plan, 300_000_000, additional=True)
+        await rates_are(300_000_000)
+        await until(lambda: nothing_moves(admin))
+        assert (await reassigner.verify(plan)).completed
+        await at_rest(admin)
+        # testCancellation
+        foo1 = TopicPartition("foo", 1)
+        await fill(cluster, "foo", 12, partition=1)
+        plan = {foo0: (0, 3, 4), foo1: (1, 2, 4)}
+        await reassigner.begin(plan, 1)
+        told = await reassigner.verify(plan, preserve_throttles=True)
+        assert [each.replicas for each in told.partitions] == [(0, 3, 4, 1), (1, 2, 4, 3)]
+        assert await reassigner.cancel(plan) == {foo0: None, foo1: None}
+        assert await reassigner.cancel(plan) == {}
+        await at_rest(admin)
+        assert await replicas_of(admin, "foo") == [(0, 3, 1), (1, 2, 3)]
+        # testCancellationWithAddingReplicaInIsr: 2 is in sync before the whole set is.
+        plan = {foo0: (0, 2, 4)}
+        await reassigner.begin(plan, 1)
+        await quotas.set_rate(1000 * MB, [0, 1, 2, 3])
+
+        async def broker_2_is_in_sync() -> bool:
+            return 2 in (await admin.describe_topic("foo")).partitions[0].isr
+
+        await until(broker_2_is_in_sync)
+        assert await reassigner.cancel(plan) == {foo0: None}
+        await at_rest(admin)
+        assert await replicas_of(admin, "foo") == [(0, 3, 1), (1, 2, 3)]
+
+
+@pytest.mark.full
+async def test_a_broker_that_starts_empty() -> None:
+    """KIP-73, question 2: what it lost comes back at the quota, from its first second on."""
+    async with LocalCluster(3) as cluster, Admin(cluster.bootstrap) as admin:
+        await admin.create_topic("t", replica_assignment=[(0, 2)])
+        await fill(cluster, "t", 40)
+        await cluster.terminate(2)
+        await asyncio.to_thread(shutil.rmtree, cluster.log_dir(2) / "t-0")
+        quotas = admin.replication_quotas
+
+        async def is_fenced() -> bool:
+            return 2 not in [broker.node_id for broker in (await admin.describe_cluster()).brokers]
+
+        await until(is_fenced)
+        assert (await quotas.bootstrap([2], MB)).keys() == {2}
+        await cluster.start_broker(2)
+
+        async def is_throttled() -> bool:
+            return not await quotas.bootstrap([2], MB)
+
+        await until(is_throttled)
+        await asyncio.sleep(5)
+        assert await quotas.behind([2]) == {TopicPartition("t", 0)}
+        assert (await quotas.clear()).needed_topics == ("t",)
+        await quotas.set_rate(1000 * MB)
+
+        async def has_caught_up() -> bool:
+            return not await quotas.behind([2])
+
+        await until(has_caught_up)
+        await quotas.clear()
+        await at_rest(admin)

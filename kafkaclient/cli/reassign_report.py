@@ -58,6 +58,7 @@ def estimate_json(found: Estimate, quota: int | None, network: int | None) -> di
         "bytes_in": {str(node): count for node, count in sorted(found.bytes_in.items())},
         "bytes_out": {str(node): count for node, count in sorted(found.bytes_out.items())},
         "inbound": found.inbound,
+        "silent": {str(node): why for node, why in sorted(found.silent.items())},
         "quota": quota,
         "safe_range": {"above": safe.below, "below": safe.above},
         "move_time_s": None if quota is None else found.move_time_s(quota),
@@ -80,6 +81,12 @@ def print_estimate(found: Estimate, quota: int | None, network: int | None) -> N
         rows.append(("MoveTime by KIP-73", _time(found.move_time_s(quota))))
         rows.append(("expected, by the busiest broker", _time(found.expected_s(quota))))
     print_table({"": "", "value": "right"}, rows)
+    for node, why in sorted(found.silent.items()):
+        stderr_console().print(
+            f"warning: broker {node} did not tell what it has, the estimate is without it: {why}",
+            markup=False,
+            soft_wrap=True,
+        )
     if quota is not None and found.is_coarse(quota):
         stderr_console().print(
             "[yellow]note:[/] below about 1 MB/s a single fetch (replica.fetch.response.max.bytes) "

@@ -108,7 +108,15 @@ def set_(
             brokers = parse_broker_list(broker)
             missing = await admin.replication_quotas.bootstrap(brokers, replication_quota)
             if wait:
-                await _caught_up(admin, brokers, replication_quota, missing)
+                try:
+                    await _caught_up(admin, brokers, replication_quota, missing)
+                except asyncio.CancelledError:
+                    stderr_console().print(
+                        "the throttles stay; `kafkaclient throttle clear` removes them when the "
+                        "brokers have caught up",
+                        soft_wrap=True,
+                    )
+                    raise
                 report.print_lifted(await admin.replication_quotas.clear())
                 return {}
             return {**dict.fromkeys(brokers), **missing}

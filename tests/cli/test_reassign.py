@@ -188,6 +188,17 @@ def test_what_fails_is_told_and_the_rest_done(run: Run, fake: FakeCluster, tmp_p
     assert "broker 3 is down" in partly.stderr
 
 
+def test_brokers_that_do_not_tell_what_they_have(run: Run, fake: FakeCluster) -> None:
+    control = fake.control(ApiKey.DESCRIBE_LOG_DIRS, 56, keep=True)
+    words = ("reassign", "generate", "--topics", "foo", "--measure", 0)
+    told = run(*words)
+    assert told.exit_code == 0
+    assert "broker 1 did not tell what it has" in told.stderr
+    assert "error 56 in /fake/logs" in told.stderr
+    assert json.loads(run(*words, "--json").stdout)["silent"].keys() == {"0", "1", "2", "3"}
+    control.remove()
+
+
 def test_throttles_of_others(run: Run, fake: FakeCluster, plan: Path) -> None:
     made = run(
         "configs", "alter", "--broker", 2, "--add-config", "leader.replication.throttled.rate=7"

@@ -7,7 +7,7 @@ per second that come into a broker, N what its network carries, R the replicatio
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kafkaclient.admin.reassign.moves import arrivals
@@ -78,6 +78,8 @@ class Estimate:
     that was not measured."""
     replication_factor: int
     """R: the smallest among what moves, which makes the safe range the narrowest."""
+    silent: Mapping[int, str] = field(default_factory=dict)
+    """Brokers that did not tell what they have, and why: all the rest is without them."""
 
     @property
     def move_ratio(self) -> float:
@@ -117,6 +119,7 @@ def estimate(
     sizes: Sizes,
     *,
     inbound: float = 0.0,
+    silent: Mapping[int, str] | None = None,
 ) -> Estimate:
     """From metadata of all partitions and what is on the disks."""
     bytes_in: Counter[int] = Counter()
@@ -145,6 +148,7 @@ def estimate(
         brokers=len(sizes),
         inbound=inbound,
         replication_factor=min(factors, default=1) or 1,
+        silent=silent or {},
     )
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "lift",
     "live_brokers",
     "throttle_of",
+    "warn_of",
 ]
 
 _log = logging.getLogger(__name__)
@@ -135,8 +136,13 @@ async def clean_up(opened: Opened, imposed: Mapping[TopicPartition, Move]) -> No
     except (KafkaError, TimeoutError) as error:
         _log.warning("throttles may be left behind, `throttle clear` finds them: %s", error)
     else:
-        for what, left in lifted.failures.items():
-            _log.warning("the throttle of %s is left behind: %s", what, left)
+        warn_of(lifted)
+
+
+def warn_of(lifted: Lifted) -> None:
+    """Log what is left behind."""
+    for what, error in lifted.failures.items():
+        _log.warning("the throttle of %s is left behind: %s", what, error)
 
 
 async def lift(

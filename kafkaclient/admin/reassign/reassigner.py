@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from kafkaclient.admin.limits import Limits
 from kafkaclient.admin.reassign.estimate import Estimate, estimate, inbound_rate
 from kafkaclient.admin.reassign.moves import arrivals, current_move, move_map
 from kafkaclient.admin.reassign.outcome import Begun, Verification, off_target, states
@@ -17,6 +18,7 @@ from kafkaclient.admin.reassign.quotas import (
     lift,
     live_brokers,
     throttle_of,
+    warn_of,
 )
 from kafkaclient.admin.reassign.survey import Surveyor, partitions_of
 from kafkaclient.admin.reassign.throttle import Throttles
@@ -111,13 +113,13 @@ class Reassigner:
         timeout_s: float | None = None,
     ) -> Estimate:
         """How much a plan moves. ``measure_s``: how long to watch what comes into the brokers.
-        Brokers that do not answer are left out. Raises UnknownTopicError."""
+        Brokers that do not answer are left out, and named in it. Raises UnknownTopicError."""
         opened = self._opened("estimate")
         async with opened.session.limit("estimating a reassignment", timeout_s):
             moves, cluster = await self._moves(opened, plan)
             nodes = [broker.node_id for broker in cluster.brokers]
             surveyor = self._surveyor(opened)
-            sizes, _ = await surveyor.sizes(nodes)
+            sizes, silent = await surveyor.sizes(nodes)
             inbound = 0.0
             if measure_s > 0:
                 began = self._clock()
@@ -125,7 +127,7 @@ class Reassigner:
                 later, _ = await surveyor.sizes(nodes)
                 inbound = inbound_rate(sizes, later, self._clock() - began)
         own = {partition: moves[partition] for partition in plan}
-        return estimate(own, partitions_of(cluster), sizes, inbound=inbound)
+        return estimate(own, partitions_of(cluster), sizes, inbound=inbound, silent=silent)
 
     # --- moves --------------------------------------------------------------------------------
 
@@ -234,8 +236,8 @@ class Reassigner:
         timeout_s: float | None = None,
     ) -> dict[TopicPartition, KafkaError | None]:
         """Cancel those moves of partitions (None: all) that are under way, replicas that were being
-        added among them; then take away throttles as :meth:`verify` does. By partition that was
-        moving None, or why it goes on.
+        added among them; then take away throttles as :meth:`verify` does, with a warning in the log
+        where that does not succeed. By partition that was moving None, or why it goes on.
 
         A partition whose target was changed while it moved keeps the replicas of its first target:
         only who changed it knows what it had before (:attr:`Begun.before`).
@@ -244,7 +246,7 @@ class Reassigner:
         async with opened.session.limit("cancelling a reassignment", timeout_s):
             results = await self._cancel(opened, partitions)
             if not preserve_throttles:
-                await lift(opened, settled=results)
+                warn_of(await lift(opened, settled=results))
         return results
 
     async def undo(self, begun: Begun, *, timeout_s: float | None = None) -> list[KafkaError]:
@@ -257,8 +259,8 @@ class Reassigner:
             retargeted = {p: begun.before[p] for p in stopped & begun.was_ongoing}
             if retargeted:
                 cluster = await opened.session.metadata(None)
-                limits = await opened.limits(cluster)
-                results |= await opened.reassignments.alter(retargeted, limits, cluster)
+                # The way back is open whatever the limits are.
+                results |= await opened.reassignments.alter(retargeted, Limits(), cluster)
             lifted = await lift(opened, settled=begun.moves, imposed=begun.throttled)
         errors = [error for error in results.values() if error is not None]
         return [*errors, *lifted.failures.values()]
@@ -363,8 +365,8 @@ class Reassigner:
         if not wanted:
             return {}
         cluster = await opened.session.metadata(None)
-        limits = await opened.limits(cluster)
-        results = await opened.reassignments.alter(dict.fromkeys(sorted(wanted)), limits, cluster)
+        cancellations = dict.fromkeys(sorted(wanted))
+        results = await opened.reassignments.alter(cancellations, Limits(), cluster)
         return {
             partition: None if error is not None and error.code == _NOT_IN_PROGRESS else error
             for partition, error in results.items()

@@ -311,7 +311,7 @@ async def test_no_move_begins_without_its_throttle(admin, fake, configured) -> N
 
 
 @virtual_time
-async def test_a_broker_that_dies_does_not_stop_the_rest(fake_virtual, configured) -> None:
+async def test_a_broker_that_dies_does_not_stop_the_rest(fake_virtual, configured, caplog) -> None:
     fake, admin = fake_virtual
     async with admin:
         await admin.reassigner.begin({FOO0: [0, 1, 3], BAZ0: [1, 0, 4]}, 100)
@@ -319,6 +319,7 @@ async def test_a_broker_that_dies_does_not_stop_the_rest(fake_virtual, configure
         await admin.reassigner.cancel()
         # Its own rate cannot be taken away by others; it is told of, and found when it is back.
         assert configured().keys() == {"3"}
+        assert "the throttle of broker 3 is left behind" in caplog.text
         fake.start_broker(3)
         lifted = await admin.replication_quotas.clear()
         assert lifted.brokers == (3,)

@@ -261,6 +261,33 @@ async def test_a_dead_broker_does_not_stop_the_rest(plan_file) -> None:
         assert await replicas_of(admin, "stops") == [(0,)]
 
 
+async def cancellations(cluster, admin) -> None:
+    foo0, foo1 = TopicPartition("foo", 0), TopicPartition("foo", 1)
+    reassigner, quotas = admin.reassigner, admin.replication_quotas
+    # testCancellation
+    await fill(cluster, "foo", 12, partition=1)
+    plan = {foo0: (0, 3, 4), foo1: (1, 2, 4)}
+    await reassigner.begin(plan, 1)
+    told = await reassigner.verify(plan, preserve_throttles=True)
+    assert [each.replicas for each in told.partitions] == [(0, 3, 4, 1), (1, 2, 4, 3)]
+    assert await reassigner.cancel(plan) == {foo0: None, foo1: None}
+    assert await reassigner.cancel(plan) == {}
+    await at_rest(admin)
+    assert [set(nodes) for nodes in await replicas_of(admin, "foo")] == [{0, 1, 3}, {1, 2, 3}]
+    # testCancellationWithAddingReplicaInIsr: 2 is in sync before the whole set is.
+    plan = {foo0: (0, 2, 4)}
+    await reassigner.begin(plan, 1)
+    await quotas.set_rate(1000 * MB, [0, 1, 2, 3])
+
+    async def broker_2_is_in_sync() -> bool:
+        return 2 in (await admin.describe_topic("foo")).partitions[0].isr
+
+    await until(broker_2_is_in_sync)
+    assert await reassigner.cancel(plan) == {foo0: None}
+    await at_rest(admin)
+    assert [set(nodes) for nodes in await replicas_of(admin, "foo")] == [{0, 1, 3}, {1, 2, 3}]
+
+
 @pytest.mark.full
 async def test_kafkas_own_tests() -> None:
     """ReassignPartitionsCommandTest on its five brokers; directories are left out."""
@@ -271,6 +298,7 @@ async def test_kafkas_own_tests() -> None:
         await admin.create_topic("foo", replica_assignment=[(0, 1, 2), (1, 2, 3)])
         await admin.create_topic("bar", replica_assignment=[(3, 2, 1)])
         await admin.create_topic("baz", replica_assignment=[(1, 0, 2), (2, 0, 1), (0, 2, 1)])
+        await asyncio.sleep(2)  # until every broker has heard of them
         reassigner, quotas = admin.reassigner, admin.replication_quotas
 
         async def rates() -> dict[int, int]:
@@ -309,29 +337,7 @@ async def test_kafkas_own_tests() -> None:
         await until(lambda: nothing_moves(admin))
         assert (await reassigner.verify(plan)).completed
         await at_rest(admin)
-        # testCancellation
-        foo1 = TopicPartition("foo", 1)
-        await fill(cluster, "foo", 12, partition=1)
-        plan = {foo0: (0, 3, 4), foo1: (1, 2, 4)}
-        await reassigner.begin(plan, 1)
-        told = await reassigner.verify(plan, preserve_throttles=True)
-        assert [each.replicas for each in told.partitions] == [(0, 3, 4, 1), (1, 2, 4, 3)]
-        assert await reassigner.cancel(plan) == {foo0: None, foo1: None}
-        assert await reassigner.cancel(plan) == {}
-        await at_rest(admin)
-        assert await replicas_of(admin, "foo") == [(0, 3, 1), (1, 2, 3)]
-        # testCancellationWithAddingReplicaInIsr: 2 is in sync before the whole set is.
-        plan = {foo0: (0, 2, 4)}
-        await reassigner.begin(plan, 1)
-        await quotas.set_rate(1000 * MB, [0, 1, 2, 3])
-
-        async def broker_2_is_in_sync() -> bool:
-            return 2 in (await admin.describe_topic("foo")).partitions[0].isr
-
-        await until(broker_2_is_in_sync)
-        assert await reassigner.cancel(plan) == {foo0: None}
-        await at_rest(admin)
-        assert await replicas_of(admin, "foo") == [(0, 3, 1), (1, 2, 3)]
+        await cancellations(cluster, admin)
 
 
 @pytest.mark.full

@@ -70,6 +70,8 @@ async def test_lines_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None
     ]
 
 
-@pytest.mark.parametrize(("seconds", "shown"), [(0.4, "0:00"), (75, "1:15"), (30_000, "8 h 20 min")])
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0.4, "0:00"), (75, "1:15"), (30_000, "8 h 20 min")]
+)
 def test_durations(seconds: float, shown: str) -> None:
     assert report.duration(seconds) == shown

@@ -69,8 +69,6 @@ class Begun:
     """Bytes per second that they were throttled to; None: they were not."""
     before: Mapping[TopicPartition, tuple[int, ...]]
     """The replicas that its partitions had before they began to move: the way back."""
-    was_ongoing: frozenset[TopicPartition]
-    """What was moving already."""
     failed: Mapping[TopicPartition, KafkaError]
     """What did not begin, and why."""
     unthrottled: dict[int, KafkaError]

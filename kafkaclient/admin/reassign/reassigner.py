@@ -202,7 +202,6 @@ class Reassigner:
             throttled,
             bytes_per_second,
             before,
-            frozenset(ongoing),
             {p: error for p, error in results.items() if error is not None},
             unthrottled,
         )
@@ -239,8 +238,9 @@ class Reassigner:
         added among them; then take away throttles as :meth:`verify` does, with a warning in the log
         where that does not succeed. By partition that was moving None, or why it goes on.
 
-        A partition whose target was changed while it moved keeps the replicas of its first target:
-        only who changed it knows what it had before (:attr:`Begun.before`).
+        Brokers give partitions back in an order of their own, and one whose target was changed
+        while it moved keeps the replicas of its first target: only who began it knows what there
+        was before (:attr:`Begun.before`).
         """
         opened = self._opened("cancel")
         async with opened.session.limit("cancelling a reassignment", timeout_s):
@@ -250,17 +250,18 @@ class Reassigner:
         return results
 
     async def undo(self, begun: Begun, *, timeout_s: float | None = None) -> list[KafkaError]:
-        """Cancel what :meth:`begin` began, also where it changed the target of an earlier move, and
-        take away throttles. What did not succeed."""
+        """Cancel what :meth:`begin` began and has not arrived, and take away throttles. Partitions
+        get the replicas that they had, also where an earlier move was sent elsewhere, in their
+        order: brokers give them back in another one. What did not succeed."""
         opened = self._opened("undo")
         async with opened.session.limit("undoing a reassignment", timeout_s):
             results = await self._cancel(opened, begun.started)
             stopped = {p for p, error in results.items() if error is None}
-            retargeted = {p: begun.before[p] for p in stopped & begun.was_ongoing}
-            if retargeted:
+            if stopped:
                 cluster = await opened.session.metadata(None)
                 # The way back is open whatever the limits are.
-                results |= await opened.reassignments.alter(retargeted, Limits(), cluster)
+                before = {partition: begun.before[partition] for partition in stopped}
+                results |= await opened.reassignments.alter(before, Limits(), cluster)
             lifted = await lift(opened, settled=begun.moves, imposed=begun.throttled)
         errors = [error for error in results.values() if error is not None]
         return [*errors, *lifted.failures.values()]
@@ -349,11 +350,17 @@ class Reassigner:
     ) -> tuple[dict[TopicPartition, Move], MetadataResult]:
         if ongoing is None:
             ongoing = await opened.reassignments.ongoing()
-        cluster = await opened.session.metadata(None)
-        views = partitions_of(cluster)
-        missing = sorted(plan.keys() - views.keys())
-        if missing:
-            raise topic_error(_UNKNOWN_TOPIC, _some(missing), "reassigning", "Alter")
+        waits = 0
+        while True:
+            cluster = await opened.session.metadata(None)
+            views = partitions_of(cluster)
+            missing = sorted(plan.keys() - views.keys())
+            if not missing:
+                break
+            waits += 1
+            if waits > _LOOKS:  # as long as a broker may need to hear of a topic
+                raise topic_error(_UNKNOWN_TOPIC, _some(missing), "reassigning", "Alter")
+            await opened.session.pause(waits)
         present = {partition: views[partition].replicas for partition in plan}
         return move_map(ongoing, plan, present), cluster
 

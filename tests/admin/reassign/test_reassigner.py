@@ -366,6 +366,21 @@ async def test_undoing_a_change_of_target(admin, fake) -> None:
     assert (await admin.describe_topic("t")).partitions[0].replicas == (1, 2)
 
 
+async def test_undoing_brings_back_the_order(admin, fake) -> None:
+    """A cancellation alone changes who is to lead: [2,1] -> [3,4] has the replicas [3,4,1,2]."""
+    fake.create_topic("t", assignments=[(2, 1)])
+    t0 = TopicPartition("t", 0)
+    await admin.reassigner.begin({t0: [3, 4]})
+    assert await admin.reassigner.cancel([t0]) == {t0: None}
+    assert (await admin.describe_topic("t")).partitions[0].replicas == (1, 2)
+    fake.create_topic("u", assignments=[(2, 1)])
+    u0 = TopicPartition("u", 0)
+    begun = await admin.reassigner.begin({u0: [3, 4]}, 100)
+    assert await admin.reassigner.undo(begun) == []
+    assert (await admin.describe_topic("u")).partitions[0].replicas == (2, 1)
+    assert await admin.list_partition_reassignments() == {}
+
+
 # --- plans, estimates, progress ---------------------------------------------------------------
 
 

@@ -50,6 +50,7 @@ __all__ = [
     "ProducerStateError",
     "ProtocolError",
     "ReaderStateError",
+    "ReassignmentError",
     "RecordTooLargeError",
     "RequestTimedOutError",
     "SaslAuthenticationError",
@@ -242,6 +243,14 @@ class DeliveryTimeoutError(KafkaTimeoutError):
 class AdminTimeoutError(KafkaTimeoutError):
     """A call of the admin client did not come to its end within ``default.api.timeout.ms`` (or the
     time given with the call). What it asked for may have been done."""
+
+
+class ReassignmentError(KafkaError):
+    """Partitions did not get the replicas that they were to have, or throttles were left behind;
+    the rest of the plan has been carried out."""
+
+    failures: Mapping[Any, KafkaError] = {}
+    """By :class:`~kafkaclient.TopicPartition` what did not move, and why."""
 
 
 class TransactionTimeoutError(KafkaTimeoutError):

@@ -1,4 +1,4 @@
-"""The admin client: topics, configurations, partition limits."""
+"""The admin client: topics, configurations, partition limits, throttled moves of replicas."""
 
 from __future__ import annotations
 
@@ -12,21 +12,44 @@ from kafkaclient.admin.description import (
 )
 from kafkaclient.admin.limits import Limits
 from kafkaclient.admin.limits_file import FileLimits
+from kafkaclient.admin.reassign.estimate import Estimate, SafeRange
+from kafkaclient.admin.reassign.outcome import Begun, MoveState, PartitionState, Verification
+from kafkaclient.admin.reassign.plan import ReassignmentPlan
+from kafkaclient.admin.reassign.progress import BrokerProgress, PartitionProgress, Progress
+from kafkaclient.admin.reassign.quotas import ReplicationQuotas
+from kafkaclient.admin.reassign.reassigner import Reassigner
+from kafkaclient.admin.reassign.throttle import Lifted, Throttles
+from kafkaclient.admin.reassign.throttled import ThrottledReassignment
 from kafkaclient.admin.topics import TopicDescription
 from kafkaclient.wire.admin import ConfigEntry, ConfigSource
 from kafkaclient.wire.codec import NewTopic
 
 __all__ = [
     "Admin",
+    "Begun",
     "BrokerDescription",
+    "BrokerProgress",
     "BrokerUsage",
     "ClusterDescription",
     "ConfigEntry",
     "ConfigResource",
     "ConfigSource",
+    "Estimate",
     "FileLimits",
+    "Lifted",
     "Limits",
     "LimitsReport",
+    "MoveState",
     "NewTopic",
+    "PartitionProgress",
+    "PartitionState",
+    "Progress",
+    "Reassigner",
+    "ReassignmentPlan",
+    "ReplicationQuotas",
+    "SafeRange",
+    "ThrottledReassignment",
+    "Throttles",
     "TopicDescription",
+    "Verification",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -9,6 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from kafkaclient.admin.description import ClusterDescription, LimitsReport, report, seen_by
 from kafkaclient.admin.guard import existing, settled_outcomes, usage_of
 from kafkaclient.admin.opened import Opened
+from kafkaclient.admin.reassign.quotas import ReplicationQuotas
+from kafkaclient.admin.reassign.reassigner import Reassigner
+from kafkaclient.admin.reassign.throttled import ThrottledReassignment
 from kafkaclient.admin.session import Session
 from kafkaclient.admin.topics import TopicDescription, described, topic_error
 from kafkaclient.config.admin import AdminConfig
@@ -81,6 +85,10 @@ class Admin:
         self._clock = clock
         self._rng = rng or Random()
         self._open: Opened | None = None
+        self.reassigner = Reassigner(self._opened, clock or _loop_time, self._rng)
+        """Moves replicas, step by step; :meth:`throttled` has the steps joined."""
+        self.replication_quotas = ReplicationQuotas(self._opened)
+        """Throttles of replication, apart from any plan."""
 
     def __repr__(self) -> str:
         return f"<Admin {self.config.client_id!r} {'running' if self._open else 'not running'}>"
@@ -325,6 +333,38 @@ class Admin:
             limits, cluster = await opened.limits_and_cluster()
             return await opened.reassignments.alter(wanted, limits, cluster)
 
+    def throttled(
+        self,
+        plan: Mapping[TopicPartition, Sequence[int]],
+        *,
+        bytes_per_second: int | None,
+        additional: bool = False,
+        skip_dead: bool = False,
+    ) -> ThrottledReassignment:
+        """Give partitions other replicas within a quota for each broker (KIP-73; None: no quota)::
+
+            async with admin.throttled(plan, bytes_per_second=10_000_000) as moves:
+                async for progress in moves.progress():
+                    print(progress.sum_replica_lag, progress.time_left_s)
+
+        Entering the block throttles the replicas concerned, then has them begin to move. Leaving it
+        waits until all have arrived, then restores the throttles that there were before. Leaving it
+        by an exception, as when it is cancelled, cancels the moves that have not arrived, and then
+        restores the throttles, too.
+
+        Entering raises as :meth:`Reassigner.begin`, which has the other parameters; leaving raises
+        ReassignmentError for partitions that the controller refused, or that somebody else sent
+        elsewhere, and for throttles that could not be restored.
+        """
+        return ThrottledReassignment(
+            self.reassigner,
+            self.replication_quotas,
+            plan,
+            bytes_per_second,
+            additional=additional,
+            skip_dead=skip_dead,
+        )
+
     # --- partition limits ---------------------------------------------------------------------
 
     async def limits(self, *, timeout_s: float | None = None) -> Limits:
@@ -370,6 +410,10 @@ class Admin:
             "linger_ms": 0,
         }
         return Producer(options, dialer=self._dialer, clock=self._clock, rng=self._rng)
+
+
+def _loop_time() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _raise(error: KafkaError | None) -> None:

@@ -322,7 +322,8 @@ EARLIEST_TIMESTAMP = -2
 class ListOffsetsCall(CodecCall[ListOffsetsResult]):
     """Offsets by timestamp (default: the end). Must go to the partitions' leader.
 
-    With ``read_committed`` the end is where the oldest open transaction begins.
+    With ``read_committed`` the end is where the oldest open transaction begins. With ``replica_id``
+    -2 any replica tells where its own log ends, or begins.
     """
 
     # Later versions add special timestamps that nothing here asks for.
@@ -332,6 +333,7 @@ class ListOffsetsCall(CodecCall[ListOffsetsResult]):
     partitions: Mapping[str, tuple[int, ...]]
     timestamp: int = LATEST_TIMESTAMP
     read_committed: bool = False
+    replica_id: int = -1
 
     def _fields(self, version: int) -> dict[str, Any]:
         topics = [
@@ -345,7 +347,7 @@ class ListOffsetsCall(CodecCall[ListOffsetsResult]):
             for topic, partitions in self.partitions.items()
         ]
         isolation = 1 if self.read_committed and version >= 2 else 0
-        return {"replica_id": -1, "isolation_level": isolation, "topics": topics}
+        return {"replica_id": self.replica_id, "isolation_level": isolation, "topics": topics}
 
     def _result(self, message: Any) -> ListOffsetsResult:
         offsets = tuple(

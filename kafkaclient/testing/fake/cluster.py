@@ -232,6 +232,10 @@ class FakeCluster(LogControls, TransactionControls):
         """Choose a partition's in-sync replicas; too few of them refuse acks=all."""
         self._partition(topic, partition).isr = list(isr)
 
+    def copy_replica(self, topic: str, partition: int, node_id: int, records: int) -> None:
+        """Let a replica that is being added have so many records."""
+        self._partition(topic, partition).copied[node_id] = records
+
     def finish_reassignments(self) -> None:
         """Let every move that is under way come to its end."""
         for topic in self._state.topics.values():

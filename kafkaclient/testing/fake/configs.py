@@ -31,6 +31,7 @@ _TOPIC_SOURCE, _BROKER_SOURCE, _ALL_BROKERS_SOURCE, _DEFAULT_SOURCE = 1, 2, 3, 5
 DEFAULTS: Mapping[int, Mapping[str, str]] = {
     _TOPIC: {
         "cleanup.policy": "delete",
+        "follower.replication.throttled.replicas": "",
         "leader.replication.throttled.replicas": "",
         "max.message.bytes": "1048588",
         "min.insync.replicas": "1",
@@ -38,6 +39,9 @@ DEFAULTS: Mapping[int, Mapping[str, str]] = {
     },
     _BROKER: {"log.cleaner.threads": "1", "num.partitions": "1"},
 }
+
+_RATES = frozenset({"leader.replication.throttled.rate", "follower.replication.throttled.rate"})
+"""Of brokers, told like others when they are set, else not at all."""
 
 
 class _Describe:
@@ -132,7 +136,7 @@ def _described(
 
 
 def _shown(kind: int, key: str, value: str) -> dict[str, Any]:
-    hidden = key not in DEFAULTS[kind]
+    hidden = key not in DEFAULTS[kind] and key not in _RATES
     return {"value": None if hidden else value, "read_only": hidden, "is_sensitive": hidden}
 
 

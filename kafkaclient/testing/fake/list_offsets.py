@@ -1,9 +1,9 @@
 """ListOffsets (2): where a partition begins and ends.
 
 Behaviour
-    Only the partition's leader answers. -1 asks for the end, with isolation level 1 for the last
-    stable offset, -2 for the beginning; any other timestamp gives the first record that is not
-    older, or -1.
+    Only the partition's leader answers, and any replica when the one who asks is replica -2: with
+    the end of its own log. -1 asks for the end, with isolation level 1 for the last stable offset,
+    -2 for the beginning; any other timestamp gives the first record that is not older, or -1.
 
 Versions
     1 to 7.
@@ -25,6 +25,7 @@ __all__ = ["VERSIONS", "answer", "refuse"]
 VERSIONS = (1, 7)
 
 _LATEST, _EARLIEST = -1, -2
+_DEBUG_REPLICA = -2
 
 
 def answer(state: ClusterState, request: Request) -> dict[str, Any]:
@@ -53,10 +54,15 @@ def _offset(state: ClusterState, request: Request, topic: str, asked: Any) -> di
     partition = state.partition(topic, asked.partition_index)
     if partition is None:
         return _failed(asked.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    if partition.leader != request.broker:
+    anywhere = request.message.replica_id == _DEBUG_REPLICA
+    if partition.leader != request.broker and not (
+        anywhere and request.broker in partition.replicas
+    ):
         return _failed(asked.partition_index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     committed = request.message.isolation_level == 1
     offset, timestamp = _find(partition, asked.timestamp, committed=committed)
+    if anywhere and asked.timestamp == _LATEST:
+        offset = partition.end_offset_at(request.broker)
     return {
         "partition_index": asked.partition_index,
         "error_code": ErrorCode.NONE,

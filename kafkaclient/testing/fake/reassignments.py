@@ -1,9 +1,10 @@
 """AlterPartitionReassignments (45), ListPartitionReassignments (46): moves of replicas (KIP-455).
 
 Behaviour
-    A move adds the new replicas in front of those that are to go, and is under way until
-    ``FakeCluster.finish_reassignments``; no replicas (null) cancel it. To cancel what does not
-    move is NO_REASSIGNMENT_IN_PROGRESS. Each partition has its own outcome.
+    Another order of the same replicas takes effect at once. A move adds the new replicas in front
+    of those that are to go, and is under way until ``FakeCluster.finish_reassignments``; no
+    replicas (null) cancel it: those that were there before stay, in the order that they have now.
+    To cancel what does not move is NO_REASSIGNMENT_IN_PROGRESS. Each partition has its own outcome.
 
 Versions
     0.
@@ -88,11 +89,16 @@ def _move(state: ClusterState, topic: str, asked: Any) -> ErrorCode:
     if asked.replicas is None:
         if not partition.moving_to:
             return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
-        partition.replicas, partition.moving_to, partition.moving_from = before, [], []
+        partition.replicas = [node for node in partition.replicas if node in before]
+        partition.moving_to, partition.moving_from = [], []
+        partition.copied = {}
         return ErrorCode.NONE
     wanted = list(asked.replicas)
     if not wanted or len(set(wanted)) < len(wanted) or set(wanted) - set(state.brokers):
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    if not partition.moving_to and set(wanted) == set(before):
+        partition.replicas = wanted
+        return ErrorCode.NONE
     partition.moving_to, partition.moving_from = wanted, before
-    partition.replicas = [*wanted, *(node for node in before if node not in wanted)]
+    partition.replicas = [*wanted, *sorted(set(before) - set(wanted))]
     return ErrorCode.NONE

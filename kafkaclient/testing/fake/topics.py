@@ -44,6 +44,13 @@ class FakePartition:
     """The replicas that it is to have when the reassignment under way is done; else empty."""
     moving_from: list[int] = field(default_factory=list)
     """Those that it had before."""
+    copied: dict[int, int] = field(default_factory=dict)
+    """How many records a replica has that is being added; else none."""
+
+    def end_offset_at(self, node_id: int) -> int:
+        """Where the log of a replica ends."""
+        adding = self.moving_to and node_id not in self.moving_from
+        return self.copied.get(node_id, 0) if adding else self.log.end_offset
 
     def lead(self, node_id: int) -> None:
         """Make a broker the leader (-1: none) under a new leader epoch."""
@@ -54,7 +61,7 @@ class FakePartition:
         """End the move under way, if there is one."""
         if self.moving_to:
             self.replicas, self.isr = self.moving_to, list(self.moving_to)
-            self.moving_to, self.moving_from = [], []
+            self.moving_to, self.moving_from, self.copied = [], [], {}
             if self.leader not in self.replicas:
                 self.lead(self.replicas[0])
 

@@ -1,0 +1,374 @@
+"""Throttled reassignments on real brokers, beside Kafka's own tool."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import sys
+import time
+from contextlib import asynccontextmanager
+
+import pytest
+
+from kafkaclient.admin import Admin, ReassignmentPlan
+from kafkaclient.producer.producer import Producer
+from kafkaclient.testing.cluster import LocalCluster
+from kafkaclient.types import TopicPartition
+
+pytestmark = pytest.mark.timeout(240)
+
+KAFKAS_TOOL = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+MB = 1_000_000
+
+
+@pytest.fixture
+async def admin(kafka_cluster):
+    async with Admin(kafka_cluster.bootstrap, limits=None) as client:
+        yield client
+
+
+@pytest.fixture
+def plan_file(tmp_path):
+    def write(replicas) -> str:
+        path = tmp_path / "plan.json"
+        path.write_text(ReassignmentPlan(replicas).to_json())
+        return str(path)
+
+    return write
+
+
+async def spawn(cluster, *words: str) -> asyncio.subprocess.Process:
+    """``kafkaclient`` as a shell runs it."""
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", "from kafkaclient.cli import main; main()"),
+        *(*words, "--bootstrap-server", cluster.bootstrap),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+
+
+async def run(cluster, *words: str) -> tuple[int, str, str]:
+    process = await spawn(cluster, *words)
+    stdout, stderr = await process.communicate()
+    return process.returncode or 0, stdout.decode(), stderr.decode()
+
+
+async def kafkas_tool(cluster, *words: str) -> str:
+    ended = await cluster.run_tool(KAFKAS_TOOL, "--bootstrap-server", cluster.bootstrap, *words)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+async def fill(cluster, topic: str, megabytes: int, *, partition: int = 0) -> None:
+    async with Producer(cluster.bootstrap, linger_ms=20) as producer:
+        for _ in range(megabytes * 10):
+            await producer.send(topic, bytes(100_000), partition=partition)
+        await producer.flush()
+
+
+async def until(condition, *, seconds: float = 30.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not await condition():
+            await asyncio.sleep(0.1)
+
+
+async def nothing_throttled(admin) -> bool:
+    told = await admin.replication_quotas.describe()
+    return not told.topics and not any(b.rates or b.mark for b in told.brokers.values())
+
+
+async def nothing_moves(admin) -> bool:
+    return not await admin.list_partition_reassignments()
+
+
+async def at_rest(admin) -> None:
+    """Brokers have heard of the last changes, and nothing of them is left."""
+    await until(lambda: nothing_throttled(admin), seconds=10)
+
+
+async def replicas_of(admin, topic: str) -> list[tuple[int, ...]]:
+    return [p.replicas for p in (await admin.describe_topic(topic)).partitions]
+
+
+@pytest.mark.local_cluster
+async def test_kafkas_tool_verifies_ours_and_the_reverse(
+    kafka_cluster, admin, create_topic, topic, plan_file, tmp_path
+) -> None:
+    await create_topic(topic, assignments={0: [0, 1], 1: [1, 2]})
+    t0, t1 = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    plan = plan_file({t0: (0, 2), t1: (1, 0)})
+    back = str(tmp_path / "back.json")
+    code, stdout, stderr = await run(
+        kafka_cluster,
+        *("reassign", "execute", "--reassignment-json-file", plan, "--throttle", "50000000"),
+        *("--rollback-file", back, "--measure", "0.5", "--yes"),
+    )
+    assert code == 0, stderr
+    assert "MoveRatio" in stdout
+    assert "2 of 2 partitions" in stderr
+    await at_rest(admin)
+    assert await replicas_of(admin, topic) == [(0, 2), (1, 0)]
+
+    told = await kafkas_tool(
+        kafka_cluster,
+        *("--reassignment-json-file", back, "--execute", "--throttle", "60000000"),
+    )
+    assert "Successfully started partition reassignments" in told
+    await until(lambda: nothing_moves(admin))
+    code, stdout, stderr = await run(
+        kafka_cluster, "reassign", "verify", "--reassignment-json-file", back
+    )
+    assert code == 0, stdout + stderr
+    assert f"Reassignment of partition {topic}-1 is completed." in stdout
+    assert "kafkaclient did not set" in stderr
+    await admin.replication_quotas.clear(everyone=True)
+    await at_rest(admin)
+
+    replicas = {t0: (0, 2), t1: (1, 0)}
+    begun = await admin.reassigner.begin(replicas, 50 * MB)
+    assert begun.before == {t0: (0, 1), t1: (1, 2)}
+    await until(lambda: nothing_moves(admin))
+    told = await kafkas_tool(kafka_cluster, "--reassignment-json-file", plan, "--verify")
+    assert f"Reassignment of partition {topic}-0 is completed." in told
+    assert f"Reassignment of partition {topic}-1 is completed." in told
+
+    async def kafkas_tool_has_cleared() -> bool:
+        left = await admin.replication_quotas.describe()
+        assert all(now.mark is not None for now in left.brokers.values())
+        return not left.topics and not any(now.rates for now in left.brokers.values())
+
+    await until(kafkas_tool_has_cleared)
+    assert (await admin.reassigner.verify(replicas)).completed
+    await at_rest(admin)
+
+
+async def test_a_quota_holds_and_can_be_changed(kafka_cluster, admin, create_topic, topic) -> None:
+    """Brokers let through ten seconds' worth of the quota at once, then the quota."""
+    await create_topic(topic, assignments={0: [0]})
+    await fill(kafka_cluster, topic, 30)
+    plan = {TopicPartition(topic, 0): (1,)}
+    async with admin.throttled(plan, bytes_per_second=MB) as moves:
+        began = time.monotonic()
+        fast_since = None
+        async for progress in moves.progress(every_s=0.5):
+            elapsed = time.monotonic() - began
+            if fast_since is None:
+                assert not progress.finished
+                assert progress.bytes_done < (11 + elapsed) * MB * 1.15
+                assert progress.sum_replica_lag > 0
+            if fast_since is None and elapsed > 5:
+                assert progress.bytes_done > 5 * MB
+                assert progress.brokers[0].quota == MB
+                assert await moves.set_quota(1000 * MB) == {0: None, 1: None}
+                fast_since = elapsed
+        assert fast_since is not None
+        assert elapsed - fast_since < 10
+        assert progress.bytes_done == progress.bytes_total > 29 * MB
+    await at_rest(admin)
+    assert await replicas_of(admin, topic) == [(1,)]
+
+
+@asynccontextmanager
+async def executing(cluster, admin, plan: str, topic: str):
+    """``kafkaclient reassign execute``, with its moves begun and crawling."""
+    process = await spawn(
+        cluster,
+        *("reassign", "execute", "--reassignment-json-file", plan, "--throttle", "1000000"),
+        *("--measure", "0", "--yes"),
+    )
+    try:
+
+        async def crawls() -> bool:
+            moving = await admin.list_partition_reassignments()
+            return any(partition.topic == topic for partition in moving)
+
+        await until(crawls)
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def test_ctrl_c_undoes_and_a_kill_leaves_nothing_that_is_not_found(
+    kafka_cluster, admin, create_topic, topic, plan_file
+) -> None:
+    await create_topic(topic, assignments={0: [0]})
+    await fill(kafka_cluster, topic, 40)
+    plan = plan_file({TopicPartition(topic, 0): (1,)})
+    async with executing(kafka_cluster, admin, plan, topic) as process:
+        process.send_signal(signal.SIGINT)
+        _, stderr = await process.communicate()
+        assert process.returncode == 130, stderr
+    assert await admin.list_partition_reassignments() == {}
+    await at_rest(admin)
+    assert await replicas_of(admin, topic) == [(0,)]
+
+    async with executing(kafka_cluster, admin, plan, topic) as process:
+        process.kill()
+    await asyncio.sleep(0.5)
+    assert not await nothing_throttled(admin)
+    code, _, stderr = await run(kafka_cluster, "throttle", "clear")
+    assert code == 0
+    assert "replicas are still being copied" in stderr
+    left = await admin.replication_quotas.describe()
+    assert left.brokers[1].mark == (MB, None, None)
+    assert left.topics[topic].follower == ((), ("0:1",))
+    code, stdout, stderr = await run(
+        kafka_cluster, "reassign", "cancel", "--reassignment-json-file", plan, "--yes"
+    )
+    assert code == 0, stderr
+    assert f"for: {topic}-0" in stdout
+    await at_rest(admin)
+    assert await replicas_of(admin, topic) == [(0,)]
+
+
+@pytest.mark.full
+async def test_a_dead_broker_does_not_stop_the_rest(plan_file) -> None:
+    """Killed while it gets a replica: told as stuck; the rest goes on, and nothing stays behind."""
+    async with LocalCluster(4) as cluster, Admin(cluster.bootstrap) as admin:
+        for name in ("goes", "stops"):
+            await admin.create_topic(name, replica_assignment=[(0,)])
+            await fill(cluster, name, 25)
+        goes, stops = TopicPartition("goes", 0), TopicPartition("stops", 0)
+        plan = {goes: (1,), stops: (3,)}
+        begun = await admin.reassigner.begin(plan, MB)
+        await cluster.kill(3)
+        async for progress in admin.reassigner.progress(begun.moves, every_s=0.5):
+            went, stopped = progress.partitions
+            if stopped.stuck == "broker 3 is down":
+                assert (await admin.replication_quotas.set_rate(1000 * MB))[1] is None
+                if went.done:
+                    break
+        told = await admin.reassigner.verify(plan)
+        assert [each.state.value for each in told.partitions] == ["completed", "in progress"]
+        assert "goes" in told.lifted.topics
+        assert await admin.reassigner.cancel(plan) == {stops: None}
+        told = await admin.replication_quotas.describe()
+        assert told.topics == {}
+        assert not any(now.rates or now.mark for now in told.brokers.values())
+        await cluster.restart(3)
+
+        async def is_back() -> bool:
+            return 3 in (await admin.replication_quotas.describe()).brokers
+
+        await until(is_back)
+        await admin.replication_quotas.clear()
+        await at_rest(admin)
+        assert await replicas_of(admin, "goes") == [(1,)]
+        assert await replicas_of(admin, "stops") == [(0,)]
+
+
+async def cancellations(cluster, admin) -> None:
+    foo0, foo1 = TopicPartition("foo", 0), TopicPartition("foo", 1)
+    reassigner, quotas = admin.reassigner, admin.replication_quotas
+    # testCancellation
+    await fill(cluster, "foo", 12, partition=1)
+    plan = {foo0: (0, 3, 4), foo1: (1, 2, 4)}
+    await reassigner.begin(plan, 1)
+    told = await reassigner.verify(plan, preserve_throttles=True)
+    assert [each.replicas for each in told.partitions] == [(0, 3, 4, 1), (1, 2, 4, 3)]
+    assert await reassigner.cancel(plan) == {foo0: None, foo1: None}
+    assert await reassigner.cancel(plan) == {}
+    await at_rest(admin)
+    assert [set(nodes) for nodes in await replicas_of(admin, "foo")] == [{0, 1, 3}, {1, 2, 3}]
+    # testCancellationWithAddingReplicaInIsr: 2 is in sync before the whole set is.
+    plan = {foo0: (0, 2, 4)}
+    await reassigner.begin(plan, 1)
+    await quotas.set_rate(1000 * MB, [0, 1, 2, 3])
+
+    async def broker_2_is_in_sync() -> bool:
+        return 2 in (await admin.describe_topic("foo")).partitions[0].isr
+
+    await until(broker_2_is_in_sync)
+    assert await reassigner.cancel(plan) == {foo0: None}
+    await at_rest(admin)
+    assert [set(nodes) for nodes in await replicas_of(admin, "foo")] == [{0, 1, 3}, {1, 2, 3}]
+
+
+@pytest.mark.full
+async def test_kafkas_own_tests() -> None:
+    """ReassignPartitionsCommandTest on its five brokers; directories are left out."""
+    racks = ["rack0", "rack0", "rack1", "rack1", "rack1"]
+    foo0, bar0 = TopicPartition("foo", 0), TopicPartition("bar", 0)
+    baz2 = TopicPartition("baz", 2)
+    async with LocalCluster(5, racks=racks) as cluster, Admin(cluster.bootstrap) as admin:
+        await admin.create_topic("foo", replica_assignment=[(0, 1, 2), (1, 2, 3)])
+        await admin.create_topic("bar", replica_assignment=[(3, 2, 1)])
+        await admin.create_topic("baz", replica_assignment=[(1, 0, 2), (2, 0, 1), (0, 2, 1)])
+        await asyncio.sleep(2)  # until every broker has heard of them
+        reassigner, quotas = admin.reassigner, admin.replication_quotas
+
+        async def rates() -> dict[int, int]:
+            told = (await quotas.describe()).brokers
+            return {node: now.mark.rate for node, now in told.items() if now.mark}
+
+        async def rates_are(rate: int | None, brokers=(0, 1, 2, 3)) -> None:
+            wanted = {} if rate is None else dict.fromkeys(brokers, rate)
+
+            async def they_are() -> bool:
+                return await rates() == wanted
+
+            await until(they_are, seconds=10)
+
+        # testReassignment
+        plan = {foo0: (0, 1, 3), bar0: (3, 2, 0)}
+        await reassigner.begin(plan)
+        await until(lambda: nothing_moves(admin))
+        assert (await reassigner.verify(plan)).completed
+        # testThrottledReassignment, and back
+        plan = {foo0: (0, 3, 2), baz2: (3, 2, 1)}
+        await reassigner.begin(plan, 300_000)
+        await rates_are(300_000)
+        await until(lambda: nothing_moves(admin))
+        assert (await reassigner.verify(plan, preserve_throttles=True)).completed
+        await rates_are(300_000)
+        assert (await reassigner.verify(plan)).completed
+        await at_rest(admin)
+        # testAlterReassignmentThrottle
+        await fill(cluster, "foo", 12)
+        plan = {foo0: (0, 3, 1), baz2: (0, 2, 1)}
+        await reassigner.begin(plan, 1)
+        await rates_are(1)
+        await reassigner.begin(plan, 300_000_000, additional=True)
+        await rates_are(300_000_000)
+        await until(lambda: nothing_moves(admin))
+        assert (await reassigner.verify(plan)).completed
+        await at_rest(admin)
+        await cancellations(cluster, admin)
+
+
+@pytest.mark.full
+async def test_a_broker_that_starts_empty() -> None:
+    """KIP-73, question 2: what it lost comes back at the quota, from its first second on."""
+    async with LocalCluster(3) as cluster, Admin(cluster.bootstrap) as admin:
+        await admin.create_topic("t", replica_assignment=[(0, 2)])
+        await fill(cluster, "t", 40)
+        await cluster.terminate(2)
+        await asyncio.to_thread(shutil.rmtree, cluster.log_dir(2) / "t-0")
+        quotas = admin.replication_quotas
+
+        async def is_fenced() -> bool:
+            return 2 not in [broker.node_id for broker in (await admin.describe_cluster()).brokers]
+
+        await until(is_fenced)
+        assert (await quotas.bootstrap([2], MB)).keys() == {2}
+        await cluster.start_broker(2)
+
+        async def is_throttled() -> bool:
+            return not await quotas.bootstrap([2], MB)
+
+        await until(is_throttled)
+        await asyncio.sleep(5)
+        assert await quotas.behind([2]) == {TopicPartition("t", 0)}
+        assert (await quotas.clear()).needed_topics == ("t",)
+        await quotas.set_rate(1000 * MB)
+
+        async def has_caught_up() -> bool:
+            return not await quotas.behind([2])
+
+        await until(has_caught_up)
+        await quotas.clear()
+        await at_rest(admin)

@@ -1,0 +1,182 @@
+"""What a quota means for a reassignment: how much moves, for how long, and which quota is safe.
+
+The formulas are KIP-73's (its questions 1, 4 and 5), with its symbols: T the quota, IN the bytes
+per second that come into a broker, N what its network carries, R the replication factor. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from kafkaclient.admin.reassign.moves import arrivals
+from kafkaclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkaclient.admin.reassign.moves import Move
+    from kafkaclient.wire.results import PartitionView
+
+__all__ = ["Estimate", "SafeRange", "Sizes", "estimate"]
+
+Sizes: TypeAlias = dict[int, dict[TopicPartition, int]]
+"""By broker, the bytes of each of its replicas."""
+
+QUOTA_WINDOW_S = 11.0
+"""``replication.quota.window.num`` times ``.size.seconds``, by default."""
+
+FETCH_RESPONSE_BYTES = 10 * 1024 * 1024
+"""``replica.fetch.response.max.bytes``, by default: what comes at once."""
+
+REACHED = 0.88
+"""The share of its quota that a move has over its whole time, as seen on Kafka 4.3: what comes in
+steps of :data:`FETCH_RESPONSE_BYTES` leaves pauses between them."""
+
+
+class SafeRange(NamedTuple):
+    """IN < T < N - IN/R, both ends excluded; ``above`` is None when N is not known."""
+
+    below: float
+    above: float | None
+
+    def problem(self, quota: int) -> str | None:
+        """What is wrong with a quota, in words; None: it is safe."""
+        if quota <= self.below:
+            return (
+                f"{shown(self.below)}/s come into a broker, so that with a quota of "
+                f"{shown(quota)}/s the moves would never end: it has to be above that"
+            )
+        if self.above is not None and quota >= self.above:
+            return (
+                f"a quota of {shown(quota)}/s leaves clients too little of the network: it has to "
+                f"be below {shown(max(0.0, self.above))}/s (N - IN/R)"
+            )
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """How much a reassignment moves. Bytes are those on disk when it was made."""
+
+    partitions: int
+    """That get a replica on a broker that has none of them yet."""
+    total_partitions: int
+    """Of the cluster."""
+    bytes_to_move: int
+    """Over all new replicas."""
+    bytes_in: Mapping[int, int]
+    """By broker that gets replicas."""
+    bytes_out: Mapping[int, int]
+    """By broker that is copied from."""
+    log_bytes_per_broker: float
+    """The mean over all brokers that answered: TotalLogSizePerBroker."""
+    brokers: int
+    inbound: float
+    """IN: bytes per second that came into the busiest broker, replication included; 0.0 when
+    that was not measured."""
+    replication_factor: int
+    """R: the smallest among what moves, which makes the safe range the narrowest."""
+    silent: Mapping[int, str] = field(default_factory=dict)
+    """Brokers that did not tell what they have, and why: all the rest is without them."""
+
+    @property
+    def move_ratio(self) -> float:
+        """#partitions to be moved / #total partition count."""
+        return self.partitions / self.total_partitions if self.total_partitions else 0.0
+
+    def move_time_s(self, quota: int) -> float | None:
+        """KIP-73's MoveTime; None: it never ends."""
+        rate = quota - self.inbound
+        if rate <= 0:
+            return None
+        return self.move_ratio * self.log_bytes_per_broker * self.brokers / rate
+
+    def expected_s(self, quota: int) -> float | None:
+        """What the busiest broker needs for what it really has to send or to take, at the rate
+        that moves are seen to have; None: it never ends."""
+        rate = quota * REACHED - self.inbound
+        if rate <= 0:
+            return None
+        most = max((*self.bytes_in.values(), *self.bytes_out.values()), default=0)
+        return most / rate
+
+    def safe_range(self, network: int | None) -> SafeRange:
+        """``network``: N, bytes per second that a broker's network carries."""
+        above = None if network is None else network - self.inbound / self.replication_factor
+        return SafeRange(self.inbound, above)
+
+    def is_coarse(self, quota: int) -> bool:
+        """Whether so low a quota is exceeded by a single fetch for longer than brokers look back
+        (KIP-73, question 5)."""
+        return quota * QUOTA_WINDOW_S < FETCH_RESPONSE_BYTES
+
+
+def estimate(
+    moves: Mapping[TopicPartition, Move],
+    partitions: Mapping[TopicPartition, PartitionView],
+    sizes: Sizes,
+    *,
+    inbound: float = 0.0,
+    silent: Mapping[int, str] | None = None,
+) -> Estimate:
+    """From metadata of all partitions and what is on the disks."""
+    bytes_in: Counter[int] = Counter()
+    bytes_out: Counter[int] = Counter()
+    moving = 0
+    for partition, move in moves.items():
+        new = arrivals(move)
+        if not new:
+            continue
+        moving += 1
+        leader = partitions[partition].leader
+        size = size_of(partition, leader, sizes)
+        for node in new:
+            bytes_in[node] += size
+            bytes_out[leader] += size
+    factors = [len(partitions[p].replicas) for p, move in moves.items() if arrivals(move)]
+    return Estimate(
+        partitions=moving,
+        total_partitions=len(partitions),
+        bytes_to_move=bytes_in.total(),
+        bytes_in=dict(bytes_in),
+        bytes_out=dict(bytes_out),
+        log_bytes_per_broker=(
+            sum(sum(each.values()) for each in sizes.values()) / len(sizes) if sizes else 0.0
+        ),
+        brokers=len(sizes),
+        inbound=inbound,
+        replication_factor=min(factors, default=1) or 1,
+        silent=silent or {},
+    )
+
+
+def inbound_rate(first: Sizes, second: Sizes, seconds: float) -> float:
+    """IN, from two readings ``seconds`` apart: how fast the logs of the busiest broker grew.
+    Replicas that shrank or went count nothing, those that came neither."""
+    grown = [
+        sum(max(0, size - first[node][p]) for p, size in after.items() if p in first[node])
+        for node, after in second.items()
+        if node in first
+    ]
+    return max(grown, default=0) / seconds
+
+
+def size_of(partition: TopicPartition, leader: int, sizes: Sizes) -> int:
+    """The leader's size of a partition, or the largest when that is not known."""
+    own = sizes.get(leader, {}).get(partition)
+    if own is not None:
+        return own
+    return max((each.get(partition, 0) for each in sizes.values()), default=0)
+
+
+def shown(nbytes: float) -> str:
+    """Bytes for people: 1,234 B, 12.3 KB, in thousands."""
+    if abs(nbytes) < 10_000:
+        return f"{nbytes:,.0f} B"
+    for unit in ("KB", "MB", "GB"):
+        nbytes /= 1000
+        if abs(nbytes) < 1000:
+            return f"{nbytes:.1f} {unit}"
+    return f"{nbytes / 1000:,.1f} TB"

@@ -1,0 +1,263 @@
+"""Plans of reassignments, and the JSON in which Kafka's tool keeps them. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+from kafkaclient.admin.kip36 import Start, assign
+from kafkaclient.errors import ConfigError, broker_error
+from kafkaclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from random import Random
+
+__all__ = [
+    "ReassignmentPlan",
+    "generate",
+    "parse_broker_list",
+    "parse_topics",
+    "with_replication_factor",
+]
+
+ANY_LOG_DIR = "any"
+
+_VERSION = 1
+_INVALID_REPLICATION_FACTOR = 38
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentPlan:
+    """The replicas that partitions are to have, the preferred leader first.
+
+    ``log_dirs`` has the directories that a plan of Kafka's tool asks for, of partitions where they
+    are not all ``any``. Moves between directories are not done here.
+    """
+
+    replicas: Mapping[TopicPartition, tuple[int, ...]]
+    log_dirs: Mapping[TopicPartition, tuple[str, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> ReassignmentPlan:
+        """A plan as ``kafka-reassign-partitions`` reads it; raises ConfigError for what is none."""
+        partitions = _versioned(text, "partitions")
+        replicas: dict[TopicPartition, tuple[int, ...]] = {}
+        log_dirs: dict[TopicPartition, tuple[str, ...]] = {}
+        twice: set[str] = set()
+        for entry in partitions:
+            partition, nodes, dirs = _entry(entry)
+            if partition in replicas:
+                twice.add(str(partition))
+            replicas[partition] = nodes
+            if any(path != ANY_LOG_DIR for path in dirs):
+                log_dirs[partition] = dirs
+        if twice:
+            raise ConfigError(
+                f"Partition reassignment contains duplicate topic partitions: {_words(twice)}"
+            )
+        return cls(replicas, log_dirs)
+
+    def as_dict(self) -> dict[str, Any]:
+        """What :meth:`to_json` writes."""
+        return {
+            "version": _VERSION,
+            "partitions": [
+                {
+                    **partition._asdict(),
+                    "replicas": list(nodes),
+                    "log_dirs": list(self.log_dirs.get(partition) or [ANY_LOG_DIR] * len(nodes)),
+                }
+                for partition, nodes in sorted(self.replicas.items())
+            ],
+        }
+
+    def to_json(self) -> str:
+        """As Kafka's tool writes it: sorted, with ``log_dirs``."""
+        return json.dumps(self.as_dict(), separators=(",", ":"))
+
+    def check(self) -> None:
+        """Raise ConfigError unless it can be executed; Kafka's tool has the same checks."""
+        if not self.replicas:
+            raise ConfigError("Partition reassignment list cannot be empty")
+        for partition, nodes in self.replicas.items():
+            if not nodes:
+                raise ConfigError(f"Partition replica list cannot be empty for {partition}")
+            twice = sorted(node for node, count in Counter(nodes).items() if count > 1)
+            if twice:
+                raise ConfigError(
+                    "Partition replica lists may not contain duplicate entries: "
+                    f"{partition} contains multiple entries for {_words(twice)}"
+                )
+        if self.log_dirs:
+            named = _words(self.log_dirs)
+            raise ConfigError(
+                f"the plan asks for log directories ({named}): moves between directories are not "
+                'done here. Write "any" instead, or use kafka-reassign-partitions'
+            )
+
+
+def parse_topics(text: str | bytes) -> list[str]:
+    """The topics of a ``--topics-to-move-json-file``; raises ConfigError."""
+    names: list[str] = []
+    for entry in _versioned(text, "topics"):
+        name = entry.get("topic") if isinstance(entry, dict) else None
+        if not isinstance(name, str):
+            raise ConfigError(f'a topic to move is {{"topic": NAME}}, not {entry!r}')
+        names.append(name)
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
+    if twice:
+        raise ConfigError(f"List of topics to reassign contains duplicate entries: {_words(twice)}")
+    return names
+
+
+def parse_broker_list(text: str) -> list[int]:
+    """Ids joined by commas; raises ConfigError."""
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdecimal() for word in words):
+        raise ConfigError(f"a list of brokers is ids joined by commas, as in 0,1,2: not {text!r}")
+    brokers = [int(word) for word in words]
+    twice = sorted(node for node, count in Counter(brokers).items() if count > 1)
+    if twice:
+        raise ConfigError(f"Broker list contains duplicate entries: {_words(twice)}")
+    return brokers
+
+
+def generate(
+    present: Mapping[TopicPartition, Sequence[int]],
+    racks: Mapping[int, str | None],
+    *,
+    rng: Random,
+    rack_aware: bool = True,
+) -> dict[TopicPartition, tuple[int, ...]]:
+    """A placement on the brokers in ``racks`` by KIP-36, of every topic in ``present`` with as many
+    replicas as its first partition has: what Kafka's ``--generate`` proposes. It heeds nothing of
+    where replicas are now, and starts at random.
+
+    Raises ConfigError when some of the brokers have a rack and others do not, the broker's
+    INVALID_REPLICATION_FACTOR when they are too few.
+    """
+    topics: dict[str, list[TopicPartition]] = defaultdict(list)
+    for partition in sorted(present):
+        topics[partition.topic].append(partition)
+    brokers = {node: rack if rack_aware else None for node, rack in sorted(racks.items())}
+    if 0 < sum(rack is not None for rack in brokers.values()) < len(brokers):
+        without = _words(node for node, rack in brokers.items() if rack is None)
+        raise ConfigError(
+            f"not all brokers have a rack: broker {without} has none. Give --disable-rack-aware to "
+            "assign replicas without regard to racks"
+        )
+    proposed: dict[TopicPartition, tuple[int, ...]] = {}
+    for topic, partitions in topics.items():
+        factor = len(present[partitions[0]])
+        if factor > len(brokers):
+            raise broker_error(
+                _INVALID_REPLICATION_FACTOR,
+                f"topic {topic!r}",
+                advice=f"Replication factor: {factor} larger than available brokers: "
+                f"{len(brokers)}",
+            )
+        start = Start(rng.randrange(len(brokers)), rng.randrange(len(brokers)))
+        rows = assign(brokers, len(partitions), factor, start)
+        proposed.update(zip(partitions, rows, strict=True))
+    return proposed
+
+
+def with_replication_factor(
+    present: Mapping[TopicPartition, Sequence[int]],
+    racks: Mapping[int, str | None],
+    factor: int,
+) -> dict[TopicPartition, tuple[int, ...]]:
+    """The same partitions with more or fewer replicas, moving none of those that stay.
+
+    A replica that is added goes to a rack without one if there is such, and there to the broker
+    with the fewest; one that is removed is the last of the list in a rack that has another, else
+    the last. Raises the broker's INVALID_REPLICATION_FACTOR when there are too few brokers.
+    """
+    if not 0 < factor <= len(racks):
+        raise broker_error(
+            _INVALID_REPLICATION_FACTOR,
+            advice=f"Replication factor: {factor} larger than available brokers: {len(racks)}",
+        )
+    hosted: Counter[int] = Counter(node for nodes in present.values() for node in nodes)
+    proposed: dict[TopicPartition, tuple[int, ...]] = {}
+    for partition, nodes in sorted(present.items()):
+        chosen = list(nodes)
+        while len(chosen) > factor:
+            gone = _dispensable(chosen, racks)
+            chosen.remove(gone)
+            hosted[gone] -= 1
+        while len(chosen) < factor:
+            new = _roomiest(chosen, racks, hosted)
+            chosen.append(new)
+            hosted[new] += 1
+        proposed[partition] = tuple(chosen)
+    return proposed
+
+
+def _roomiest(
+    chosen: Sequence[int], racks: Mapping[int, str | None], hosted: Mapping[int, int]
+) -> int:
+    used = {racks.get(node) for node in chosen}
+    others = (node for node in racks if node not in chosen)
+    return min(others, key=lambda node: (racks[node] in used, hosted.get(node, 0), node))
+
+
+def _dispensable(chosen: Sequence[int], racks: Mapping[int, str | None]) -> int:
+    shared = Counter(racks.get(node) for node in chosen)
+    # Never the first, which is the preferred leader.
+    tail = [node for node in reversed(chosen[1:]) if shared[racks.get(node)] > 1]
+    return tail[0] if tail else chosen[-1]
+
+
+# --- JSON -------------------------------------------------------------------------------------
+
+
+def _versioned(text: str | bytes, name: str) -> list[Any]:
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"the reassignment is not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise ConfigError('the reassignment is not a JSON object with "version"')
+    version = document.get("version", _VERSION)
+    if version != _VERSION:
+        raise ConfigError(f"Not supported version field value {version}")
+    found = document.get(name, [])
+    if not isinstance(found, list):
+        raise ConfigError(f'"{name}" is to be a list')
+    return found
+
+
+def _entry(entry: Any) -> tuple[TopicPartition, tuple[int, ...], tuple[str, ...]]:
+    if not isinstance(entry, dict):
+        raise ConfigError(f"a partition is a JSON object, not {entry!r}")
+    topic, partition = entry.get("topic"), entry.get("partition")
+    nodes = entry.get("replicas")
+    if not isinstance(topic, str) or not _is_number(partition) or not isinstance(nodes, list):
+        raise ConfigError(
+            'a partition has "topic", "partition" and "replicas", as in {"topic":"foo",'
+            f'"partition":1,"replicas":[1,2,3]}}: not {json.dumps(entry)}'
+        )
+    if not all(_is_number(node) for node in nodes):
+        raise ConfigError(f"replicas are the ids of brokers: not {json.dumps(nodes)}")
+    dirs = entry.get("log_dirs") or [ANY_LOG_DIR] * len(nodes)
+    if not isinstance(dirs, list) or len(dirs) != len(nodes):
+        raise ConfigError(
+            f"Size of replicas list {nodes} is different from size of log dirs list {dirs} for "
+            f"partition {topic}-{partition}"
+        )
+    for path in dirs:
+        if not isinstance(path, str) or (path != ANY_LOG_DIR and not path.startswith("/")):
+            raise ConfigError(f'a log directory is an absolute path or "any": not {path!r}')
+    return TopicPartition(topic, partition), tuple(nodes), tuple(dirs)
+
+
+def _is_number(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _words(each: Iterable[Any]) -> str:
+    return ",".join(map(str, sorted(each)))

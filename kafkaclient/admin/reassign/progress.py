@@ -1,0 +1,255 @@
+"""How far moves have come, and which of them are stuck and why. Pure: readings in, facts out.
+
+KIP-73 has an administrator watch SumReplicaLag, which no release has; it is summed up here from
+the log end offsets of all replicas. Bytes on disk give the rate and the time left.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkaclient.admin.reassign.estimate import FETCH_RESPONSE_BYTES, Sizes, shown, size_of
+from kafkaclient.admin.reassign.moves import Move, arrivals, current_move
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkaclient.types import TopicPartition
+    from kafkaclient.wire.reassignments import OngoingReassignment
+    from kafkaclient.wire.results import PartitionView
+
+__all__ = ["BrokerProgress", "PartitionProgress", "Progress", "Reading", "Tracker"]
+
+_RATE_WINDOW_S = 10.0
+_PATIENCE_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the cluster told at one time; ``at`` in seconds of any clock."""
+
+    at: float
+    live: frozenset[int]
+    ongoing: Mapping[TopicPartition, OngoingReassignment]
+    partitions: Mapping[TopicPartition, PartitionView]
+    sizes: Sizes
+    lags: Mapping[tuple[TopicPartition, int], int]
+    """By partition and broker, how many records its new replica lacks."""
+    rates: Mapping[int, int]
+    """By broker, the follower's quota that holds there; without an entry none does."""
+    silent: Mapping[int, str] = field(default_factory=dict)
+    """Brokers that are up and did not answer, and what was met."""
+
+
+class PartitionProgress(NamedTuple):
+    """A partition that moves, or has moved."""
+
+    partition: TopicPartition
+    move: Move
+    lag: int
+    """Records that its new replicas lack, together."""
+    bytes_done: int
+    bytes_total: int
+    done: bool
+    stuck: str | None
+    """Why it does not get on; None while it does."""
+
+
+class BrokerProgress(NamedTuple):
+    """A broker that gets replicas."""
+
+    node_id: int
+    lag: int
+    bytes_left: int
+    rate: float
+    """Bytes per second that its new replicas have grown by over the last ten seconds."""
+    quota: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One look at moves."""
+
+    partitions: tuple[PartitionProgress, ...]
+    brokers: tuple[BrokerProgress, ...]
+    time_left_s: float | None
+    """At the present rate of the slowest broker; None while nothing arrives there."""
+
+    @property
+    def sum_replica_lag(self) -> int:
+        """Records that new replicas lack."""
+        return sum(each.lag for each in self.partitions)
+
+    @property
+    def bytes_done(self) -> int:
+        return sum(each.bytes_done for each in self.partitions)
+
+    @property
+    def bytes_total(self) -> int:
+        return sum(each.bytes_total for each in self.partitions)
+
+    @property
+    def done(self) -> int:
+        """Partitions that have arrived."""
+        return sum(each.done for each in self.partitions)
+
+    @property
+    def rate(self) -> float:
+        """Bytes per second, all brokers together."""
+        return sum(each.rate for each in self.brokers)
+
+    @property
+    def finished(self) -> bool:
+        return all(each.done for each in self.partitions)
+
+    @property
+    def stuck(self) -> tuple[PartitionProgress, ...]:
+        return tuple(each for each in self.partitions if each.stuck)
+
+
+@dataclass(slots=True)
+class _Arrival:
+    """A new replica."""
+
+    done: int = 0
+    total: int = 0
+    lag: int = 0
+
+
+class Tracker:
+    """Takes readings one after the other."""
+
+    def __init__(self, moves: Mapping[TopicPartition, Move] | None = None) -> None:
+        """``moves``: what is to be followed; None: whatever is under way in a reading."""
+        self._moves = dict(moves or {})
+        self._all = moves is None
+        self._arrivals: dict[tuple[TopicPartition, int], _Arrival] = {}
+        self._received: dict[int, deque[tuple[float, int]]] = {}
+        self._progressed: dict[int, tuple[float, int]] = {}
+        self._written: dict[int, tuple[float, int]] = {}
+
+    def take(self, reading: Reading) -> Progress:
+        if self._all:
+            for partition, ongoing in reading.ongoing.items():
+                self._moves[partition] = current_move(ongoing)
+        for partition, move in self._moves.items():
+            self._note(partition, move, reading)
+        nodes = sorted({node for _, node in self._arrivals})
+        brokers = tuple(self._broker(node, reading) for node in nodes)
+        stalled = {node: why for node in nodes if (why := self._stall(node, reading))}
+        partitions = tuple(
+            self._partition(partition, move, reading, stalled)
+            for partition, move in sorted(self._moves.items())
+        )
+        return Progress(partitions, brokers, _time_left(brokers))
+
+    def _note(self, partition: TopicPartition, move: Move, reading: Reading) -> None:
+        view = reading.partitions.get(partition)
+        total = 0 if view is None else size_of(partition, view.leader, reading.sizes)
+        for node in arrivals(move):
+            known = self._arrivals.setdefault((partition, node), _Arrival())
+            known.total = max(known.total, total)
+            if partition not in reading.ongoing:
+                known.done, known.lag = known.total, 0
+                continue
+            size = reading.sizes.get(node, {}).get(partition, 0)
+            known.done = min(known.total, max(known.done, size))
+            known.lag = reading.lags.get((partition, node), known.lag)
+
+    def _broker(self, node: int, reading: Reading) -> BrokerProgress:
+        own = [each for (_, at), each in self._arrivals.items() if at == node]
+        received, lag = sum(each.done for each in own), sum(each.lag for each in own)
+        history = self._received.setdefault(node, deque())
+        history.append((reading.at, received))
+        # Keeps one reading that is as old as the window, to measure from.
+        while len(history) > 2 and reading.at - history[1][0] >= _RATE_WINDOW_S:
+            history.popleft()
+        seconds = reading.at - history[0][0]
+        rate = (received - history[0][1]) / seconds if seconds > 0 else 0.0
+        left = sum(each.total - each.done for each in own)
+        return BrokerProgress(node, lag, left, rate, reading.rates.get(node))
+
+    def _stall(self, node: int, reading: Reading) -> str | None:
+        """Why nothing arrives at a broker; None while something does, or may yet."""
+        own = [each for (_, at), each in self._arrivals.items() if at == node]
+        received, total = sum(each.done for each in own), sum(each.total for each in own)
+        since, most = self._progressed.get(node, (reading.at, -1))
+        if received > most:
+            self._progressed[node] = since, most = reading.at, received
+            self._written[node] = (reading.at, total)
+        quota = reading.rates.get(node)
+        patience = _PATIENCE_S
+        if quota:
+            # What comes at once has to be paid off at the quota's rate before more may come.
+            patience = max(patience, 4 * FETCH_RESPONSE_BYTES / quota)
+        seconds = reading.at - since
+        if seconds < patience:
+            return None
+        stalled = f"nothing has come to broker {node} for {seconds:.0f} s"
+        if quota == 0:
+            return f"{stalled}: its quota is 0"
+        began, was = self._written[node]
+        written = (total - was) / (reading.at - began)
+        if quota is not None and written >= quota:
+            return (
+                f"{stalled}: {shown(written)}/s are written to what moves there, and its quota "
+                f"is {shown(quota)}/s: raise it"
+            )
+        hint = "" if quota is None else f"; a quota above {shown(quota)}/s may help"
+        return f"{stalled}: see the logs of the brokers{hint}"
+
+    def _partition(
+        self,
+        partition: TopicPartition,
+        move: Move,
+        reading: Reading,
+        stalled: Mapping[int, str],
+    ) -> PartitionProgress:
+        new = arrivals(move)
+        own = [self._arrivals[partition, node] for node in sorted(new)]
+        done = partition not in reading.ongoing
+        return PartitionProgress(
+            partition,
+            move,
+            sum(each.lag for each in own),
+            sum(each.done for each in own),
+            sum(each.total for each in own),
+            done,
+            None if done else _reason(partition, new, reading, stalled),
+        )
+
+
+def _reason(
+    partition: TopicPartition,
+    new: frozenset[int],
+    reading: Reading,
+    stalled: Mapping[int, str],
+) -> str | None:
+    view = reading.partitions.get(partition)
+    if view is None:
+        return "there is no such topic any more"
+    down = sorted(new - reading.live)
+    if down:
+        return f"broker {', '.join(map(str, down))} is down"
+    if view.leader < 0:
+        return f"it has no leader: none of its replicas ({_nodes(view.replicas)}) is up"
+    for node in (view.leader, *sorted(new)):
+        if node in reading.silent:
+            return f"broker {node} does not answer: {reading.silent[node]}"
+    waiting = sorted(new - frozenset(view.isr))
+    if waiting and all(node in stalled for node in waiting):
+        return stalled[waiting[0]]
+    return None
+
+
+def _time_left(brokers: tuple[BrokerProgress, ...]) -> float | None:
+    waiting = [broker for broker in brokers if broker.bytes_left]
+    if any(broker.rate <= 0 for broker in waiting):
+        return None
+    return max((broker.bytes_left / broker.rate for broker in waiting), default=0.0)
+
+
+def _nodes(nodes: tuple[int, ...]) -> str:
+    return ", ".join(map(str, nodes))

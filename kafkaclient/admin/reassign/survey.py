@@ -1,0 +1,189 @@
+"""Reads what tells how far moves have come: the brokers' disks, and the ends of their logs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from typing import TYPE_CHECKING, TypeVar
+
+from kafkaclient.admin.reassign.marks import FOLLOWER_RATE, RATE_KEYS
+from kafkaclient.admin.reassign.moves import arrivals, current_move
+from kafkaclient.admin.reassign.progress import Reading
+from kafkaclient.errors import KafkaError
+from kafkaclient.types import TopicPartition
+from kafkaclient.wire.admin import ConfigKind, DescribeConfigsCall
+from kafkaclient.wire.codec import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsCall
+from kafkaclient.wire.reassignments import DescribeLogDirsCall
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
+
+    from kafkaclient.admin.reassign.estimate import Sizes
+    from kafkaclient.admin.reassignments import Reassignments
+    from kafkaclient.admin.session import Session
+    from kafkaclient.wire.api import Call
+    from kafkaclient.wire.reassignments import OngoingReassignment
+    from kafkaclient.wire.results import MetadataResult, PartitionView
+
+__all__ = ["Surveyor", "partitions_of"]
+
+T = TypeVar("T")
+
+_PATIENCE_S = 5.0
+"""For one broker's answer; the next reading asks it again."""
+
+_DEBUG_REPLICA = -2
+"""Who asks as this gets the log end offset of any replica, not only the leader's (Java:
+``ListOffsetsRequest.DEBUGGING_REPLICA_ID``)."""
+
+
+def partitions_of(cluster: MetadataResult) -> dict[TopicPartition, PartitionView]:
+    """All partitions that metadata tells of."""
+    return {
+        TopicPartition(topic.name, view.partition): view
+        for topic in cluster.topics
+        for view in topic.partitions
+    }
+
+
+class Surveyor:
+    """One look after the other; within the session's limits."""
+
+    def __init__(
+        self, session: Session, reassignments: Reassignments, clock: Callable[[], float]
+    ) -> None:
+        self._session = session
+        self._reassignments = reassignments
+        self._clock = clock
+
+    async def sizes(
+        self, brokers: Iterable[int], partitions: Iterable[TopicPartition] | None = None
+    ) -> tuple[Sizes, dict[int, str]]:
+        """The bytes of replicas by broker, and why some brokers did not tell."""
+        topics = None if partitions is None else _by_topic(partitions)
+        call = DescribeLogDirsCall(topics)
+        answers, silent = await self._each(dict.fromkeys(brokers, call))
+        sizes: Sizes = {}
+        for node, answer in answers.items():
+            failed = [each for each in answer.directories if each.error_code]
+            if answer.error_code or failed:
+                code = answer.error_code or failed[0].error_code
+                where = "" if answer.error_code else f" in {failed[0].path}"
+                silent[node] = f"its disks can't be looked at: error {code}{where}"
+            sizes[node] = {
+                replica.partition: replica.size
+                for directory in answer.directories
+                for replica in directory.replicas
+                if not replica.is_future
+            }
+        return sizes, silent
+
+    async def reading(self, followed: Iterable[TopicPartition] | None = None) -> Reading:
+        """What there is to know of the moves under way. ``followed``: partitions that may have
+        arrived already."""
+        ongoing = await self._reassignments.ongoing()
+        wanted = sorted(set(ongoing) | set(followed or ()))
+        cluster = await self._session.metadata(tuple(sorted({p.topic for p in wanted})))
+        live = frozenset(broker.node_id for broker in cluster.brokers)
+        views = partitions_of(cluster)
+        involved = {node for p in wanted if p in views for node in views[p].replicas} & live
+        (sizes, silent), (lags, mute), rates = await asyncio.gather(
+            self.sizes(involved, wanted),
+            self._lags(ongoing, views, live),
+            self._rates(involved),
+        )
+        return Reading(self._clock(), live, ongoing, views, sizes, lags, rates, {**mute, **silent})
+
+    async def _lags(
+        self,
+        ongoing: Mapping[TopicPartition, OngoingReassignment],
+        views: Mapping[TopicPartition, PartitionView],
+        live: frozenset[int],
+    ) -> tuple[dict[tuple[TopicPartition, int], int], dict[int, str]]:
+        new = {
+            partition: arrivals(current_move(move)) & live
+            for partition, move in ongoing.items()
+            if partition in views and views[partition].leader in live
+        }
+        asked: dict[int, set[TopicPartition]] = defaultdict(set)
+        leading: dict[int, set[TopicPartition]] = defaultdict(set)
+        for partition, nodes in new.items():
+            leading[views[partition].leader].add(partition)
+            for node in (views[partition].leader, *nodes):
+                asked[node].add(partition)
+        (ends, silent), (starts, _) = await asyncio.gather(
+            self._offsets(asked, LATEST_TIMESTAMP), self._offsets(leading, EARLIEST_TIMESTAMP)
+        )
+        lags: dict[tuple[TopicPartition, int], int] = {}
+        for partition, nodes in new.items():
+            leader = views[partition].leader
+            end = ends.get((partition, leader))
+            if end is None:
+                continue
+            start = starts.get((partition, leader), 0)
+            for node in nodes:
+                # A replica that is not there yet lacks all; one that starts anew has offset 0.
+                there = max(start, ends.get((partition, node), start))
+                lags[partition, node] = max(0, end - there)
+        return lags, silent
+
+    async def _offsets(
+        self, asked: Mapping[int, set[TopicPartition]], timestamp: int
+    ) -> tuple[dict[tuple[TopicPartition, int], int], dict[int, str]]:
+        calls = {
+            node: ListOffsetsCall(
+                {topic: tuple(each) for topic, each in _by_topic(partitions).items()},
+                timestamp,
+                replica_id=_DEBUG_REPLICA,
+            )
+            for node, partitions in asked.items()
+        }
+        answers, silent = await self._each(calls)
+        found = {
+            (TopicPartition(each.topic, each.partition), node): each.offset
+            for node, answer in answers.items()
+            for each in answer.partitions
+            if not each.error_code
+        }
+        return found, silent
+
+    async def _rates(self, brokers: Iterable[int]) -> dict[int, int]:
+        calls = {
+            node: DescribeConfigsCall(((ConfigKind.BROKER, str(node)),), RATE_KEYS)
+            for node in brokers
+        }
+        answers, _ = await self._each(calls)
+        return {
+            node: int(entry.value)
+            for node, answer in answers.items()
+            for resource in answer.resources
+            for entry in resource.entries
+            if entry.name == FOLLOWER_RATE and entry.value is not None
+        }
+
+    async def _each(self, calls: Mapping[int, Call[T]]) -> tuple[dict[int, T], dict[int, str]]:
+        """Each broker's answer, or what was met instead: none of them holds up the others."""
+
+        async def ask(node: int, call: Call[T]) -> T:
+            async with asyncio.timeout(_PATIENCE_S):
+                return await self._session.once(call, node)
+
+        asked: list[Coroutine[None, None, T]] = [ask(node, call) for node, call in calls.items()]
+        outcomes = await asyncio.gather(*asked, return_exceptions=True)
+        answers: dict[int, T] = {}
+        silent: dict[int, str] = {}
+        for node, outcome in zip(calls, outcomes, strict=True):
+            if isinstance(outcome, KafkaError | TimeoutError):
+                silent[node] = str(outcome) or f"no answer within {_PATIENCE_S:g} s"
+            elif isinstance(outcome, BaseException):
+                raise outcome
+            else:
+                answers[node] = outcome
+        return answers, silent
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = defaultdict(list)
+    for topic, partition in partitions:
+        topics[topic].append(partition)
+    return topics

@@ -1,0 +1,134 @@
+"""A reassignment for the length of an ``async with``."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING, Self
+
+from kafkaclient.errors import AdminStateError, KafkaError, ReassignmentError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping, Sequence
+    from types import TracebackType
+
+    from kafkaclient.admin.reassign.outcome import Begun
+    from kafkaclient.admin.reassign.progress import Progress
+    from kafkaclient.admin.reassign.quotas import ReplicationQuotas
+    from kafkaclient.admin.reassign.reassigner import Reassigner
+    from kafkaclient.types import TopicPartition
+
+__all__ = ["ThrottledReassignment"]
+
+_log = logging.getLogger(__name__)
+
+
+class ThrottledReassignment:
+    """Moves replicas within a quota; see ``Admin.throttled``."""
+
+    def __init__(
+        self,
+        reassigner: Reassigner,
+        quotas: ReplicationQuotas,
+        plan: Mapping[TopicPartition, Sequence[int]],
+        bytes_per_second: int | None,
+        *,
+        additional: bool,
+        skip_dead: bool,
+    ) -> None:
+        self._reassigner = reassigner
+        self._quotas = quotas
+        self._plan = plan
+        self._quota = bytes_per_second
+        self._additional = additional
+        self._skip_dead = skip_dead
+        self._begun: Begun | None = None
+
+    @property
+    def begun(self) -> Begun:
+        """What has begun, what has not, and the replicas that there were before. Raises
+        AdminStateError outside of the block."""
+        if self._begun is None:
+            raise AdminStateError("the reassignment has not begun: use it in `async with`")
+        return self._begun
+
+    async def set_quota(self, bytes_per_second: int) -> dict[int, KafkaError | None]:
+        """Another quota from now on; see :meth:`ReplicationQuotas.set_rate`."""
+        self._quota = bytes_per_second
+        return await self._quotas.set_rate(bytes_per_second)
+
+    async def progress(self, *, every_s: float = 1.0) -> AsyncGenerator[Progress, None]:
+        """How far it is, every so often until all of it has arrived. Brokers that come back get
+        their quota."""
+        begun = self.begun
+        own = {partition: begun.moves[partition] for partition in begun.started}
+        async for progress in self._reassigner.progress(own, every_s=every_s):
+            if begun.unthrottled and self._quota is not None:
+                await self._rethrottle(begun, self._quota)
+            yield progress
+
+    async def _rethrottle(self, begun: Begun, quota: int) -> None:
+        try:
+            await self._reassigner.rethrottle(begun, quota)
+        except KafkaError as error:
+            _log.warning("a broker that is back has no quota yet: %s", error)
+
+    async def __aenter__(self) -> Self:
+        # Who is cancelled in there, with moves begun, has nobody else to undo them.
+        beginning = asyncio.ensure_future(
+            self._reassigner.begin(
+                self._plan,
+                self._quota,
+                additional=self._additional,
+                skip_dead=self._skip_dead,
+            )
+        )
+        try:
+            self._begun = await asyncio.shield(beginning)
+        except asyncio.CancelledError:
+            with suppress(KafkaError):
+                await self._undo(await beginning)
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        begun = self.begun
+        if exc_type is not None:
+            await self._undo(begun)
+            return
+        try:
+            async for _ in self.progress():
+                pass
+            lifted = await self._reassigner.finish(begun)
+        except BaseException:
+            await self._undo(begun)
+            raise
+        failures = await self._reassigner.failures(begun)
+        if failures or lifted.failures:
+            raise _error(failures, lifted.failures)
+
+    async def _undo(self, begun: Begun) -> None:
+        for error in await self._reassigner.undo(begun):
+            _log.warning("while undoing a reassignment: %s", error)
+
+
+def _error(
+    failures: Mapping[TopicPartition, KafkaError], throttles: Mapping[str, KafkaError]
+) -> ReassignmentError:
+    words = [str(error) for error in (*failures.values(), *throttles.values())]
+    more = f"; and {len(words) - 5} more" if len(words) > 5 else ""
+    what = []
+    if failures:
+        what.append(f"{len(failures)} partitions did not get the replicas of the plan")
+    if throttles:
+        left = ", ".join(throttles)
+        what.append(f"throttles are left behind ({left}): kafkaclient throttle clear removes them")
+    error = ReassignmentError(f"{'; '.join(what)}: {'; '.join(words[:5])}{more}")
+    error.failures = dict(failures)
+    return error

@@ -1,0 +1,100 @@
+"""KIP-73's formulas, with its own numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaclient.admin.reassign.estimate import Estimate, SafeRange, estimate, inbound_rate, shown
+from kafkaclient.admin.reassign.moves import Move
+from kafkaclient.types import TopicPartition
+from kafkaclient.wire.results import PartitionView
+
+MB = 1_000_000
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+KIP_EXAMPLE = Estimate(
+    partitions=3,
+    total_partitions=10,
+    bytes_to_move=900_000 * MB,
+    bytes_in={1: 500_000 * MB, 2: 400_000 * MB},
+    bytes_out={0: 900_000 * MB},
+    log_bytes_per_broker=500_000 * MB,
+    brokers=6,
+    inbound=20 * MB,
+    replication_factor=2,
+)
+
+
+def test_the_example_of_eight_hours() -> None:
+    """0.3 x 500 GB x 6 / (50 - 20 MB/s) = 30,000 s."""
+    assert KIP_EXAMPLE.move_ratio == 0.3
+    assert KIP_EXAMPLE.move_time_s(50 * MB) == pytest.approx(30_000)
+    assert KIP_EXAMPLE.move_time_s(20 * MB) is None
+    assert KIP_EXAMPLE.expected_s(50 * MB) == pytest.approx(900_000 / 24)
+    assert KIP_EXAMPLE.expected_s(22 * MB) is None
+
+
+def test_the_safe_range() -> None:
+    """IN < T < N - IN/R."""
+    safe = KIP_EXAMPLE.safe_range(125 * MB)
+    assert safe == SafeRange(20 * MB, 115 * MB)
+    assert safe.problem(50 * MB) is None
+    assert "has to be above that" in (safe.problem(20 * MB) or "")
+    assert "below 115.0 MB/s" in (safe.problem(115 * MB) or "")
+    alone = KIP_EXAMPLE.safe_range(None)
+    assert alone.above is None
+    assert alone.problem(10**12) is None
+    assert "would never end" in (replace(KIP_EXAMPLE, inbound=0).safe_range(None).problem(0) or "")
+
+
+@given(st.integers(1, 10**9), st.integers(0, 10**9), st.integers(1, 5), st.integers(0, 10**9))
+def test_a_quota_is_safe_exactly_within_the_range(n, inbound, r, quota) -> None:
+    found = replace(KIP_EXAMPLE, inbound=float(inbound), replication_factor=r)
+    safe = found.safe_range(n).problem(quota) is None
+    assert safe == (inbound < quota < n - inbound / r)
+    if safe:
+        assert found.move_time_s(quota) is not None
+
+
+def test_the_fetch_size_wants_a_megabyte_a_second() -> None:
+    """Question 5: with 10 MB at once and 11 s to look back on."""
+    assert KIP_EXAMPLE.is_coarse(900_000)
+    assert not KIP_EXAMPLE.is_coarse(MB)
+
+
+def test_an_estimate_from_what_is_on_the_disks() -> None:
+    views = {
+        T0: PartitionView(0, leader=0, replicas=(0, 1)),
+        T1: PartitionView(1, leader=1, replicas=(1, 0)),
+        TopicPartition("u", 0): PartitionView(0, leader=0, replicas=(0,)),
+    }
+    moves = {
+        T0: Move(frozenset({0, 1}), frozenset({2, 3})),
+        T1: Move(frozenset({0, 1}), frozenset()),
+    }
+    sizes = {0: {T0: 100, T1: 7}, 1: {T0: 90, T1: 7}, 2: {}, 3: {}}
+    found = estimate(moves, views, sizes, inbound=3.0)
+    assert (found.partitions, found.total_partitions, found.bytes_to_move) == (1, 3, 200)
+    assert (found.bytes_in, found.bytes_out) == ({2: 100, 3: 100}, {0: 200})
+    assert (found.log_bytes_per_broker, found.brokers) == (51.0, 4)
+    assert (found.inbound, found.replication_factor) == (3.0, 2)
+
+
+def test_nothing_to_move() -> None:
+    found = estimate({}, {}, {})
+    assert (found.move_ratio, found.move_time_s(1), found.expected_s(1)) == (0.0, 0.0, 0.0)
+
+
+def test_what_comes_in() -> None:
+    first = {0: {T0: 100, T1: 100}, 1: {T0: 100}}
+    second = {0: {T0: 300, T1: 50}, 1: {T0: 200, T1: 1000}, 2: {T0: 5}}
+    assert inbound_rate(first, second, 2.0) == 100.0
+
+
+def test_bytes_for_people() -> None:
+    told = [shown(n) for n in (0, 9999, 12_345, 10 * MB, 2_500 * MB, 5 * 10**15)]
+    assert told == ["0 B", "9,999 B", "12.3 KB", "10.0 MB", "2.5 GB", "5,000.0 TB"]

@@ -1,0 +1,171 @@
+"""``async with admin.throttled(...)`` on the fake cluster."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kafkaclient.errors import AdminStateError, BrokerError, ReassignmentError
+from kafkaclient.testing.clock import virtual_time
+from kafkaclient.testing.fake import delay
+from kafkaclient.types import TopicPartition
+from kafkaclient.wire.api import ApiKey
+
+FOO0, BAZ0 = TopicPartition("foo", 0), TopicPartition("baz", 0)
+PLAN = {FOO0: [0, 1, 3], BAZ0: [1, 0, 4]}
+
+
+async def replicas(admin, partition: TopicPartition) -> tuple[int, ...]:
+    described = await admin.describe_topic(partition.topic)
+    return described.partitions[partition.partition].replicas
+
+
+@virtual_time
+async def test_to_its_end(fake_virtual, configured) -> None:
+    fake, admin = fake_virtual
+    async with admin:
+        async with admin.throttled(PLAN, bytes_per_second=1000) as moves:
+            assert moves.begun.before == {FOO0: (0, 1, 2), BAZ0: (1, 0, 2)}
+            assert "0" in configured()
+            assert await moves.set_quota(2000) == dict.fromkeys([0, 1, 2, 3, 4])
+            asyncio.get_running_loop().call_later(5, fake.finish_reassignments)
+        assert configured() == {}
+        assert await replicas(admin, FOO0) == (0, 1, 3)
+
+
+@virtual_time
+async def test_progress_ends_with_the_moves(fake_virtual) -> None:
+    fake, admin = fake_virtual
+    async with admin, admin.throttled(PLAN, bytes_per_second=1000) as moves:
+        asyncio.get_running_loop().call_later(5, fake.finish_reassignments)
+        looks = [progress.done async for progress in moves.progress()]
+    assert looks[0] == 0
+    assert looks[-1] == 2
+    assert 4 <= len(looks) <= 8
+
+
+@virtual_time
+async def test_an_exception_undoes_it(fake_virtual, configured) -> None:
+    _, admin = fake_virtual
+    async with admin:
+        with pytest.raises(ZeroDivisionError):
+            async with admin.throttled(PLAN, bytes_per_second=1000):
+                raise ZeroDivisionError
+        assert configured() == {}
+        assert await admin.list_partition_reassignments() == {}
+        assert await replicas(admin, FOO0) == (0, 1, 2)
+
+
+@virtual_time
+async def test_what_has_arrived_stays_when_the_rest_is_undone(fake_virtual, configured) -> None:
+    fake, admin = fake_virtual
+    async with admin:
+
+        async def move() -> None:
+            async with admin.throttled(PLAN, bytes_per_second=1000):
+                fake._state.partition("foo", 0).arrive()
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await move()
+        assert configured() == {}
+        assert await replicas(admin, FOO0) == (0, 1, 3)
+        assert await replicas(admin, BAZ0) == (1, 0, 2)
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.1, 0.3, 0.5, 0.7, 1.0, 60.0])
+def test_cancelled_at_any_time(fake_virtual, configured, after_s) -> None:
+    """While throttles are set, while moves begin, while it waits for their end."""
+    fake, admin = fake_virtual
+
+    @virtual_time
+    async def run() -> None:
+        async with admin:
+            for key in (
+                ApiKey.INCREMENTAL_ALTER_CONFIGS,
+                ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+                ApiKey.LIST_PARTITION_REASSIGNMENTS,
+            ):
+                fake.control(key, lambda _: delay(0.1), keep=True)
+
+            async def move() -> None:
+                async with admin.throttled(PLAN, bytes_per_second=1000):
+                    pass
+
+            task = asyncio.create_task(move())
+            await asyncio.sleep(after_s)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert configured() == {}
+            assert await admin.list_partition_reassignments() == {}
+
+    run()
+
+
+@virtual_time
+async def test_what_somebody_else_cancelled_is_told_at_the_end(fake_virtual, configured) -> None:
+    fake, admin = fake_virtual
+    async with admin:
+
+        async def move() -> None:
+            async with admin.throttled(PLAN, bytes_per_second=1000):
+                await admin.alter_partition_reassignments({FOO0: None})
+                asyncio.get_running_loop().call_later(5, fake.finish_reassignments)
+
+        with pytest.raises(ReassignmentError, match="1 partitions did not get") as caught:
+            await move()
+        assert caught.value.failures.keys() == {FOO0}
+        assert "0,1,2 rather than 0,1,3" in str(caught.value)
+        assert configured() == {}
+
+
+@virtual_time
+async def test_what_the_controller_refuses_is_told_at_the_end(fake_virtual) -> None:
+    fake, admin = fake_virtual
+    async with admin:
+        fake.stop_broker(4)
+        with pytest.raises(BrokerError, match="Unknown broker id 4"):
+            async with admin.throttled(PLAN, bytes_per_second=1000):
+                raise AssertionError("it has begun")
+
+        async def move() -> None:
+            async with admin.throttled(PLAN, bytes_per_second=1000, skip_dead=True) as moves:
+                assert moves.begun.started == {FOO0}
+                asyncio.get_running_loop().call_later(5, fake.finish_reassignments)
+
+        with pytest.raises(ReassignmentError, match="broker 4 is down") as caught:
+            await move()
+        assert caught.value.failures.keys() == {BAZ0}
+
+
+@virtual_time
+async def test_a_broker_that_comes_back_gets_its_quota(fake_virtual, configured) -> None:
+    fake, admin = fake_virtual
+    async with admin:
+        fake.stop_broker(2)
+        async with admin.throttled(PLAN, bytes_per_second=1000) as moves:
+            assert moves.begun.unthrottled.keys() == {2}
+            fake.start_broker(2)
+            asyncio.get_running_loop().call_later(10, fake.finish_reassignments)
+            async for _ in moves.progress():
+                if not moves.begun.unthrottled:
+                    break
+            assert configured()["2"].keys() == configured()["0"].keys()
+        assert configured() == {}
+
+
+async def test_outside_of_the_block(admin) -> None:
+    with pytest.raises(AdminStateError, match="has not begun"):
+        _ = admin.throttled(PLAN, bytes_per_second=None).begun
+
+
+@virtual_time
+async def test_without_quota(fake_virtual, configured) -> None:
+    fake, admin = fake_virtual
+    async with admin:
+        async with admin.throttled(PLAN, bytes_per_second=None):
+            assert configured() == {}
+            asyncio.get_running_loop().call_later(5, fake.finish_reassignments)
+        assert await replicas(admin, BAZ0) == (1, 0, 4)

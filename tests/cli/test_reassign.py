@@ -1,0 +1,241 @@
+"""``kafkaclient reassign`` and ``throttle`` on the fake cluster."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+from typer.testing import CliRunner
+
+from kafkaclient.cli import admin as module
+from kafkaclient.cli.app import app
+from kafkaclient.testing.fake import FakeCluster
+from kafkaclient.wire.api import ApiKey
+from tests.admin.conftest import can_fetch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from click.testing import Result
+
+    Run = Callable[..., Result]
+
+
+@pytest.fixture
+def fake() -> FakeCluster:
+    cluster = FakeCluster(4)
+    can_fetch(cluster)
+    cluster.create_topic("foo", assignments=[(0, 1), (1, 2)])
+    return cluster
+
+
+@pytest.fixture
+def run(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Run:
+    class OnTheFake(module.Admin):
+        def __init__(self, *args, **options) -> None:
+            super().__init__(*args, dialer=fake, rng=Random(1), **options)
+
+    monkeypatch.setattr(module, "Admin", OnTheFake)
+
+    def invoke(*words: object) -> Result:
+        given = [*map(str, words), "--bootstrap-server", fake.bootstrap]
+        return CliRunner().invoke(app, given)
+
+    return invoke
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    """foo-0 from 0,1 to 0,3."""
+    path = tmp_path / "plan.json"
+    partitions = [{"topic": "foo", "partition": 0, "replicas": [0, 3]}]
+    path.write_text(json.dumps({"version": 1, "partitions": partitions}))
+    return path
+
+
+EXECUTE = ("reassign", "execute", "--measure", 0, "--yes", "--reassignment-json-file")
+
+
+def rates(fake: FakeCluster) -> set[str | None]:
+    key = "follower.replication.throttled.rate"
+    return {own.get(key) for own in fake._state.broker_configs.values()} - {None}
+
+
+def finish_when_watched(fake: FakeCluster) -> None:
+    """The moves end with the third look at their sizes."""
+    looks = 0
+
+    def look(_request) -> None:
+        nonlocal looks
+        looks += 1
+        if looks > 6:
+            fake.finish_reassignments()
+
+    fake.control(ApiKey.DESCRIBE_LOG_DIRS, look)
+
+
+def test_a_plan_from_generation_to_the_end(run: Run, fake: FakeCluster, tmp_path: Path) -> None:
+    out, back = tmp_path / "plan.json", tmp_path / "back.json"
+    words = ("reassign", "generate", "--measure", 0, "--out", out)
+    made = run(*words, "--topics", "foo", "--broker-list", "2,3", "--throttle", 5_000_000)
+    assert made.exit_code == 0, made.stderr
+    assert "Current partition replica assignment" in made.stdout
+    assert '"replicas":[0,1]' in made.stdout
+    assert "MoveRatio" in made.stdout
+    assert "above 0 B/s" in made.stdout
+    finish_when_watched(fake)
+    done = run(*EXECUTE, out, "--throttle", 5_000_000, "--rollback-file", back)
+    assert done.exit_code == 0, done.stderr
+    assert "Save this to use as the --reassignment-json-file option" in done.stdout
+    assert "Successfully started partition reassignments for foo-0,foo-1" in done.stderr
+    assert "2 of 2 partitions" in done.stderr
+    assert json.loads(back.read_text())["partitions"][0]["replicas"] == [0, 1]
+    assert rates(fake) == set()
+    assert {node for p in fake._state.topics["foo"].partitions for node in p.replicas} == {2, 3}
+    told = run("reassign", "verify", "--reassignment-json-file", out)
+    assert told.exit_code == 0
+    assert "Reassignment of partition foo-1 is completed." in told.stdout
+
+
+def test_begun_watched_verified_cancelled(run: Run, fake: FakeCluster, plan: Path) -> None:
+    begun = run(*EXECUTE, plan, "--replication-quota", 1_000_000, "--no-wait")
+    assert begun.exit_code == 0, begun.stderr
+    assert "reassign verify" in begun.stderr
+    listed = run("reassign", "list")
+    assert "foo-0: replicas: 0,3,1. adding: 3. removing: 1." in listed.stdout
+    assert json.loads(run("reassign", "list", "--json").stdout)[0]["adding"] == [3]
+    look = json.loads(run("reassign", "watch", "--once", "--json", "--interval", 0.1).stdout)
+    assert (look["finished"], look["brokers"][0]["quota"]) == (False, 1_000_000)
+    assert "0 of 1 partitions" in run("reassign", "watch", "--once", "--interval", 0.1).stdout
+    under = run("reassign", "verify", "--reassignment-json-file", plan)
+    assert under.exit_code == 4
+    assert "still in progress" in under.stdout
+    again = run(*EXECUTE, plan)
+    assert again.exit_code == 1
+    assert "--additional" in again.stderr
+    changed = run("throttle", "set", "--replication-quota", 9)
+    assert "broker 3: 9 B/s" in changed.stderr
+    assert rates(fake) == {"9"}
+    shown = run("throttle", "show")
+    assert "kafkaclient" in shown.stdout
+    assert "0:3" in shown.stdout
+    unasked = run("reassign", "cancel", "--reassignment-json-file", plan)
+    assert unasked.exit_code == 2
+    assert "1 partitions? Nothing was done" in unasked.stderr
+    cancelled = run("reassign", "cancel", "--reassignment-json-file", plan, "--yes")
+    assert "Successfully cancelled partition reassignments for: foo-0" in cancelled.stdout
+    assert rates(fake) == set()
+    none = run("reassign", "cancel", "--all", "--yes")
+    assert "None of the specified partition reassignments are active." in none.stdout
+    different = run("reassign", "verify", "--reassignment-json-file", plan, "--json")
+    assert different.exit_code == 1
+    assert json.loads(different.stdout)["partitions"][0]["state"] == "different"
+    assert run("reassign", "list").stdout == "No partition reassignments found.\n"
+    assert run("reassign", "watch").stdout == "No partition reassignments found.\n"
+
+
+def test_quotas_that_are_not_safe(run: Run, fake: FakeCluster, plan: Path) -> None:
+    nothing = run(*EXECUTE, plan, "--throttle", 0)
+    assert nothing.exit_code == 2
+    assert "would never end" in nothing.stderr
+    assert "--allow-unsafe-quota" in nothing.stderr
+    above = ("--throttle", 20_000_000, "--network-bandwidth", 10_000_000)
+    much = run(*EXECUTE, plan, *above)
+    assert much.exit_code == 2
+    assert "below 10.0 MB/s" in much.stderr
+    assert rates(fake) == set()
+    allowed = run(*EXECUTE, plan, *above, "--allow-unsafe-quota", "--no-wait", "--json")
+    assert allowed.exit_code == 0
+    assert "warning" in allowed.stderr
+    assert json.loads(allowed.stdout)["started"] == ["foo-0"]
+    assert run("throttle", "clear").exit_code == 0
+    assert rates(fake) == {"20000000"}
+    assert run("throttle", "clear", "--now").exit_code == 2
+    cleared = run("throttle", "clear", "--now", "--yes", "--json")
+    assert json.loads(cleared.stdout)["brokers"] == [0, 1, 3]
+    assert rates(fake) == set()
+    assert "there was nothing to remove" in run("throttle", "clear").stderr
+    assert run("throttle", "show").stdout == "nothing is throttled\n"
+
+
+def test_nobody_to_confirm(run: Run, fake: FakeCluster, plan: Path) -> None:
+    words = [word for word in EXECUTE if word != "--yes"]
+    asked = run(*words, plan, "--throttle", 1_000_000)
+    assert asked.exit_code == 2
+    assert "Reassign 1 partitions" in asked.stderr
+    assert not fake.requests_of(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
+
+
+def test_what_fails_is_told_and_the_rest_done(run: Run, fake: FakeCluster, tmp_path: Path) -> None:
+    fake.stop_broker(3)
+    path = tmp_path / "plan.json"
+    partitions = [
+        {"topic": "foo", "partition": 0, "replicas": [0, 3]},
+        {"topic": "foo", "partition": 1, "replicas": [1, 0]},
+    ]
+    path.write_text(json.dumps({"partitions": partitions}))
+    refused = run(*EXECUTE, path)
+    assert refused.exit_code == 1
+    assert "Unknown broker id 3" in refused.stderr
+    finish_when_watched(fake)
+    partly = run(*EXECUTE, path, "--skip-dead", "--json")
+    assert partly.exit_code == 1
+    told = json.loads(partly.stdout)
+    assert (told["started"], list(told["failed"])) == (["foo-1"], ["foo-0"])
+    assert "broker 3 is down" in partly.stderr
+
+
+def test_brokers_that_do_not_tell_what_they_have(run: Run, fake: FakeCluster) -> None:
+    control = fake.control(ApiKey.DESCRIBE_LOG_DIRS, 56, keep=True)
+    words = ("reassign", "generate", "--topics", "foo", "--measure", 0)
+    told = run(*words)
+    assert told.exit_code == 0
+    assert "broker 1 did not tell what it has" in told.stderr
+    assert "error 56 in /fake/logs" in told.stderr
+    assert json.loads(run(*words, "--json").stdout)["silent"].keys() == {"0", "1", "2", "3"}
+    control.remove()
+
+
+def test_throttles_of_others(run: Run, fake: FakeCluster, plan: Path) -> None:
+    made = run(
+        "configs", "alter", "--broker", 2, "--add-config", "leader.replication.throttled.rate=7"
+    )
+    assert made.exit_code == 0
+    fake.finish_reassignments()
+    told = run("reassign", "verify", "--reassignment-json-file", plan)
+    assert "kafkaclient did not set: broker 2; --all-throttles" in told.stderr
+    assert (
+        "throttles of brokers 2 are removed"
+        in run(*("reassign", "verify", "--reassignment-json-file", plan), "--all-throttles").stderr
+    )
+    assert run("throttle", "clear", "--all").exit_code == 2
+    assert run("throttle", "clear", "--all", "--yes").exit_code == 0
+
+
+def test_a_bootstrapping_broker(run: Run, fake: FakeCluster) -> None:
+    fake.set_isr("foo", 1, [1])
+    made = run("throttle", "set", "--broker", 2, "--replication-quota", 500)
+    assert "broker 2: 500 B/s" in made.stderr
+    fake.set_isr("foo", 1, [1, 2])
+    waited = run("throttle", "set", "--broker", 2, "--replication-quota", 500, "--wait")
+    assert waited.exit_code == 0
+    assert "throttles of brokers 1,2 are removed" in waited.stderr
+    nobody = run("throttle", "set", "--replication-quota", 500)
+    assert "no broker has a throttle of kafkaclient" in nobody.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("reassign", "generate"),
+        ("reassign", "generate", "--topics", "foo", "--broker-list", "1,1"),
+        ("reassign", "cancel"),
+        ("reassign", "verify", "--reassignment-json-file", "/nowhere.json"),
+        ("throttle", "set", "--replication-quota", "5", "--wait"),
+    ],
+)
+def test_wrong_use(run: Run, words: tuple[str, ...]) -> None:
+    assert run(*words).exit_code == 2

@@ -33,7 +33,7 @@ def test_only_restoring_leads_to_running() -> None:
 
 def test_a_task_that_has_failed_or_is_gone_runs_no_more() -> None:
     for (state, event), after in TRANSITIONS.items():
-        if event in (E.FAILED, E.MIGRATED):
+        if event in (E.FAILED, E.MIGRATED, E.STOPPED):
             assert state in (S.RESTORING, S.RUNNING)
             assert after is (S.RESTORING if event is E.FAILED else S.STANDBY)
 

@@ -210,7 +210,7 @@ class TaskManager:
         activations = list(self._activations.values())
         for task in self.tasks.values():
             if task.is_active:
-                self.handle(task, TaskEvent.MIGRATED)
+                self.handle(task, TaskEvent.STOPPED)
         await asyncio.gather(*activations, *self._endings.values(), return_exceptions=True)
 
     def close(self) -> None:

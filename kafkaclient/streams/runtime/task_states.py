@@ -31,6 +31,8 @@ class TaskEvent(Enum):
     """A commit failed, or may have: what the state is, only its changelog can tell."""
     MIGRATED = "migrated"
     """Another instance has it now, or the group thinks so."""
+    STOPPED = "stopped"
+    """The instance ends: it does nothing more, but is still open."""
     REVOKED = "revoked"
 
 
@@ -46,10 +48,12 @@ TRANSITIONS: Mapping[tuple[TaskState, TaskEvent], TaskState] = {
     (_S.RESTORING, _E.RESTORED): _S.RUNNING,
     (_S.RESTORING, _E.FAILED): _S.RESTORING,
     (_S.RESTORING, _E.MIGRATED): _S.STANDBY,
+    (_S.RESTORING, _E.STOPPED): _S.STANDBY,
     (_S.RUNNING, _E.ASSIGNED_ACTIVE): _S.RUNNING,
     (_S.RUNNING, _E.ASSIGNED_STANDBY): _S.STANDBY,
     (_S.RUNNING, _E.FAILED): _S.RESTORING,
     (_S.RUNNING, _E.MIGRATED): _S.STANDBY,
+    (_S.RUNNING, _E.STOPPED): _S.STANDBY,
     (_S.CREATED, _E.REVOKED): _S.CLOSED,
     (_S.STANDBY, _E.REVOKED): _S.CLOSED,
     (_S.RESTORING, _E.REVOKED): _S.CLOSED,

@@ -77,6 +77,4 @@ async def _partitions(admin: Admin, topics: Collection[str]) -> dict[str, int]:
     """Of those that are there, with a leader for each partition."""
     there = [name for name in await admin.list_topics() if name in topics]
     found = await admin.describe_topics(there)
-    return {
-        name: len(topic.partitions) for name, topic in found.items() if not topic.unavailable
-    }
+    return {name: len(topic.partitions) for name, topic in found.items() if not topic.unavailable}

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.testing.cluster import ClusterHandle
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(180)
 
 SCRIPT = Path(__file__).parent / "streams_instance.py"
 PARTITIONS = 4
@@ -91,10 +91,11 @@ async def instance(source: str, target: str, options: dict[str, Any]) -> AsyncIt
 async def load(bootstrap: str, source: str) -> AsyncIterator[Counter[bytes]]:
     """Some hundred records a second, until the block ends."""
     sent: Counter[bytes] = Counter()
+    stopped = asyncio.Event()
 
     async def send() -> None:
         async with Producer(bootstrap, linger_ms=5) as producer:
-            while True:
+            while not stopped.is_set():
                 keys = [b"key-%d" % ((sent.total() + number) % KEYS) for number in range(10)]
                 deliveries = [await producer.send(source, b"", key) for key in keys]
                 for key, delivery in zip(keys, deliveries, strict=True):
@@ -106,8 +107,8 @@ async def load(bootstrap: str, source: str) -> AsyncIterator[Counter[bytes]]:
     try:
         yield sent
     finally:
-        sending.cancel()
-        await asyncio.gather(sending, return_exceptions=True)
+        stopped.set()
+        await sending
 
 
 async def consumed(bootstrap: str, group: str, source: str) -> None:
@@ -188,11 +189,11 @@ async def test_every_record_counts_once_whoever_comes_and_goes(
         first = await stack.enter_async_context(instance(source, target, a))
         async with load(bootstrap, source) as sent:
             await first.runs(4)
-            await asyncio.sleep(3)  # more than what is acceptable: the next one has to warm up
+            await asyncio.sleep(2)  # more than what is acceptable: the next one has to warm up
             second = await stack.enter_async_context(instance(source, target, b))
             await second.runs(2)
             await first.runs(2)
-            await asyncio.sleep(1)
+            await asyncio.sleep(0.5)
             await second.end(signal.SIGKILL)
             await first.runs(4)
             third = await stack.enter_async_context(instance(source, target, b))
@@ -227,7 +228,7 @@ async def test_two_instances_on_one_directory(
         async with instance(topic, target, options) as second, asyncio.timeout(30):
             assert await second.process.wait() == 1
         async with load(kafka_cluster.bootstrap, topic) as sent:
-            await asyncio.sleep(1)
+            await asyncio.sleep(0.5)
         await consumed(kafka_cluster.bootstrap, options["application_id"], topic)
         assert first.running() == 4
         assert await first.end(signal.SIGTERM) == 0

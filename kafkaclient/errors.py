@@ -57,6 +57,8 @@ __all__ = [
     "SequenceError",
     "SerializationError",
     "SslAuthenticationError",
+    "StateStoreError",
+    "StreamsError",
     "TaskAssignmentError",
     "TopicExistsError",
     "TransactionAbortableError",
@@ -180,6 +182,17 @@ class UnsupportedVersionError(KafkaError):
 class TaskAssignmentError(KafkaError):
     """Tasks of a streams application cannot be assigned, or an assignment cannot be taken: its
     format is of a version that this client does not speak, or it contradicts itself."""
+
+
+class StreamsError(KafkaError):
+    """An instance of a streams application cannot go on: a topic that it reads is missing, its
+    group or the brokers cannot be had, or the leader has ended the application."""
+
+
+class StateStoreError(KafkaError):
+    """The state of a streams application cannot be used: its directory is another process's, a file
+    is damaged, the disk is full, or a changelog does not fit. What was committed is not lost: the
+    changelog has it."""
 
 
 class BrokerConnectionError(KafkaError):

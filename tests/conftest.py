@@ -26,7 +26,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 _HERE = Path(__file__).parent
 _PRODUCT = _HERE.parent / "kafkaclient"
-_TOOLS = tuple(str(_PRODUCT / name) for name in ("testing", "cli", "experiments"))
+_TOOLS = tuple(str(_PRODUCT / name) for name in ("testing", "cli", "experiments", "streams/state"))
+"""Tools may wait. A task's state is on the local disk, and is read and written between records."""
 _BLOCKING = frozenset(
     {
         *("open", "os.listdir", "os.scandir", "subprocess.Popen", "time.sleep"),

@@ -1,8 +1,14 @@
-"""Stateful tasks that move without a pause (KIP-441): which client runs which task, and how the
-members of a group tell each other. docs/streams.md describes it.
+"""Applications with state, whose tasks move without a pause (KIP-441): the assignor, and a runtime
+that moves state on real brokers. docs/streams.md describes both.
+
+The runtime needs the extra ``streams``, the assignor does not: what belongs to the former is
+imported when it is first used.
 """
 
 from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from kafkaclient.streams.assignment.assignor import assign
 from kafkaclient.streams.assignment.clients import Assignment, Client, ClientAssignment
@@ -11,14 +17,41 @@ from kafkaclient.streams.assignment.fallback import assign_to_prior_owners
 from kafkaclient.streams.assignment.threads import ConsumerTasks, assign_tasks_to_threads
 from kafkaclient.streams.tasks import TaskId
 
+if TYPE_CHECKING:
+    from kafkaclient.streams.app import StreamsApp
+    from kafkaclient.streams.config import StreamsConfig
+    from kafkaclient.streams.runtime.instance import TaskDescription
+    from kafkaclient.streams.runtime.task_states import TaskState
+    from kafkaclient.streams.state.key_value_store import KeyValueStore
+
 __all__ = [
     "Assignment",
     "AssignmentConfigs",
     "Client",
     "ClientAssignment",
     "ConsumerTasks",
+    "KeyValueStore",
+    "StreamsApp",
+    "StreamsConfig",
+    "TaskDescription",
     "TaskId",
+    "TaskState",
     "assign",
     "assign_tasks_to_threads",
     "assign_to_prior_owners",
 ]
+
+_HOMES = {
+    "KeyValueStore": "state.key_value_store",
+    "StreamsApp": "app",
+    "StreamsConfig": "config",
+    "TaskDescription": "runtime.instance",
+    "TaskState": "runtime.task_states",
+}
+
+
+def __getattr__(name: str) -> object:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{home}"), name)

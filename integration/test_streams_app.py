@@ -1,0 +1,261 @@
+"""Instances of a streams application as processes on real brokers: started, killed, started again.
+
+Every record makes one more record, the number of its key so far: what a key's numbers are, in the
+order of the log, says whether each record has been counted once, whoever did it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections import Counter, defaultdict
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+
+from kafkaclient import Producer
+from kafkaclient.errors import StateStoreError, StreamsError
+from kafkaclient.streams import StreamsApp
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from kafkaclient.testing.cluster import ClusterHandle
+
+pytestmark = pytest.mark.timeout(180)
+
+SCRIPT = Path(__file__).parent / "streams_instance.py"
+PARTITIONS = 4
+KEYS = 40
+
+
+class Instance:
+    """One process, and what it says of its tasks."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.tasks: dict[str, str] = {}
+        self._changed = asyncio.Condition()
+        self._reading = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        assert self.process.stdout is not None
+        async for line in self.process.stdout:
+            async with self._changed:
+                self.tasks = json.loads(line)
+                self._changed.notify_all()
+
+    def running(self) -> int:
+        return list(self.tasks.values()).count("running")
+
+    async def runs(self, count: int) -> None:
+        async with asyncio.timeout(30), self._changed:
+            await self._changed.wait_for(lambda: self.running() == count)
+
+    async def end(self, how: signal.Signals) -> int:
+        self.process.send_signal(how)
+        async with asyncio.timeout(30):
+            code = await self.process.wait()
+        await self._reading
+        return code
+
+
+@asynccontextmanager
+async def instance(source: str, target: str, options: dict[str, Any]) -> AsyncIterator[Instance]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(SCRIPT),
+        source,
+        target,
+        json.dumps(options),
+        stdout=PIPE,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    started = Instance(process)
+    try:
+        yield started
+    finally:
+        if process.returncode is None:
+            await started.end(signal.SIGKILL)
+
+
+@asynccontextmanager
+async def load(bootstrap: str, source: str) -> AsyncIterator[Counter[bytes]]:
+    """Some hundred records a second, until the block ends."""
+    sent: Counter[bytes] = Counter()
+    stopped = asyncio.Event()
+
+    async def send() -> None:
+        async with Producer(bootstrap, linger_ms=5) as producer:
+            while not stopped.is_set():
+                keys = [b"key-%d" % ((sent.total() + number) % KEYS) for number in range(10)]
+                deliveries = [await producer.send(source, b"", key) for key in keys]
+                for key, delivery in zip(keys, deliveries, strict=True):
+                    await delivery
+                    sent[key] += 1
+                await asyncio.sleep(0.02)
+
+    sending = asyncio.create_task(send())
+    try:
+        yield sent
+    finally:
+        stopped.set()
+        await sending
+
+
+async def consumed(bootstrap: str, group: str, source: str) -> None:
+    """Wait until the group has committed everything."""
+    partitions = [TopicPartition(source, number) for number in range(PARTITIONS)]
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap)
+    await admin.start()
+    await consumer.start()
+    try:
+        ends = await consumer.end_offsets(partitions)
+        async with asyncio.timeout(30):
+            while True:
+                found = await admin.list_consumer_group_offsets(group)
+                if all(tp in found and found[tp].offset >= ends[tp] for tp in partitions):
+                    return
+                await asyncio.sleep(0.1)
+    finally:
+        await consumer.stop()
+        await admin.close()
+
+
+async def numbers(bootstrap: str, target: str) -> dict[bytes, list[int]]:
+    """By key what was counted, as consumers of committed records see it; TimeoutError if an open
+    transaction is in the way."""
+    partitions = [TopicPartition(target, number) for number in range(PARTITIONS)]
+    found: defaultdict[bytes, list[int]] = defaultdict(list)
+    witness = AIOKafkaConsumer(bootstrap_servers=bootstrap)
+    reader = AIOKafkaConsumer(
+        bootstrap_servers=bootstrap,
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+    )
+    await witness.start()
+    await reader.start()
+    try:
+        ends = await witness.end_offsets(partitions)
+        reader.assign(partitions)
+        async with asyncio.timeout(30):
+            while any([await reader.position(tp) < ends[tp] for tp in partitions]):
+                for records in (await reader.getmany(timeout_ms=200)).values():
+                    for record in records:
+                        found[record.key].append(int(record.value))
+    finally:
+        await reader.stop()
+        await witness.stop()
+    return found
+
+
+def assert_exact(found: dict[bytes, list[int]], sent: Counter[bytes]) -> None:
+    wrong = {
+        key: f"{count} sent, {len(found[key])} counted, from {found[key][:5]} to {found[key][-5:]}"
+        for key, count in sent.items()
+        if found[key] != list(range(1, count + 1))
+    }
+    assert not wrong
+
+
+async def test_every_record_counts_once_whoever_comes_and_goes(
+    kafka_cluster: ClusterHandle,
+    topic: str,
+    create_topic: Callable[..., Awaitable[None]],
+    tmp_path: Path,
+) -> None:
+    source, target, bootstrap = topic, f"{topic}-counts", kafka_cluster.bootstrap
+    await create_topic(source, PARTITIONS)
+    await create_topic(target, PARTITIONS)
+    common = {
+        "bootstrap_servers": bootstrap,
+        "application_id": f"app-{topic}",
+        "processing_guarantee": "exactly_once_v2",
+        "acceptable_recovery_lag": 100,
+        "session_timeout_ms": 6000,
+    }
+    a = {**common, "state_dir": str(tmp_path / "a")}
+    b = {**common, "state_dir": str(tmp_path / "b")}
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(instance(source, target, a))
+        async with load(bootstrap, source) as sent:
+            await first.runs(4)
+            await asyncio.sleep(2)  # more than what is acceptable: the next one has to warm up
+            second = await stack.enter_async_context(instance(source, target, b))
+            await second.runs(2)
+            await first.runs(2)
+            await asyncio.sleep(0.5)
+            await second.end(signal.SIGKILL)
+            await first.runs(4)
+            third = await stack.enter_async_context(instance(source, target, b))
+            await third.runs(2)
+            await first.runs(2)
+            assert await first.end(signal.SIGTERM) == 0
+            await third.runs(4)
+            await asyncio.sleep(0.5)
+        await consumed(bootstrap, common["application_id"], source)
+        assert await third.end(signal.SIGTERM) == 0
+    assert sent.total() > 1000
+    assert_exact(await numbers(bootstrap, target), sent)
+
+
+async def test_two_instances_on_one_directory(
+    kafka_cluster: ClusterHandle,
+    topic: str,
+    create_topic: Callable[..., Awaitable[None]],
+    tmp_path: Path,
+) -> None:
+    """The second one ends with an error, and harms nobody; at least once counts, too."""
+    target = f"{topic}-counts"
+    await create_topic(topic, PARTITIONS)
+    await create_topic(target, PARTITIONS)
+    options = {
+        "bootstrap_servers": kafka_cluster.bootstrap,
+        "application_id": f"app-{topic}",
+        "state_dir": str(tmp_path),
+    }
+    async with instance(topic, target, options) as first:
+        await first.runs(4)
+        async with instance(topic, target, options) as second, asyncio.timeout(30):
+            assert await second.process.wait() == 1
+        async with load(kafka_cluster.bootstrap, topic) as sent:
+            await asyncio.sleep(0.5)
+        await consumed(kafka_cluster.bootstrap, options["application_id"], topic)
+        assert first.running() == 4
+        assert await first.end(signal.SIGTERM) == 0
+    assert_exact(await numbers(kafka_cluster.bootstrap, target), sent)
+
+
+@pytest.mark.parametrize("partitions", [PARTITIONS - 1, None])
+async def test_topics_that_do_not_fit(
+    kafka_cluster: ClusterHandle,
+    topic: str,
+    create_topic: Callable[..., Awaitable[None]],
+    tmp_path: Path,
+    partitions: int | None,
+) -> None:
+    """A changelog with a wrong number of partitions; a topic that is not there."""
+
+    app = StreamsApp(kafka_cluster.bootstrap, application_id=f"app-{topic}", state_dir=tmp_path)
+
+    @app.processor(topic, store="counts")
+    async def count(record, store, emit) -> None:
+        """Is not reached."""
+
+    if partitions is None:
+        with pytest.raises(StreamsError, match=f"topic {topic} does not exist"):
+            await app.run()
+        return
+    await create_topic(topic, PARTITIONS)
+    await create_topic(f"app-{topic}-counts-changelog", partitions)
+    with pytest.raises(StateStoreError, match=f"has 3 partitions, but {topic}"):
+        await app.run()

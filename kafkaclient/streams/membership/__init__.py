@@ -1,0 +1,1 @@
+"""Being a member of the application's group, over aiokafka's consumer."""

@@ -1,0 +1,84 @@
+"""All that is used of aiokafka's consumer beyond its public methods.
+
+A release of aiokafka that changes one of :data:`RELIED_ON` fails
+``tests/streams/test_aiokafka_hooks.py``: read what has changed before the test is corrected.
+"""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.consumer.group_coordinator import CoordinatorGroupRebalance, GroupCoordinator
+from aiokafka.consumer.subscription_state import Subscription, SubscriptionState
+
+from kafkaclient.types import ConsumerGroupMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from aiokafka import AIOKafkaConsumer
+
+__all__ = ["RELIED_ON", "ConsumerHooks"]
+
+RELIED_ON = (
+    GroupCoordinator.request_rejoin,
+    GroupCoordinator.reset_generation,
+    GroupCoordinator.ensure_active_group,
+    GroupCoordinator._on_join_prepare,
+    GroupCoordinator._perform_assignment,
+    GroupCoordinator._on_join_complete,
+    CoordinatorGroupRebalance.perform_group_join,
+    CoordinatorGroupRebalance._on_join_leader,
+    CoordinatorGroupRebalance._send_sync_group_request,
+    Subscription._assign,
+    Subscription._begin_reassignment,
+    SubscriptionState.assign_from_subscribed,
+)
+
+
+class ConsumerHooks:
+    """A started consumer that has not subscribed yet, seen from inside."""
+
+    def __init__(self, consumer: AIOKafkaConsumer) -> None:
+        self.consumer = consumer
+
+    @property
+    def member_id(self) -> str:
+        """Empty before the first join, and again when the group has forgotten this member."""
+        name: str = self.consumer._coordinator.member_id
+        return name
+
+    @property
+    def generation(self) -> int:
+        number: int = self.consumer._coordinator.generation
+        return number
+
+    @property
+    def group(self) -> ConsumerGroupMetadata:
+        """As what offsets are committed at this moment (KIP-447)."""
+        return ConsumerGroupMetadata(self.consumer._group_id, self.generation, self.member_id)
+
+    @property
+    def is_rebalancing(self) -> bool:
+        """Whether a rebalance is under way, or asked for."""
+        underway: bool = self.consumer._subscription.reassignment_in_progress
+        asked: bool = self.consumer._coordinator._rejoin_needed_fut.done()
+        return underway or asked
+
+    def request_rejoin(self) -> None:
+        """Join the group again: a rebalance, if this member leads or its metadata has changed. A
+        request is lost while a JoinGroup is under way."""
+        self.consumer._coordinator.request_rejoin()
+
+    def before_assignment(self, prepare: Callable[[], Awaitable[None]]) -> None:
+        """Have this awaited on the leader before the assignor's ``assign``, which cannot wait."""
+        coordinator = self.consumer._coordinator
+        perform = coordinator._perform_assignment
+
+        @wraps(perform)
+        async def prepared(response: Any) -> Any:
+            await prepare()
+            return await perform(response)
+
+        coordinator._perform_assignment = prepared

@@ -1,0 +1,208 @@
+"""What the group's leader makes of its members' subscriptions. Pure: no I/O, no clock."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkaclient.errors import KafkaError
+from kafkaclient.streams.assignment.assignor import assign
+from kafkaclient.streams.assignment.clients import Assignment, Client
+from kafkaclient.streams.assignment.fallback import PriorOwner, assign_to_prior_owners
+from kafkaclient.streams.assignment.lags import task_lags
+from kafkaclient.streams.assignment.threads import assign_tasks_to_threads
+from kafkaclient.streams.assignment_info import NO_REBALANCE, AssignmentInfo, align
+from kafkaclient.streams.subscription_info import (
+    FutureSubscriptionInfo,
+    SubscriptionInfo,
+    decode_subscription,
+)
+from kafkaclient.streams.tasks import LATEST_OFFSET
+from kafkaclient.streams.versions import LATEST_SUPPORTED_VERSION, AssignorError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from uuid import UUID
+
+    from kafkaclient.streams.assignment.configs import AssignmentConfigs
+    from kafkaclient.streams.tasks import TaskId
+    from kafkaclient.streams.topology import Topology
+    from kafkaclient.types import TopicPartition
+
+__all__ = ["MemberAssignment", "lead"]
+
+_log = logging.getLogger(__name__)
+
+
+class MemberAssignment(NamedTuple):
+    """What a member is sent: its partitions, and what they are for."""
+
+    partitions: list[TopicPartition]
+    info: AssignmentInfo
+
+
+@dataclass(slots=True)
+class _Known:
+    """One process, from the subscriptions of its members."""
+
+    members: dict[str, set[TaskId]] = field(default_factory=dict)
+    """Member id -> tasks that it reported."""
+    sums: dict[TaskId, int] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+def lead(
+    user_data: Mapping[str, bytes | None],
+    topology: Topology,
+    partitions: Mapping[str, int],
+    end_offsets: Mapping[TaskId, int] | None,
+    configs: AssignmentConfigs,
+    next_probing_ms: int,
+) -> dict[str, MemberAssignment]:
+    """Everybody's assignment, by member id. Never raises for what a member has sent.
+
+    ``user_data`` are the members' subscriptions; ``partitions`` how many each topic that is read
+    has (0: it is not there); ``end_offsets`` those of the tasks' changelogs, None when they could
+    not be had: then tasks stay where they were. ``next_probing_ms`` is when a rebalance should
+    follow if the assignment is not balanced; every member is told, as it says that copies may be
+    warm-ups, but only the leader waits for it.
+    """
+    known: dict[UUID, _Known] = {}
+    answers: dict[str, MemberAssignment] = {}
+    shutdown = False
+    for member, data in user_data.items():
+        subscription = _read(member, data)
+        if subscription is None:
+            answers[member] = _error(AssignorError.ASSIGNMENT_ERROR)
+        elif isinstance(subscription, FutureSubscriptionInfo):
+            # It is newer: it comes again in the version that it is told here.
+            answers[member] = _error(AssignorError.NONE)
+        else:
+            shutdown |= subscription.error_code == AssignorError.SHUTDOWN_REQUESTED
+            _add(known, member, subscription)
+    problem = _problem(topology, partitions, end_offsets, shutdown=shutdown)
+    if problem is not None:
+        return dict.fromkeys(user_data, _error(problem))
+    if not known:
+        return answers
+    tasks = topology.tasks(partitions)
+    lags = {
+        process: task_lags(end_offsets, process_known.sums) if end_offsets is not None else {}
+        for process, process_known in known.items()
+    }
+    try:
+        assignment = _assign(known, tasks, lags, configs, fallback=end_offsets is None)
+        answers |= _answers(assignment, known, lags, topology, next_probing_ms)
+    except KafkaError:
+        # Raised here, it would stop this member's heartbeats and the group with it.
+        _log.exception("the tasks could not be assigned")
+        return dict.fromkeys(user_data, _error(AssignorError.ASSIGNMENT_ERROR))
+    return answers
+
+
+def _read(member: str, data: bytes | None) -> SubscriptionInfo | FutureSubscriptionInfo | None:
+    if data is None:
+        _log.error("member %s has sent no subscription: another kind of application?", member)
+        return None
+    try:
+        return decode_subscription(data)
+    except KafkaError as error:
+        _log.warning("member %s has sent a subscription that cannot be read: %s", member, error)
+        return None
+
+
+def _add(known: dict[UUID, _Known], member: str, subscription: SubscriptionInfo) -> None:
+    process = known.setdefault(subscription.process_id, _Known())
+    process.members[member] = set(subscription.task_offset_sums)
+    process.tags = subscription.client_tags
+    for task, offsets in subscription.task_offset_sums.items():
+        running = LATEST_OFFSET in (offsets, process.sums.get(task))
+        process.sums[task] = LATEST_OFFSET if running else max(offsets, process.sums.get(task, 0))
+
+
+def _problem(
+    topology: Topology,
+    partitions: Mapping[str, int],
+    end_offsets: Mapping[TaskId, int] | None,
+    *,
+    shutdown: bool,
+) -> AssignorError | None:
+    if shutdown:
+        return AssignorError.SHUTDOWN_REQUESTED
+    if missing := [topic for topic in topology.topics if not partitions.get(topic)]:
+        _log.error("there is no topic %s: nothing is assigned", ", ".join(missing))
+        return AssignorError.INCOMPLETE_SOURCE_TOPIC_METADATA
+    if end_offsets is not None:
+        without = [task for task in topology.tasks(partitions) if task not in end_offsets]
+        if without:
+            _log.error(
+                "%s has no partition %d for task %s: a changelog has as many partitions as the "
+                "topic that is read",
+                *topology.changelog(without[0]),
+                without[0],
+            )
+            return AssignorError.ASSIGNMENT_ERROR
+    return None
+
+
+def _error(code: AssignorError) -> MemberAssignment:
+    return MemberAssignment([], AssignmentInfo(version=LATEST_SUPPORTED_VERSION, error_code=code))
+
+
+def _assign(
+    known: Mapping[UUID, _Known],
+    tasks: Iterable[TaskId],
+    lags: Mapping[UUID, Mapping[TaskId, int]],
+    configs: AssignmentConfigs,
+    *,
+    fallback: bool,
+) -> Assignment:
+    tasks = list(tasks)
+    if fallback:
+        owners = {
+            process: PriorOwner(
+                capacity=len(found.members),
+                active=[task for task in tasks if found.sums.get(task) == LATEST_OFFSET],
+                standby=[
+                    task
+                    for task in tasks
+                    if task in found.sums and found.sums[task] != LATEST_OFFSET
+                ],
+            )
+            for process, found in known.items()
+        }
+        return assign_to_prior_owners(owners, tasks, [], configs.num_standby_replicas)
+    clients = {
+        process: Client(capacity=len(found.members), lags=lags[process], tags=found.tags)
+        for process, found in known.items()
+    }
+    return assign(clients, tasks, [], configs)
+
+
+def _answers(
+    assignment: Assignment,
+    known: Mapping[UUID, _Known],
+    lags: Mapping[UUID, Mapping[TaskId, int]],
+    topology: Topology,
+    next_probing_ms: int,
+) -> dict[str, MemberAssignment]:
+    answers = {}
+    when = next_probing_ms if assignment.probing_rebalance_needed else NO_REBALANCE
+    for process, given in assignment.clients.items():
+        known_lags = lags[process] or dict.fromkeys(given.active | given.standby, 0)
+        shares = assign_tasks_to_threads(given, known_lags, known[process].members)
+        for member, share in shares.items():
+            active = {task: [topology.source(task)] for task in share.active}
+            partitions, aligned = align(active)
+            answers[member] = MemberAssignment(
+                partitions,
+                AssignmentInfo(
+                    active_tasks=aligned,
+                    standby_tasks={
+                        task: frozenset([topology.changelog(task)]) for task in share.standby
+                    },
+                    next_rebalance_ms=when,
+                ),
+            )
+    return answers

@@ -1,0 +1,74 @@
+"""The assignor that aiokafka's consumer is given: bytes in, bytes out."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Protocol
+
+from aiokafka.coordinator.protocol import (
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+)
+
+from kafkaclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kafkaclient.streams.membership.leader import MemberAssignment
+
+__all__ = ["Member", "ProtocolAssignor"]
+
+
+class Member(Protocol):
+    """What stands behind the assignor. Nothing of it may wait, nor raise."""
+
+    def subscription(self) -> bytes:
+        """What to tell the leader; called once a join."""
+        ...
+
+    def lead(
+        self, user_data: Mapping[str, bytes | None], partitions: Mapping[str, int]
+    ) -> Mapping[str, MemberAssignment]:
+        """This member leads: everybody's assignment."""
+        ...
+
+    def assigned(self, partitions: list[TopicPartition], user_data: bytes) -> None:
+        """The partitions have just been installed; nothing was fetched yet."""
+        ...
+
+
+class ProtocolAssignor:
+    """To be the only one in ``partition_assignment_strategy``: with several, aiokafka joins once
+    for each. An instance, not a class: it belongs to one consumer."""
+
+    name = "stream"  # as Kafka Streams calls its own
+
+    _member: Member
+
+    def serve(self, member: Member) -> None:
+        """To be called before the consumer subscribes: the member needs the consumer, and the
+        consumer its assignor."""
+        self._member = member
+
+    def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
+        return ConsumerProtocolMemberMetadata(0, sorted(topics), self._member.subscription())
+
+    def assign(self, cluster: Any, members: Mapping[str, Any]) -> dict[str, Any]:
+        topics = {topic for metadata in members.values() for topic in metadata.subscription}
+        partitions = {topic: len(cluster.partitions_for_topic(topic) or ()) for topic in topics}
+        answers = self._member.lead(
+            {member: metadata.user_data for member, metadata in members.items()}, partitions
+        )
+        return {member: _encoded(answer) for member, answer in answers.items()}
+
+    def on_assignment(self, assignment: Any) -> None:
+        partitions = [TopicPartition(*partition) for partition in assignment.partitions()]
+        self._member.assigned(partitions, assignment.user_data)
+
+
+def _encoded(answer: MemberAssignment) -> ConsumerProtocolMemberAssignment:
+    topics = defaultdict(list)
+    for topic, partition in answer.partitions:
+        topics[topic].append(partition)
+    return ConsumerProtocolMemberAssignment(0, list(topics.items()), answer.info.encode())

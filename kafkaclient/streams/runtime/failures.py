@@ -1,0 +1,34 @@
+"""What an error of a commit, or of a record on its way, means for its task."""
+
+from __future__ import annotations
+
+from aiokafka import errors as consumer_errors
+
+from kafkaclient.errors import (
+    BrokerError,
+    KafkaError,
+    ProducerFencedError,
+    TransactionAbortableError,
+)
+from kafkaclient.streams.runtime.task_states import TaskEvent
+
+__all__ = ["event_for"]
+
+_NOT_A_MEMBER = frozenset({22, 25, 27, 82})
+"""ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS, FENCED_INSTANCE_ID."""
+_CURED_ANEW = (
+    TransactionAbortableError,  # of a transaction that took too long, say
+    consumer_errors.CommitFailedError,
+    consumer_errors.IllegalStateError,  # the partition is not assigned any more
+)
+
+
+def event_for(error: BaseException) -> TaskEvent | None:
+    """None: trying again would end in the same way, and the application has to be told."""
+    if isinstance(error, TransactionAbortableError) and error.__cause__ is not None:
+        return event_for(error.__cause__)
+    if isinstance(error, ProducerFencedError):
+        return TaskEvent.MIGRATED
+    forgotten = isinstance(error, BrokerError) and error.code in _NOT_A_MEMBER
+    passing = isinstance(error, KafkaError | consumer_errors.KafkaError) and error.retriable
+    return TaskEvent.FAILED if forgotten or passing or isinstance(error, _CURED_ANEW) else None

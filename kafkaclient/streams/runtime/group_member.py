@@ -1,0 +1,192 @@
+"""This instance as a member of the application's group: what it tells, what it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+from aiokafka import ConsumerRebalanceListener
+from aiokafka import TopicPartition as ConsumerPartition
+from aiokafka.errors import KafkaError as ConsumerError
+
+from kafkaclient.errors import StreamsError
+from kafkaclient.streams.assignment_info import AssignmentInfo, tasks_by_partition
+from kafkaclient.streams.membership.leader import lead
+from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState
+from kafkaclient.streams.subscription_info import SubscriptionInfo
+from kafkaclient.streams.tasks import LATEST_OFFSET
+from kafkaclient.streams.versions import AssignorError
+from kafkaclient.types import ConsumerGroupMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkaclient.streams.config import StreamsConfig
+    from kafkaclient.streams.membership.aiokafka_hooks import ConsumerHooks
+    from kafkaclient.streams.membership.deadline import RebalanceSchedule
+    from kafkaclient.streams.membership.leader import MemberAssignment
+    from kafkaclient.streams.runtime.changelog_reader import ChangelogReader
+    from kafkaclient.streams.runtime.task_manager import TaskManager
+    from kafkaclient.streams.state.directory import StateDirectory
+    from kafkaclient.streams.tasks import TaskId
+    from kafkaclient.streams.topology import Topology
+    from kafkaclient.types import TopicPartition
+
+__all__ = ["GroupMember", "Work"]
+
+_log = logging.getLogger(__name__)
+
+_TOLD: Mapping[int, str] = {
+    AssignorError.INCOMPLETE_SOURCE_TOPIC_METADATA: "a topic that is read does not exist",
+    AssignorError.ASSIGNMENT_ERROR: "the tasks could not be assigned; the leader's log says why",
+    AssignorError.SHUTDOWN_REQUESTED: "a member has asked for the end of the application",
+}
+
+
+class Work(Protocol):
+    """What a rebalance interrupts."""
+
+    async def suspend(self) -> None:
+        """End the work under way, and commit it."""
+        ...
+
+    def resume(self) -> None:
+        """Let work begin again."""
+        ...
+
+    def crash(self, error: BaseException) -> None:
+        """Nothing can be done about this."""
+        ...
+
+
+class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
+    """Between aiokafka's callbacks and the tasks. aiokafka swallows what its callbacks raise, or
+    ends without a word: every error goes to ``work.crash``.
+    """
+
+    def __init__(
+        self,
+        config: StreamsConfig,
+        topology: Topology,
+        directory: StateDirectory,
+        manager: TaskManager,
+        schedule: RebalanceSchedule,
+        reader: ChangelogReader,
+        hooks: ConsumerHooks,
+        partitions: Mapping[str, int],
+        work: Work,
+    ) -> None:
+        self._config = config
+        self._topology = topology
+        self._directory = directory
+        self._manager = manager
+        self._schedule = schedule
+        self._reader = reader
+        self._hooks = hooks
+        self._consumer = hooks.consumer
+        self._known_tasks = topology.tasks(partitions)
+        self._work = work
+        self._joins = 0
+        self._leads = False
+        self._ends: dict[TaskId, int] | None = None
+        self._active: set[TaskId] = set()
+        self._standby: set[TaskId] = set()
+        self.group = ConsumerGroupMetadata(config.application_id)
+        """As what offsets are committed: the member and the generation that was assigned."""
+
+    # --- what it tells --------------------------------------------------------------------------
+
+    def subscription(self) -> bytes:
+        sums = self._directory.report()
+        remembered = bool(self._hooks.member_id)
+        for task in self._manager.tasks.values():
+            # Forgotten by its group, this member cannot know whether its state is the latest.
+            latest = remembered and task.state is TaskState.RUNNING
+            sums[task.id] = LATEST_OFFSET if latest else task.position
+        self._schedule.subscribed()
+        self._joins += 1
+        return SubscriptionInfo(
+            process_id=self._directory.process_id,
+            task_offset_sums=sums,
+            unique_field=(self._joins + 128) % 256 - 128,
+            client_tags=self._config.client_tags,
+        ).encode()
+
+    # --- as leader ------------------------------------------------------------------------------
+
+    async def fetch_ends(self) -> None:
+        """Before an assignment: how far the changelogs are. When that cannot be had in time, before
+        the others' sessions end, tasks stay where they are."""
+        changelogs = {task: self._topology.changelog(task) for task in self._known_tasks}
+        try:
+            async with asyncio.timeout(self._config.session_timeout_ms / 3000):
+                ends = await self._reader.ends(changelogs.values())
+        except (TimeoutError, ConsumerError) as error:
+            _log.warning("the ends of the changelogs cannot be had: %r", error)
+            self._ends = None
+        else:
+            self._ends = {
+                task: ends[changelog] for task, changelog in changelogs.items() if changelog in ends
+            }
+
+    def lead(
+        self, user_data: Mapping[str, bytes | None], partitions: Mapping[str, int]
+    ) -> Mapping[str, MemberAssignment]:
+        self._leads = True
+        probing_ms = int(time.time() * 1000) + self._config.probing_rebalance_interval_ms
+        return lead(
+            user_data, self._topology, partitions, self._ends, self._config.assignment, probing_ms
+        )
+
+    # --- what it is told ------------------------------------------------------------------------
+
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        try:
+            await self._work.suspend()
+        except Exception as error:  # noqa: BLE001 - aiokafka would go on as if nothing was
+            self._work.crash(error)
+
+    def assigned(self, partitions: list[TopicPartition], user_data: bytes) -> None:
+        try:
+            self._take(partitions, AssignmentInfo.decode(user_data))
+        except Exception as error:  # noqa: BLE001 - as above
+            self._work.crash(error)
+
+    def _take(self, partitions: list[TopicPartition], info: AssignmentInfo) -> None:
+        if info.error_code:
+            told = _TOLD.get(info.error_code, f"error {info.error_code}")
+            raise StreamsError(
+                f"application {self._config.application_id!r} was ended by its leader: {told}"
+            )
+        by_partition = tasks_by_partition(info.active_tasks, partitions)
+        self._active = set(by_partition.values())
+        self._standby = set(info.standby_tasks)
+        before, self.group = self.group, self._hooks.group
+        missed = (
+            before.member_id != self.group.member_id
+            or before.generation_id + 1 != self.group.generation_id
+        )
+        for partition, task_id in by_partition.items():
+            source = ConsumerPartition(*partition)
+            task = self._manager.tasks.get(task_id)
+            if missed and task is not None and task.is_active:
+                # Somebody else may have had it in a generation that this member has missed.
+                self._manager.handle(task, TaskEvent.FAILED)
+            # Nothing was fetched yet: a task that stays goes on where it was, not at what is
+            # committed; the others have to wait for their state.
+            if task is not None and task.state is TaskState.RUNNING:
+                self._consumer.seek(source, task.source_offset)
+            else:
+                self._consumer.pause(source)
+        leads, self._leads = self._leads, False
+        self._schedule.assigned(info.next_rebalance_ms, self._standby, leader=leads)
+
+    async def on_partitions_assigned(self, assigned: Any) -> None:
+        try:
+            self._manager.assign(self._active, self._standby)
+            self._directory.release()
+            self._work.resume()
+        except Exception as error:  # noqa: BLE001 - as above
+            self._work.crash(error)

@@ -1,0 +1,191 @@
+"""How a task's changes, what it emits and its offsets are written: at least once, or exactly once.
+
+Both have the same order: everything that was emitted, the changes, the offset of what was read. A
+writer of which anything failed is not used again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from aiokafka import TopicPartition as ConsumerPartition
+
+from kafkaclient.types import NO_OFFSET, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from aiokafka import AIOKafkaConsumer
+
+    from kafkaclient.producer.delivery import Delivery
+    from kafkaclient.producer.producer import Producer
+    from kafkaclient.types import ConsumerGroupMetadata, HeadersLike
+
+__all__ = ["AtLeastOnceWriter", "ExactlyOnceWriter", "Writer"]
+
+_STOP_TIMEOUT = 5.0
+"""Seconds: what is still on its way then belongs to a transaction that is aborted."""
+
+
+class Writer(Protocol):
+    """One task's."""
+
+    async def start(self) -> None:
+        """From its return on no earlier owner of the task can write, if that can be had."""
+        ...
+
+    async def begin(self) -> None:
+        """Records that belong together follow."""
+        ...
+
+    async def send(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: HeadersLike,
+    ) -> None:
+        """Hand over what the task emits."""
+        ...
+
+    async def commit(
+        self,
+        changes: Mapping[bytes, bytes | None],
+        changelog: TopicPartition,
+        source: TopicPartition,
+        offset: int,
+    ) -> int | None:
+        """Have all of it written, and ``offset`` committed; returns the offset in the changelog
+        that follows the last change, None when there was none, or the broker did not say."""
+        ...
+
+    async def committed(self, source: TopicPartition) -> int | None:
+        """The group's offset; None when there is none."""
+        ...
+
+    async def stop(self) -> None:
+        """What was begun and not committed is undone, if that can be had."""
+        ...
+
+
+class ExactlyOnceWriter:
+    """A producer, and a transaction for each commit interval."""
+
+    def __init__(self, producer: Producer, group: Callable[[], ConsumerGroupMetadata]) -> None:
+        self._producer = producer
+        self._group = group
+
+    async def start(self) -> None:
+        await self._producer.start()
+
+    async def begin(self) -> None:
+        await self._producer.begin_transaction()
+
+    async def send(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: HeadersLike,
+    ) -> None:
+        await self._producer.send(
+            topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
+        )
+
+    async def commit(
+        self,
+        changes: Mapping[bytes, bytes | None],
+        changelog: TopicPartition,
+        source: TopicPartition,
+        offset: int,
+    ) -> int | None:
+        last = await _send_changes(self._producer, changes, changelog)
+        await self._producer.send_offsets_to_transaction({source: offset}, self._group())
+        await self._producer.commit_transaction()
+        return await _after(last)
+
+    async def committed(self, source: TopicPartition) -> int | None:
+        found = await self._producer.committed(self._group().group_id, [source])
+        offset = found[source]
+        return None if offset is None else offset.offset
+
+    async def stop(self) -> None:
+        await self._producer.stop(_STOP_TIMEOUT)
+
+
+class AtLeastOnceWriter:
+    """One view of a producer that all tasks of the instance share."""
+
+    def __init__(self, producer: Producer, consumer: AIOKafkaConsumer) -> None:
+        self._producer = producer
+        self._consumer = consumer
+        self._deliveries: list[Delivery] = []
+
+    async def start(self) -> None:
+        """The producer runs already."""
+
+    async def begin(self) -> None:
+        """Nothing binds the records together."""
+
+    async def send(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: HeadersLike,
+    ) -> None:
+        self._deliveries.append(
+            await self._producer.send(
+                topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
+            )
+        )
+
+    async def commit(
+        self,
+        changes: Mapping[bytes, bytes | None],
+        changelog: TopicPartition,
+        source: TopicPartition,
+        offset: int,
+    ) -> int | None:
+        emitted, self._deliveries = self._deliveries, []
+        deliveries = [
+            await self._producer.send(changelog.topic, value, key, partition=changelog.partition)
+            for key, value in changes.items()
+        ]
+        last = deliveries[-1] if deliveries else None
+        await self._producer.flush()
+        for delivery in (*emitted, *deliveries):
+            await delivery
+        await self._consumer.commit({ConsumerPartition(*source): offset})
+        return await _after(last)
+
+    async def committed(self, source: TopicPartition) -> int | None:
+        found: int | None = await self._consumer.committed(ConsumerPartition(*source))
+        return found
+
+    async def stop(self) -> None:
+        """The producer is not this task's."""
+        self._deliveries = []
+
+
+async def _send_changes(
+    producer: Producer, changes: Mapping[bytes, bytes | None], changelog: TopicPartition
+) -> Delivery | None:
+    last = None
+    for key, value in changes.items():
+        last = await producer.send(changelog.topic, value, key, partition=changelog.partition)
+    return last
+
+
+async def _after(last: Delivery | None) -> int | None:
+    """A partition's records are written in the order in which they were sent."""
+    if last is None:
+        return None
+    written = await last
+    return None if written.offset == NO_OFFSET else written.offset + 1

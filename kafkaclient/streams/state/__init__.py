@@ -1,0 +1,1 @@
+"""What a task keeps on disk: its store, how far that is, and whose directory it is."""

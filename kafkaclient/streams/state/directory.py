@@ -1,0 +1,192 @@
+"""An instance's directory: whose it is, which tasks it has something of, and how far that is.
+
+::
+
+    {state.dir}/{application.id}/.lock
+                                 process-id
+                                 0_1/checkpoint
+                                     rocksdb/
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import shutil
+from typing import IO, TYPE_CHECKING
+from uuid import UUID, uuid4
+
+from kafkaclient.errors import StateStoreError
+from kafkaclient.streams.state.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from kafkaclient.streams.tasks import TaskId
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+__all__ = ["StateDirectory", "TaskDirectory"]
+
+_log = logging.getLogger(__name__)
+
+
+class TaskDirectory:
+    """What is on disk of one task."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._checkpoint = path / "checkpoint"
+
+    @property
+    def rocksdb(self) -> Path:
+        return self.path / "rocksdb"
+
+    def checkpoint(self) -> Checkpoint | None:
+        """None when there is none, or none that can be trusted."""
+        try:
+            return read_checkpoint(self._checkpoint)
+        except StateStoreError as error:
+            _log.warning("%s; the task is restored from the beginning of its changelog", error)
+            return None
+
+    def prepare(self, store: str) -> int | None:
+        """Make the directory ready for the store to be opened; returns its checkpoint.
+
+        Without one what is there is removed: nothing says which changes it lacks, and deletions
+        that it lacks may be in the changelog no more. Raises
+        :class:`~kafkaclient.errors.StateStoreError` when the directory has another store.
+        """
+        checkpoint = self.checkpoint()
+        if checkpoint is None:
+            self.wipe()
+        elif checkpoint.store != store:
+            raise StateStoreError(
+                f"{self.path} has the store {checkpoint.store!r}, which task {self.path.name} of "
+                f"this application does not know: it keeps {store!r}. Give the changed application "
+                "another application.id, or delete the directory: it is restored then"
+            )
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StateStoreError(f"{self.path} cannot be made: {error}") from error
+        return checkpoint.offset if checkpoint is not None else None
+
+    def write_checkpoint(self, store: str, offset: int) -> None:
+        write_checkpoint(self._checkpoint, Checkpoint(store, offset))
+
+    def wipe(self) -> None:
+        """Remove it. The checkpoint goes first: an end in between leaves a directory without."""
+        try:
+            self._checkpoint.unlink(missing_ok=True)
+            if self.path.exists():
+                shutil.rmtree(self.path)
+        except OSError as error:
+            raise StateStoreError(f"{self.path} cannot be removed: {error}") from error
+
+
+class StateDirectory:
+    """One process's. Raises :class:`~kafkaclient.errors.StateStoreError` when another process has
+    it, or when it cannot be used.
+
+    Tasks that were reported to the leader are kept until the assignment that follows, or the leader
+    would count on state that has been cleaned away (KIP-441).
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float]) -> None:
+        self.path = path
+        self._clock = clock
+        self._reported: frozenset[TaskId] = frozenset()
+        self._unused_since: dict[TaskId, float] = {}
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._lock = _locked(path / ".lock")
+        except OSError as error:
+            raise StateStoreError(f"the state directory {path} cannot be used: {error}") from error
+        try:
+            self.process_id = _process_id(path / "process-id")
+        except StateStoreError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Others may have it."""
+        self._lock.close()
+
+    def task(self, task: TaskId) -> TaskDirectory:
+        return TaskDirectory(self.path / str(task))
+
+    def report(self) -> dict[TaskId, int]:
+        """All tasks on disk with their checkpoints; they are kept until :meth:`release`."""
+        found = {}
+        for task in self._tasks():
+            checkpoint = self.task(task).checkpoint()
+            if checkpoint is not None:
+                found[task] = checkpoint.offset
+        self._reported = frozenset(found)
+        return found
+
+    def release(self) -> None:
+        """The assignment is there: what was reported may be cleaned."""
+        self._reported = frozenset()
+
+    def clean(self, used: Iterable[TaskId], delay: float) -> list[TaskId]:
+        """Remove tasks that have not been in use for ``delay`` seconds, and say which.
+
+        It has to be called from time to time, as it learns from its calls what is in use.
+        """
+        now = self._clock()
+        used = set(used)
+        unused = [task for task in self._tasks() if task not in used]
+        self._unused_since = {task: self._unused_since.get(task, now) for task in unused}
+        removed = [
+            task
+            for task in unused
+            if task not in self._reported and now - self._unused_since[task] >= delay
+        ]
+        for task in removed:
+            self.task(task).wipe()
+            _log.info("removed the state of task %s, unused for %.0f s", task, delay)
+        return removed
+
+    def _tasks(self) -> list[TaskId]:
+        tasks = (_task(path.name) for path in self.path.iterdir())
+        return sorted(task for task in tasks if task is not None)
+
+
+def _task(name: str) -> TaskId | None:
+    try:
+        return TaskId.parse(name)
+    except ValueError:
+        return None  # the directory has other things, too
+
+
+def _locked(path: Path) -> IO[str]:
+    file = path.open("a+", encoding="utf-8")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        file.seek(0)
+        owner = file.read().strip()
+        file.close()
+        raise StateStoreError(
+            f"the state directory {path.parent} is in use by process {owner or 'unknown'}; give "
+            "each instance a state.dir of its own"
+        ) from error
+    file.truncate(0)
+    file.write(f"{os.getpid()}\n")
+    file.flush()
+    return file
+
+
+def _process_id(path: Path) -> UUID:
+    """Kept, so that an instance that is started again is dealt the same tasks."""
+    try:
+        if path.exists():
+            return UUID(path.read_text("utf-8").strip())
+        name = uuid4()
+        path.write_text(f"{name}\n", "utf-8")
+    except (OSError, ValueError) as error:
+        raise StateStoreError(
+            f"{path} cannot be used as this instance's id: {error}. Delete it to get a new one"
+        ) from error
+    return name

@@ -1,0 +1,80 @@
+"""What an application does: its processors, and the tasks and topics that follow from them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from kafkaclient.errors import ConfigError
+from kafkaclient.streams.tasks import TaskId
+from kafkaclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Process", "Processor", "Topology"]
+
+Process: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
+"""``async def process(record, store, emit)``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Processor:
+    """One subtopology: reads a topic, keeps a store."""
+
+    topic: str
+    store: str
+    process: Process
+
+
+class Topology:
+    """The processors in the order in which they were added, which is that of subtopologies."""
+
+    def __init__(self, application_id: str) -> None:
+        self._application_id = application_id
+        self._processors: list[Processor] = []
+
+    def add(self, processor: Processor) -> None:
+        """Raises :class:`~kafkaclient.errors.ConfigError` when another processor reads the same
+        topic, or keeps a store of the same name."""
+        for other in self._processors:
+            if other.topic == processor.topic:
+                raise ConfigError(
+                    f"topic {processor.topic!r} is read by two processors; do both in one"
+                )
+            if other.store == processor.store:
+                raise ConfigError(
+                    f"store {processor.store!r} is kept by two processors; a store has one writer"
+                )
+        self._processors.append(processor)
+
+    @property
+    def processors(self) -> Sequence[Processor]:
+        return self._processors
+
+    @property
+    def topics(self) -> list[str]:
+        """What is read."""
+        return [processor.topic for processor in self._processors]
+
+    def processor(self, task: TaskId) -> Processor:
+        return self._processors[task.subtopology]
+
+    def changelog_topic(self, processor: Processor) -> str:
+        """As Kafka Streams names it."""
+        return f"{self._application_id}-{processor.store}-changelog"
+
+    def source(self, task: TaskId) -> TopicPartition:
+        return TopicPartition(self.processor(task).topic, task.partition)
+
+    def changelog(self, task: TaskId) -> TopicPartition:
+        return TopicPartition(self.changelog_topic(self.processor(task)), task.partition)
+
+    def tasks(self, partitions: Mapping[str, int]) -> list[TaskId]:
+        """A task for each partition that is read; ``partitions`` says how many a topic has."""
+        return [
+            TaskId(subtopology, partition)
+            for subtopology, processor in enumerate(self._processors)
+            for partition in range(partitions[processor.topic])
+        ]

@@ -1,0 +1,119 @@
+"""Consumer, changelog reader and writers that are told what to do, and tell what was asked."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from aiokafka import TopicPartition as ConsumerPartition
+
+from kafkaclient.streams.topology import Processor, Topology
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kafkaclient.streams.runtime.task import Task
+    from kafkaclient.types import TopicPartition
+
+
+def record(offset: int, key: bytes, value: bytes | None = b"") -> Any:
+    return SimpleNamespace(offset=offset, key=key, value=value)
+
+
+async def count(record: Any, store: Any, emit: Any) -> None:
+    """Counts keys; ``boom`` fails in the middle of its work."""
+    number = int(store.get(record.key) or 0) + 1
+    store.put(record.key, b"%d" % number)
+    if record.key == b"boom":
+        raise ZeroDivisionError
+    await emit("counts", b"%d" % number, record.key)
+
+
+def counting() -> Topology:
+    topology = Topology("app")
+    topology.add(Processor(topic="words", store="counts", process=count))
+    return topology
+
+
+class FakeConsumer:
+    def __init__(self) -> None:
+        self.assigned: set[ConsumerPartition] = set()
+        self.paused: set[ConsumerPartition] = set()
+        self.positions: dict[ConsumerPartition, int] = {}
+
+    def install(self, *partitions: tuple[str, int]) -> None:
+        """What aiokafka does with an assignment: nothing is left of the one before."""
+        self.assigned = {ConsumerPartition(*partition) for partition in partitions}
+        self.paused, self.positions = set(), {}
+
+    def assignment(self) -> set[ConsumerPartition]:
+        return self.assigned
+
+    def seek(self, partition: ConsumerPartition, offset: int) -> None:
+        assert partition in self.assigned
+        self.positions[partition] = offset
+
+    def pause(self, partition: ConsumerPartition) -> None:
+        assert partition in self.assigned
+        self.paused.add(partition)
+
+    def resume(self, partition: ConsumerPartition) -> None:
+        self.paused.discard(partition)
+
+    async def beginning_offsets(self, partitions: Iterable[Any]) -> dict[Any, int]:
+        return dict.fromkeys(partitions, 3)
+
+
+class FakeReader:
+    def __init__(self, log: list[str]) -> None:
+        self.log = log
+        self.followed: list[Task] = []
+        self.end = 0
+
+    def follow(self, tasks: Iterable[Task]) -> None:
+        self.followed = list(tasks)
+
+    async def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        self.log.append("ends")
+        return dict.fromkeys(partitions, self.end)
+
+
+class FakeWriter:
+    """``fail`` is raised by the next commit."""
+
+    def __init__(self, log: list[str], name: str = "w") -> None:
+        self.log = log
+        self.name = name
+        self.fail: BaseException | None = None
+        self.offset: int | None = None
+        self.next_position: int | None = 10
+        self.emitted: list[tuple[Any, ...]] = []
+        self.commits: list[tuple[dict[bytes, bytes | None], int]] = []
+        self.may_stop = asyncio.Event()
+        self.may_stop.set()
+
+    async def start(self) -> None:
+        self.log.append(f"{self.name} start")
+
+    async def begin(self) -> None:
+        self.log.append(f"{self.name} begin")
+
+    async def send(self, *arguments: Any) -> None:
+        self.emitted.append(arguments)
+
+    async def commit(
+        self, changes: dict[bytes, bytes | None], changelog: Any, source: Any, offset: int
+    ) -> int | None:
+        if self.fail is not None:
+            raise self.fail
+        self.commits.append((dict(changes), offset))
+        return self.next_position
+
+    async def committed(self, source: Any) -> int | None:
+        self.log.append(f"{self.name} committed")
+        return self.offset
+
+    async def stop(self) -> None:
+        await self.may_stop.wait()
+        self.log.append(f"{self.name} stop")

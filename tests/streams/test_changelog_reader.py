@@ -1,0 +1,141 @@
+"""Changelogs followed over a consumer that gives what it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiokafka import TopicPartition as ConsumerPartition
+from aiokafka.errors import OffsetOutOfRangeError
+
+from kafkaclient.streams import TaskId
+from kafkaclient.streams.runtime.changelog_reader import ChangelogReader
+from kafkaclient.streams.runtime.task import Task
+from kafkaclient.streams.runtime.task_states import TaskEvent
+from kafkaclient.streams.state.directory import TaskDirectory
+from tests.streams.fakes import counting, record
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+A, B = (ConsumerPartition("app-counts-changelog", number) for number in (0, 1))
+
+
+class FakeConsumer:
+    """``batches`` are what ``getmany`` gives, or raises; ``positions`` follow them."""
+
+    def __init__(self) -> None:
+        self.batches: asyncio.Queue[Any] = asyncio.Queue()
+        self.assigned: list[ConsumerPartition] = []
+        self.paused: list[ConsumerPartition] = []
+        self.positions: dict[ConsumerPartition, int] = {}
+        self.stable: dict[ConsumerPartition, int | None] = {}
+        self.high: dict[ConsumerPartition, int | None] = {}
+
+    def assign(self, partitions: list[ConsumerPartition]) -> None:
+        self.assigned, self.paused, self.positions = partitions, [], {}
+
+    def seek(self, partition: ConsumerPartition, offset: int) -> None:
+        self.positions[partition] = offset
+
+    def pause(self, partition: ConsumerPartition) -> None:
+        self.paused.append(partition)
+
+    async def getmany(self, **options: int) -> dict[ConsumerPartition, list[Any]]:
+        batch = await self.batches.get()
+        if isinstance(batch, Exception):
+            raise batch
+        for partition, records in batch.items():
+            self.positions[partition] = records[-1].offset + 2  # over a transaction's marker
+        return batch
+
+    async def position(self, partition: ConsumerPartition) -> int:
+        return self.positions[partition]
+
+    def last_stable_offset(self, partition: ConsumerPartition) -> int | None:
+        return self.stable.get(partition)
+
+    def highwater(self, partition: ConsumerPartition) -> int | None:
+        return self.high.get(partition)
+
+    async def beginning_offsets(
+        self, partitions: list[ConsumerPartition]
+    ) -> dict[ConsumerPartition, int]:
+        return dict.fromkeys(partitions, 40)
+
+
+class World:
+    def __init__(self, path: Path) -> None:
+        self.consumer = FakeConsumer()
+        self.lags: list[tuple[TaskId, int | None]] = []
+        self.reader = ChangelogReader(
+            self.consumer, lambda task: self.lags.append((task.id, task.lag))
+        )
+        self.a, self.b = (
+            Task(TaskId(0, number), counting(), TaskDirectory(path / f"0_{number}"))
+            for number in (0, 1)
+        )
+        self.running = asyncio.create_task(self.reader.run())
+
+    async def give(self, batch: Any) -> None:
+        self.consumer.batches.put_nowait(batch)
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.running.cancel()
+    made.a.close()
+    made.b.close()
+
+
+async def test_changes_are_applied_and_lags_told(world: World) -> None:
+    world.a.advance(TaskEvent.ASSIGNED_STANDBY)
+    world.reader.follow([world.a])
+    world.consumer.high[A] = 100
+    await world.give({A: [record(0, b"k", b"1"), record(5, b"k", b"2")]})
+    assert (world.a.store.get(b"k"), world.a.position) == (b"2", 7)
+    world.consumer.stable[A] = 9  # a transaction is open from here on
+    await world.give({})
+    assert world.lags == [(world.a.id, 93), (world.a.id, 2)]
+
+
+async def test_standbys_wait_while_something_is_restored(world: World) -> None:
+    world.a.advance(TaskEvent.ASSIGNED_STANDBY)
+    world.b.advance(TaskEvent.ASSIGNED_ACTIVE)
+    world.reader.follow([world.a, world.b])
+    assert (world.consumer.assigned, world.consumer.paused) == ([A, B], [A])
+    world.reader.follow([world.a])
+    assert world.consumer.paused == []
+
+
+async def test_what_was_fetched_for_an_earlier_assignment_is_not_applied(world: World) -> None:
+    world.a.advance(TaskEvent.ASSIGNED_STANDBY)
+    world.reader.follow([world.a])
+    await asyncio.sleep(0)
+    world.reader.follow([world.a])
+    await world.give({A: [record(0, b"k", b"1")]})
+    assert (world.a.store.get(b"k"), world.a.position) == (None, 0)
+
+
+async def test_nothing_is_asked_for_when_nothing_is_followed(world: World) -> None:
+    world.reader.follow([])
+    await world.give({A: [record(0, b"k", b"1")]})
+    assert world.consumer.batches.qsize() == 1
+
+
+async def test_a_changelog_that_does_not_reach_so_far_is_read_anew(world: World) -> None:
+    world.a.advance(TaskEvent.ASSIGNED_STANDBY)
+    world.a.restore([record(7, b"old", b"1")])
+    world.a.reached(8, None)
+    world.reader.follow([world.a])
+    await world.give(OffsetOutOfRangeError({A: 8}))
+    assert world.consumer.positions == {A: 40}
+    await world.give({A: [record(40, b"new", b"1")]})
+    assert (world.a.store.get(b"old"), world.a.store.get(b"new")) == (None, b"1")
+    assert world.a.position == 42

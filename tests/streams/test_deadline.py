@@ -1,0 +1,95 @@
+"""When a member asks for a rebalance by itself."""
+
+from __future__ import annotations
+
+from kafkaclient.streams import TaskId
+from kafkaclient.streams.assignment_info import NO_REBALANCE
+from kafkaclient.streams.membership.deadline import RebalanceSchedule
+
+A, B = TaskId(0, 0), TaskId(0, 1)
+WALL = 1_700_000_000.0
+
+
+class Clock:
+    now = 50.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def schedule(clock: Clock) -> RebalanceSchedule:
+    return RebalanceSchedule(100, clock, lambda: WALL + clock.now - 50.0)
+
+
+def in_ms(seconds: float) -> int:
+    return int((WALL + seconds) * 1000)
+
+
+def test_a_stable_assignment_is_left_alone() -> None:
+    clock = Clock()
+    wanted = schedule(clock)
+    wanted.assigned(NO_REBALANCE, [A], leader=True)
+    wanted.observe(A, 100_000)
+    wanted.observe(A, 0)
+    clock.now += 1e9
+    assert not wanted.take()
+
+
+def test_only_the_leader_waits_for_the_probing_interval() -> None:
+    clock = Clock()
+    leader, follower = schedule(clock), schedule(clock)
+    leader.assigned(in_ms(600), [], leader=True)
+    follower.assigned(in_ms(600), [], leader=False)
+    clock.now += 599.9
+    assert not leader.take()
+    clock.now += 0.2
+    assert leader.take()
+    assert not leader.take(), "told twice"
+    assert not follower.take()
+
+
+def test_a_copy_that_catches_up_asks_at_once_and_once() -> None:
+    clock = Clock()
+    wanted = schedule(clock)
+    wanted.assigned(in_ms(600), [A, B], leader=False)
+    wanted.observe(A, 101)
+    assert wanted.due_at is None
+    wanted.observe(A, 100)
+    assert not wanted.take(), "not debounced"
+    clock.now += 0.05
+    wanted.observe(B, 0)
+    clock.now += 0.06
+    assert wanted.take(), "the second copy has put off the first one's rebalance"
+    wanted.observe(A, 5)
+    clock.now += 1
+    assert not wanted.take()
+
+
+def test_what_the_leader_was_told_asks_no_more() -> None:
+    clock = Clock()
+    wanted = schedule(clock)
+    wanted.assigned(in_ms(600), [A, B], leader=False)
+    wanted.observe(A, 0)
+    wanted.subscribed()
+    wanted.observe(B, 0)  # too late for the subscription
+    wanted.assigned(in_ms(600), [A, B], leader=False)
+    assert wanted.due_at is None, "an earlier wish survived the assignment"
+    wanted.observe(A, 0)
+    assert wanted.due_at is None
+    wanted.observe(B, 0)
+    assert wanted.due_at is not None
+
+
+def test_zero_is_at_once_for_everybody() -> None:
+    clock = Clock()
+    wanted = schedule(clock)
+    wanted.assigned(0, [], leader=False)
+    clock.now += 0.11
+    assert wanted.take()
+
+
+def test_a_deadline_that_is_over_is_now() -> None:
+    clock = Clock()
+    wanted = schedule(clock)
+    wanted.assigned(in_ms(-5), [], leader=True)
+    assert wanted.take()

@@ -1,0 +1,249 @@
+"""What an instance tells its group, and what it makes of what it is told."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import pytest
+from aiokafka.errors import KafkaConnectionError
+
+from kafkaclient.errors import ProtocolError, StateStoreError, StreamsError
+from kafkaclient.streams import TaskId
+from kafkaclient.streams.assignment_info import NO_REBALANCE, AssignmentInfo
+from kafkaclient.streams.config import StreamsConfig
+from kafkaclient.streams.membership.deadline import RebalanceSchedule
+from kafkaclient.streams.runtime.group_member import GroupMember
+from kafkaclient.streams.runtime.task_manager import TaskManager
+from kafkaclient.streams.runtime.task_states import TaskState
+from kafkaclient.streams.state.directory import StateDirectory
+from kafkaclient.streams.subscription_info import SubscriptionInfo, decode_subscription
+from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
+from tests.streams.fakes import FakeConsumer, FakeReader, FakeWriter, counting, record
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+A, B = TaskId(0, 0), TaskId(0, 1)
+SOURCE = TopicPartition("words", 0)
+
+
+class FakeHooks:
+    def __init__(self, consumer: FakeConsumer) -> None:
+        self.consumer = consumer
+        self.member_id = "m"
+        self.generation = 0
+
+    @property
+    def group(self) -> ConsumerGroupMetadata:
+        return ConsumerGroupMetadata("app", self.generation, self.member_id)
+
+
+class World:
+    """A member with its tasks; it is the work, too."""
+
+    def __init__(self, path: Path) -> None:
+        self.log: list[str] = []
+        self.crashes: list[BaseException] = []
+        self.consumer = FakeConsumer()
+        self.reader = FakeReader(self.log)
+        self.hooks = FakeHooks(self.consumer)
+        self.directory = StateDirectory(path, float)
+        self.schedule = RebalanceSchedule(100, float, float)
+        self.manager = TaskManager(
+            counting(),
+            self.directory,
+            self.consumer,
+            self.reader,  # type: ignore[arg-type]
+            make_writer=lambda task: FakeWriter(self.log),
+            on_migrated=lambda: None,
+            crash=self.crashes.append,
+        )
+        config = StreamsConfig(
+            bootstrap_servers="localhost:1",
+            application_id="app",
+            state_dir=path,
+            client_tags={"zone": "a"},
+            session_timeout_ms=600,
+        )
+        self.member = GroupMember(
+            config,
+            counting(),
+            self.directory,
+            self.manager,
+            self.schedule,
+            self.reader,  # type: ignore[arg-type]
+            self.hooks,  # type: ignore[arg-type]
+            {"words": 2},
+            self,
+        )
+
+    async def suspend(self) -> None:
+        self.log.append("suspend")
+
+    def resume(self) -> None:
+        self.log.append("resume")
+
+    def crash(self, error: BaseException) -> None:
+        self.crashes.append(error)
+
+    def told(self) -> SubscriptionInfo:
+        subscription = decode_subscription(self.member.subscription())
+        assert isinstance(subscription, SubscriptionInfo)
+        return subscription
+
+    def install(self, active: list[TaskId], standby: list[TaskId], **more: int) -> None:
+        """The first half of an assignment, which aiokafka does without waiting."""
+        self.hooks.generation += 1
+        partitions = [TopicPartition("words", task.partition) for task in active]
+        self.consumer.install(*partitions)
+        info = AssignmentInfo(
+            active_tasks=tuple(active),
+            standby_tasks={task: frozenset() for task in standby},
+            **more,
+        )
+        self.member.assigned(partitions, info.encode())
+
+    async def rebalance(self, active: list[TaskId], standby: list[TaskId], **more: int) -> None:
+        await self.member.on_partitions_revoked(())
+        self.install(active, standby, **more)
+        await self.member.on_partitions_assigned(())
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    made = World(tmp_path)
+    yield made
+    await made.manager.end_writers()
+    made.manager.close()
+    made.directory.close()
+
+
+async def test_what_is_told(world: World) -> None:
+    first = world.told()
+    assert isinstance(first.process_id, UUID)
+    assert (first.task_offset_sums, first.client_tags) == ({}, {"zone": "a"})
+    await world.rebalance([A], [B])
+    world.manager.tasks[B].reached(7, 9)
+    world.directory.task(TaskId(0, 5)).prepare("counts")
+    world.directory.task(TaskId(0, 5)).write_checkpoint("counts", 4)
+    second = world.told()
+    assert second.task_offset_sums == {A: -2, B: 7, TaskId(0, 5): 4}
+    assert second.unique_field == first.unique_field + 1
+    numbers = {world.told().unique_field for _ in range(256)}
+    assert numbers == set(range(-128, 128))
+
+
+async def test_who_was_forgotten_claims_nothing(world: World) -> None:
+    await world.rebalance([A], [])
+    world.hooks.member_id = ""
+    assert world.told().task_offset_sums == {A: 0}
+
+
+async def test_a_task_that_restores_claims_only_what_it_has(world: World) -> None:
+    world.reader.end = 50
+    await world.rebalance([A], [])
+    world.manager.tasks[A].reached(20, 50)
+    assert world.told().task_offset_sums == {A: 20}
+
+
+async def test_a_task_that_stays_goes_on_where_it_was(world: World) -> None:
+    await world.rebalance([A], [])
+    await world.manager.process({SOURCE: [record(8, b"a")]}, lambda: True)
+    world.install([A, B], [])
+    assert world.consumer.positions == {SOURCE: 9}, "fetched again, or left out"
+    assert world.consumer.paused == {("words", 1)}, "processed without its state"
+    assert world.log == ["suspend", "resume", "w start", "ends", "w committed", "w begin"]
+
+
+@pytest.mark.parametrize("how", ["generation", "member"])
+async def test_who_has_missed_a_generation_asks_the_changelog(world: World, how: str) -> None:
+    await world.rebalance([A], [])
+    world.reader.end = 5
+    if how == "generation":
+        world.hooks.generation += 1
+    else:
+        world.hooks.member_id = "another"
+    world.install([A], [])
+    assert world.manager.tasks[A].state is TaskState.RESTORING
+    assert world.consumer.paused == {SOURCE}
+
+
+async def test_offsets_are_committed_as_the_member_that_was_assigned(world: World) -> None:
+    await world.rebalance([A], [])
+    assert world.member.group == ("app", 1, "m", None)
+    world.hooks.member_id, world.hooks.generation = "", -1
+    assert world.member.group == ("app", 1, "m", None), "the group would take them from anybody"
+
+
+async def test_state_that_was_reported_is_kept_until_the_assignment(world: World) -> None:
+    world.directory.task(B).prepare("counts")
+    world.directory.task(B).write_checkpoint("counts", 4)
+    world.told()
+    assert world.directory.clean([], delay=0) == []
+    await world.rebalance([A], [])
+    assert world.directory.clean(world.manager.tasks, delay=0) == [B]
+
+
+async def test_a_copy_that_catches_up_has_the_group_asked(world: World) -> None:
+    await world.rebalance([], [A], next_rebalance_ms=10**15)
+    assert world.schedule.due_at is None
+    world.schedule.observe(A, 5)
+    assert world.schedule.due_at is not None
+    await world.rebalance([], [A], next_rebalance_ms=NO_REBALANCE)
+    assert world.schedule.due_at is None
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [(1, "does not exist"), (3, "leader's log"), (4, "has asked for the end"), (77, "error 77")],
+)
+async def test_a_leader_can_end_the_application(world: World, code: int, message: str) -> None:
+    await world.rebalance([], [], error_code=code)
+    (error,) = world.crashes
+    assert isinstance(error, StreamsError)
+    assert message in str(error)
+
+
+async def test_callbacks_tell_what_fails_in_them(world: World) -> None:
+    world.member.assigned([], b"\0\0\0\x0b")
+
+    async def broken() -> None:
+        raise StateStoreError("full")
+
+    world.suspend = broken  # type: ignore[method-assign]
+    await world.member.on_partitions_revoked(())
+    first, second = world.crashes
+    assert isinstance(first, ProtocolError)
+    assert isinstance(second, StateStoreError)
+
+
+async def test_a_leader_without_ends_leaves_tasks_where_they_are(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.rebalance([A, B], [])
+    members = {"m": world.member.subscription(), "new": _of_nobody()}
+
+    async def lost(partitions: object) -> dict[TopicPartition, int]:
+        raise KafkaConnectionError("lost")
+
+    async def hangs(partitions: object) -> dict[TopicPartition, int]:
+        return await asyncio.get_running_loop().create_future()
+
+    await world.member.fetch_ends()
+    answers = world.member.lead(members, {"words": 2})
+    assert len(answers["new"].partitions) == 1, "0 records: everybody is caught up"
+    for problem in (lost, hangs):
+        monkeypatch.setattr(world.reader, "ends", problem)
+        await world.member.fetch_ends()
+        answers = world.member.lead(members, {"words": 2})
+        assert len(answers["m"].partitions) == 2
+        assert answers["m"].info.next_rebalance_ms < NO_REBALANCE
+
+
+def _of_nobody() -> bytes:
+    return SubscriptionInfo(process_id=UUID(int=0)).encode()

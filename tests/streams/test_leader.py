@@ -1,0 +1,142 @@
+"""What the leader answers, member by member."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkaclient.streams import AssignmentConfigs, TaskId
+from kafkaclient.streams.assignment_info import NO_REBALANCE
+from kafkaclient.streams.membership.leader import MemberAssignment, lead
+from kafkaclient.streams.subscription_info import SubscriptionInfo
+from kafkaclient.streams.tasks import LATEST_OFFSET
+from kafkaclient.streams.topology import Processor, Topology
+from kafkaclient.types import TopicPartition
+from tests.streams.group import process
+
+PROBING_MS = 1_700_000_600_000
+TASKS = [TaskId(0, number) for number in range(4)]
+ENDS = dict.fromkeys(TASKS, 50_000)
+
+
+async def nothing(record: object, store: object, emit: object) -> None:
+    """Nothing is processed here."""
+
+
+def topology() -> Topology:
+    made = Topology("app")
+    made.add(Processor(topic="words", store="counts", process=nothing))
+    return made
+
+
+def told(number: int, sums: dict[TaskId, int], **more: object) -> bytes:
+    return SubscriptionInfo(process_id=process(number), task_offset_sums=sums, **more).encode()  # type: ignore[arg-type]
+
+
+def led(
+    members: dict[str, bytes | None],
+    ends: dict[TaskId, int] | None = ENDS,
+    partitions: int = 4,
+    **configs: int,
+) -> dict[str, MemberAssignment]:
+    return lead(
+        members,
+        topology(),
+        {"words": partitions},
+        ends,
+        AssignmentConfigs(**configs),
+        PROBING_MS,
+    )
+
+
+def active(answer: MemberAssignment) -> list[int]:
+    return [task.partition for task in answer.info.active_tasks]
+
+
+def standby(answer: MemberAssignment) -> list[int]:
+    return sorted(task.partition for task in answer.info.standby_tasks)
+
+
+def test_one_member_gets_everything() -> None:
+    (answer,) = led({"a": told(1, {})}).values()
+    assert answer.partitions == [TopicPartition("words", number) for number in range(4)]
+    assert active(answer) == [0, 1, 2, 3]
+    assert answer.info.next_rebalance_ms == NO_REBALANCE
+
+
+def test_a_new_member_warms_up_first_and_everybody_knows_it() -> None:
+    members = {"a": told(1, dict.fromkeys(TASKS, LATEST_OFFSET)), "b": told(2, {})}
+    answers = led(members)
+    assert active(answers["a"]) == [0, 1, 2, 3]
+    assert active(answers["b"]) == []
+    assert standby(answers["b"]) == [1, 3]
+    assert {answer.info.next_rebalance_ms for answer in answers.values()} == {PROBING_MS}
+    caught_up = {"a": members["a"], "b": told(2, {TASKS[1]: 49_000, TASKS[3]: 50_000})}
+    answers = led(caught_up)
+    assert (active(answers["a"]), active(answers["b"])) == ([0, 2], [1, 3])
+    assert {answer.info.next_rebalance_ms for answer in answers.values()} == {NO_REBALANCE}
+
+
+def test_a_standby_takes_over_when_its_active_is_gone() -> None:
+    answers = led({"b": told(2, dict.fromkeys(TASKS, 49_999))}, num_standby_replicas=1)
+    assert active(answers["b"]) == [0, 1, 2, 3]
+    assert standby(answers["b"]) == []
+
+
+def test_two_consumers_of_a_process_share_its_tasks() -> None:
+    answers = led({"a": told(1, {}), "b": told(1, {})})
+    assert sorted(active(answers["a"]) + active(answers["b"])) == [0, 1, 2, 3]
+    assert len(active(answers["a"])) == 2
+
+
+def test_standbys_say_which_changelog() -> None:
+    members = {"a": told(1, ENDS), "b": told(2, ENDS)}
+    answers = led(members, num_standby_replicas=1)
+    assert answers["a"].info.standby_tasks[TASKS[1]] == {TopicPartition("app-counts-changelog", 1)}
+
+
+def test_without_ends_everything_stays_and_is_looked_at_again() -> None:
+    members = {
+        "a": told(1, {TASKS[0]: LATEST_OFFSET, TASKS[1]: LATEST_OFFSET, TASKS[2]: 7}),
+        "b": told(2, {TASKS[2]: LATEST_OFFSET, TASKS[0]: 7}),
+    }
+    answers = led(members, ends=None)
+    assert active(answers["a"])[:2] == [0, 1]
+    assert 2 in active(answers["b"])
+    assert sorted(active(answers["a"]) + active(answers["b"])) == [0, 1, 2, 3]
+    assert answers["a"].info.next_rebalance_ms == PROBING_MS
+
+
+@pytest.mark.parametrize("bad", [None, b"", b"\0\0\0\x0b\0", b"\xff" * 40])
+def test_a_member_that_cannot_be_read_gets_nothing_and_harms_nobody(bad: bytes | None) -> None:
+    answers = led({"a": told(1, {}), "b": bad})
+    assert active(answers["a"]) == [0, 1, 2, 3]
+    assert (answers["b"].partitions, answers["b"].info.error_code) == ([], 3)
+
+
+def test_a_newer_member_is_told_our_version() -> None:
+    answers = led({"a": told(1, {}), "b": b"\0\0\0\x0c\0\0\0\x0c whatever"})
+    assert (answers["b"].info.version, answers["b"].info.error_code) == (11, 0)
+    assert answers["b"].partitions == []
+    assert active(answers["a"]) == [0, 1, 2, 3]
+
+
+def test_only_newer_members_get_nothing() -> None:
+    (answer,) = led({"b": b"\0\0\0\x0c\0\0\0\x0c"}).values()
+    assert answer.partitions == []
+
+
+@pytest.mark.parametrize(
+    ("partitions", "ends", "error", "code"),
+    [
+        (0, ENDS, 0, 1),  # the topic is not there
+        (5, ENDS, 0, 3),  # it has grown, its changelog has not
+        (4, ENDS, 4, 4),  # a member wants an end of all
+    ],
+)
+def test_what_concerns_all_is_told_to_all(
+    partitions: int, ends: dict[TaskId, int], error: int, code: int
+) -> None:
+    members: dict[str, bytes | None] = {"a": told(1, {}), "b": told(2, {}, error_code=error)}
+    answers = led(members, ends, partitions)
+    assert {answer.info.error_code for answer in answers.values()} == {code}
+    assert all(not answer.partitions for answer in answers.values())

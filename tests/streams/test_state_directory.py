@@ -1,0 +1,134 @@
+"""Whose a directory is, what it reports, what is cleaned and when."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkaclient.errors import StateStoreError
+from kafkaclient.streams import TaskId
+from kafkaclient.streams.state.directory import StateDirectory
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+A, B = TaskId(0, 0), TaskId(0, 1)
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def opened(path: Path, clock: Clock | None = None) -> StateDirectory:
+    return StateDirectory(path, clock or Clock())
+
+
+def test_a_process_keeps_its_id(tmp_path: Path) -> None:
+    first = opened(tmp_path / "app")
+    first.close()
+    second = opened(tmp_path / "app")
+    assert second.process_id == first.process_id
+    second.close()
+
+
+def test_a_directory_has_one_owner(tmp_path: Path) -> None:
+    script = (
+        "import sys, pathlib\n"
+        "from kafkaclient.streams.state.directory import StateDirectory\n"
+        "d = StateDirectory(pathlib.Path(sys.argv[1]), float)\n"
+        "print('mine', flush=True); sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"mine\n"
+        with pytest.raises(StateStoreError, match=f"in use by process {other.pid}"):
+            opened(tmp_path)
+        other.kill()
+        other.wait()
+    opened(tmp_path).close()  # a lock dies with its process
+
+
+def test_a_damaged_id_is_named_and_the_lock_given_back(tmp_path: Path) -> None:
+    (tmp_path / "process-id").write_text("nobody")
+    for _ in range(2):
+        with pytest.raises(StateStoreError, match="process-id cannot be used"):
+            opened(tmp_path)
+
+
+def test_a_directory_that_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StateStoreError, match="cannot be used"):
+        opened(tmp_path / "file" / "app")
+
+
+def test_what_is_reported_is_what_can_be_trusted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = opened(tmp_path)
+    for task, offset in ((A, 7), (B, 9)):
+        assert directory.task(task).prepare("counts") is None
+        directory.task(task).write_checkpoint("counts", offset)
+    (tmp_path / "1_0").mkdir()
+    (tmp_path / "lost+found").mkdir()
+    assert directory.report() == {A: 7, B: 9}
+    (tmp_path / "0_1" / "checkpoint").write_text("garbage")
+    assert directory.report() == {A: 7}
+    assert "0_1/checkpoint is damaged" in caplog.text
+    directory.close()
+
+
+def test_a_store_without_a_trusted_checkpoint_is_begun_anew(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    task = directory.task(A)
+    task.prepare("counts")
+    (task.path / "rocksdb").mkdir()
+    task.write_checkpoint("counts", 7)
+    assert task.prepare("counts") == 7
+    assert task.rocksdb.exists()
+    (task.path / "checkpoint").write_text("garbage")
+    assert task.prepare("counts") is None
+    assert not task.rocksdb.exists()
+    directory.close()
+
+
+def test_a_store_that_is_not_known(tmp_path: Path) -> None:
+    directory = opened(tmp_path)
+    task = directory.task(A)
+    task.prepare("totals")
+    task.write_checkpoint("totals", 7)
+    with pytest.raises(StateStoreError, match=r"'totals'.*does not know.*'counts'"):
+        task.prepare("counts")
+    assert task.prepare("totals") == 7, "the state was lost"
+    directory.close()
+
+
+def test_cleaning_waits_and_leaves_what_was_reported(tmp_path: Path) -> None:
+    clock = Clock()
+    directory = opened(tmp_path, clock)
+    for task in (A, B):
+        directory.task(task).prepare("counts")
+        directory.task(task).write_checkpoint("counts", 1)
+    assert directory.clean([A], delay=600) == []
+    clock.now = 601
+    directory.report()
+    assert directory.clean([A], delay=600) == [], "the leader counts on it"
+    directory.release()
+    assert directory.clean([A], delay=600) == [B]
+    assert not directory.task(B).path.exists()
+    assert directory.clean([], delay=600) == [], "in use until now"
+    clock.now = 1000
+    assert directory.clean([A], delay=600) == []
+    assert directory.clean([], delay=600) == [], "the time counts from its last use"
+    directory.close()

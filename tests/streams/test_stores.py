@@ -1,0 +1,135 @@
+"""Stores: bytes that stay, changes that are kept or dropped together, disks that fail."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaclient.errors import StateStoreError
+from kafkaclient.streams.state.key_value_store import KeyValueStore
+from kafkaclient.streams.state.rocks import RocksStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_what_was_flushed_is_there_again(tmp_path: Path) -> None:
+    store = RocksStore(tmp_path / "s")
+    store.apply([(b"b", b"2"), (b"a", b"1"), (b"c", b"3"), (b"b", None), (b"", b"\0")])
+    store.flush()
+    store.close()
+    store = RocksStore(tmp_path / "s")
+    assert list(store.items()) == [(b"", b"\0"), (b"a", b"1"), (b"c", b"3")]
+    assert list(store.items(b"b")) == [(b"c", b"3")]
+    assert (store.get(b"a"), store.get(b"b")) == (b"1", None)
+    store.close()
+
+
+def test_a_damaged_store_is_named(tmp_path: Path) -> None:
+    store = RocksStore(tmp_path / "s")
+    store.close()
+    (tmp_path / "s" / "CURRENT").write_text("x")
+    with pytest.raises(StateStoreError, match=r"/s cannot be opened: .*CURRENT"):
+        RocksStore(tmp_path / "s")
+
+
+def test_a_full_disk_is_named_and_loses_nothing(tmp_path: Path) -> None:
+    """A limit on the size of files stands for the disk."""
+    script = """
+import os, pathlib, resource, sys
+from kafkaclient.errors import StateStoreError
+from kafkaclient.streams.state.directory import StateDirectory
+from kafkaclient.streams.state.rocks import RocksStore
+from kafkaclient.streams.tasks import TaskId
+directory = StateDirectory(pathlib.Path(sys.argv[1]), float).task(TaskId(0, 0))
+directory.prepare("s")
+store = RocksStore(directory.rocksdb)
+store.apply([(b"kept", b"1")])
+store.flush()
+directory.write_checkpoint("s", 1)
+resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+try:
+    while True:
+        store.apply((os.urandom(8), os.urandom(100)) for _ in range(5000))
+        store.flush()
+except StateStoreError as error:
+    print(error)
+os._exit(0)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)],
+        capture_output=True,
+        check=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert "File too large" in done.stdout
+    assert "make room" in done.stdout
+    store = RocksStore(tmp_path / "0_0" / "rocksdb")
+    assert store.get(b"kept") == b"1"
+    store.close()
+
+
+def test_writes_are_seen_at_once_and_kept_only_when_settled(tmp_path: Path) -> None:
+    rocks = RocksStore(tmp_path / "s")
+    store = KeyValueStore(rocks)
+    store.put(b"a", b"1")
+    assert (store.get(b"a"), rocks.get(b"a")) == (b"1", None)
+    store.settle()
+    assert (rocks.get(b"a"), store.changes) == (b"1", {})
+    store.delete(b"a")
+    assert store.get(b"a") is None
+    store.drop()
+    assert store.get(b"a") == b"1"
+    for key, value in (("a", b"1"), (b"a", 1), (bytearray(b"a"), b"1")):
+        with pytest.raises(TypeError, match="keeps bytes, not"):
+            store.put(key, value)  # type: ignore[arg-type]
+    rocks.close()
+
+
+keys = st.binary(max_size=2)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), keys, st.binary(max_size=2)),
+        st.tuples(st.just("put"), keys, st.none()),
+        st.tuples(st.sampled_from(["settle", "drop"]), st.just(b""), st.none()),
+        st.tuples(st.just("range"), keys, keys),
+    ),
+    max_size=30,
+)
+
+
+@given(steps=steps)
+def test_a_store_is_a_sorted_dictionary_with_commits(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, bytes, bytes | None]]
+) -> None:
+    rocks = RocksStore(tmp_path_factory.mktemp("model") / "s")
+    store = KeyValueStore(rocks)
+    settled: dict[bytes, bytes] = {}
+    seen: dict[bytes, bytes] = {}
+    for what, key, value in steps:
+        if what == "put":
+            store.put(key, value)
+            seen.pop(key, None)
+            if value is not None:
+                seen[key] = value
+        elif what == "settle":
+            store.settle()
+            settled = dict(seen)
+        elif what == "drop":
+            store.drop()
+            seen = dict(settled)
+        else:
+            assert value is not None
+            expected = sorted(item for item in seen.items() if key <= item[0] < value)
+            assert list(store.range(key, value)) == expected
+        assert store.get(key) == seen.get(key)
+    assert list(store.range()) == sorted(seen.items())
+    assert list(rocks.items()) == sorted(settled.items())
+    rocks.close()

@@ -1,0 +1,158 @@
+"""One task: what it processes, what it keeps, what it forgets."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkaclient.errors import TransactionAbortableError
+from kafkaclient.streams import TaskId
+from kafkaclient.streams.runtime.task import Task
+from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState
+from kafkaclient.streams.state.directory import TaskDirectory
+from tests.streams.fakes import FakeWriter, counting, record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ID = TaskId(0, 0)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> TaskDirectory:
+    return TaskDirectory(tmp_path / "0_0")
+
+
+@pytest.fixture
+def task(directory: TaskDirectory) -> Iterator[Task]:
+    made = Task(ID, counting(), directory)
+    yield made
+    made.close()
+
+
+def running(task: Task) -> FakeWriter:
+    writer = FakeWriter([])
+    task.writer = writer
+    task.advance(TaskEvent.ASSIGNED_ACTIVE)
+    task.advance(TaskEvent.RESTORED)
+    return writer
+
+
+async def test_work_is_kept_with_its_commit(task: Task) -> None:
+    writer = running(task)
+    await task.process([record(5, b"a"), record(6, b"a"), record(9, b"b")], lambda: True)
+    assert (task.source_offset, task.is_dirty) == (10, True)
+    assert writer.log == ["w begin"]
+    await task.commit()
+    assert writer.commits == [({b"a": b"2", b"b": b"1"}, 10)]
+    assert [arguments[:3] for arguments in writer.emitted][1] == ("counts", b"2", b"a")
+    assert (task.position, task.is_dirty, task.store.changes) == (10, False, {})
+    await task.commit()
+    assert len(writer.commits) == 1, "nothing was done"
+    await task.process([record(10, b"a")], lambda: True)
+    assert task.store.get(b"a") == b"3"
+
+
+async def test_what_was_processed_is_not_processed_again(task: Task) -> None:
+    running(task)
+    batch = [record(5, b"a"), record(6, b"a")]
+    await task.process(batch, lambda: True)
+    await task.process([*batch, record(7, b"a")], lambda: True)
+    assert task.store.get(b"a") == b"3"
+
+
+async def test_a_rebalance_interrupts_between_records(task: Task) -> None:
+    running(task)
+    answers = iter([True, True, False])
+    await task.process([record(n, b"a") for n in range(9)], lambda: next(answers))
+    assert (task.source_offset, task.store.get(b"a")) == (2, b"2")
+
+
+async def test_work_whose_commit_failed_is_forgotten(task: Task) -> None:
+    writer = running(task)
+    await task.process([record(0, b"a")], lambda: True)
+    writer.fail = TransactionAbortableError("no")
+    with pytest.raises(TransactionAbortableError):
+        await task.commit()
+    task.advance(TaskEvent.FAILED)
+    assert task.state is TaskState.RESTORING
+    assert (task.store.get(b"a"), task.is_dirty, task.position) == (None, False, 0)
+
+
+async def test_a_record_that_fails_leaves_no_trace(task: Task) -> None:
+    running(task)
+    with pytest.raises(ZeroDivisionError):
+        await task.process([record(0, b"a"), record(1, b"boom")], lambda: True)
+    task.advance(TaskEvent.REVOKED)
+    assert (task.store.get(b"a"), task.store.get(b"boom")) == (None, None)
+
+
+async def test_an_unknown_position_keeps_the_one_before(task: Task) -> None:
+    writer = running(task)
+    writer.next_position = None
+    await task.process([record(0, b"a")], lambda: True)
+    await task.commit()
+    assert (task.position, task.store.get(b"a")) == (0, b"1")
+
+
+async def test_restoring_ends_at_the_end(task: Task) -> None:
+    task.advance(TaskEvent.ASSIGNED_ACTIVE)
+    waiting = asyncio.create_task(task.restored(3))
+    await asyncio.sleep(0)
+    task.restore([record(0, b"a", b"1"), record(1, b"b", b"1")])
+    task.reached(2, 3)
+    await asyncio.sleep(0)
+    assert (waiting.done(), task.lag) == (False, 1)
+    task.restore([record(2, b"a", None)])
+    task.reached(4, 3)  # over a transaction's marker
+    await waiting
+    assert (task.store.get(b"a"), task.store.get(b"b"), task.lag) == (None, b"1", 0)
+
+
+async def test_nothing_to_restore_is_restored_at_once(task: Task) -> None:
+    task.advance(TaskEvent.ASSIGNED_ACTIVE)
+    async with asyncio.timeout(1):
+        await task.restored(0)
+
+
+def test_a_closed_task_goes_on_where_it_was(directory: TaskDirectory) -> None:
+    task = Task(ID, counting(), directory)
+    task.advance(TaskEvent.ASSIGNED_STANDBY)
+    task.restore([record(0, b"a", b"1")])
+    task.reached(1, 1)
+    task.close()
+    task = Task(ID, counting(), directory)
+    assert (task.position, task.store.get(b"a")) == (1, b"1")
+    task.close()
+
+
+def test_a_killed_task_begins_at_its_last_checkpoint(directory: TaskDirectory) -> None:
+    task = Task(ID, counting(), directory)
+    task.advance(TaskEvent.ASSIGNED_STANDBY)
+    task.restore([record(0, b"a", b"1")])
+    task.reached(9_999, 20_000)
+    assert directory.checkpoint() is None
+    task.reached(10_000, 20_000)
+    assert directory.checkpoint() == ("counts", 10_000)
+    task.reached(30_000, 1_000_000)
+    assert directory.checkpoint() == ("counts", 10_000), "flushes slow a long restore down"
+    task.reached(210_000, 1_000_000)
+    assert directory.checkpoint() == ("counts", 210_000)
+    task.close()
+
+
+def test_a_store_that_does_not_fit_its_changelog_is_forgotten(
+    task: Task, directory: TaskDirectory, caplog: pytest.LogCaptureFixture
+) -> None:
+    task.advance(TaskEvent.ASSIGNED_STANDBY)
+    task.restore([record(99, b"a", b"1")])
+    task.reached(10_000, 10_000)
+    task.start_over(5)
+    assert (task.position, task.store.get(b"a")) == (5, None)
+    assert directory.checkpoint() is None
+    assert "app-counts-changelog-0 has no offset 10000" in caplog.text
+    task.restore([record(5, b"b", b"1")])
+    assert task.store.get(b"b") == b"1"

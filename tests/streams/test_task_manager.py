@@ -1,0 +1,216 @@
+"""Tasks through assignments and failures, with everything around them faked."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkaclient.errors import RecordTooLargeError, TransactionAbortableError, broker_error
+from kafkaclient.streams import TaskId
+from kafkaclient.streams.runtime import task_manager
+from kafkaclient.streams.runtime.task_manager import TaskManager
+from kafkaclient.streams.runtime.task_states import TaskState
+from kafkaclient.streams.state.directory import StateDirectory
+from kafkaclient.types import TopicPartition
+from tests.streams.fakes import FakeConsumer, FakeReader, FakeWriter, counting, record
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from kafkaclient.streams.runtime.task import Task
+
+A, B = TaskId(0, 0), TaskId(0, 1)
+SOURCE = TopicPartition("words", 0)
+
+
+class World:
+    """A manager, and what is around it."""
+
+    def __init__(self, path: Path) -> None:
+        self.log: list[str] = []
+        self.writers: list[FakeWriter] = []
+        self.crashes: list[BaseException] = []
+        self.consumer = FakeConsumer()
+        self.reader = FakeReader(self.log)
+        self.directory = StateDirectory(path, float)
+        self.committed: int | None = None
+        self.manager = TaskManager(
+            counting(),
+            self.directory,
+            self.consumer,
+            self.reader,  # type: ignore[arg-type]
+            make_writer=self.writer,
+            on_migrated=lambda: self.log.append("migrated"),
+            crash=self.crashes.append,
+        )
+
+    def writer(self, task: Task) -> FakeWriter:
+        made = FakeWriter(self.log, f"w{len(self.writers) + 1}")
+        made.offset = self.committed
+        self.writers.append(made)
+        return made
+
+    def assign(self, active: list[TaskId], standby: list[TaskId]) -> None:
+        """As a rebalance does it, nothing fetched yet."""
+        self.consumer.install(*(("words", task.partition) for task in active))
+        self.manager.assign(active, standby)
+
+    async def settle(self) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    def state(self, task: TaskId) -> TaskState:
+        return self.manager.tasks[task].state
+
+
+@pytest.fixture
+async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    monkeypatch.setattr(task_manager, "_BACKOFF", 0)
+    made = World(tmp_path)
+    yield made
+    await made.manager.end_writers()
+    made.manager.close()
+    made.directory.close()
+
+
+async def test_the_order_that_makes_it_exact(world: World) -> None:
+    world.committed = 42
+    world.assign([A], [])
+    assert world.state(A) is TaskState.RESTORING
+    await world.settle()
+    assert world.log == ["w1 start", "ends", "w1 committed"]
+    assert world.state(A) is TaskState.RUNNING
+    assert world.consumer.positions == {SOURCE: 42}
+    assert world.reader.followed == []
+
+
+async def test_without_a_committed_offset_it_begins_at_the_beginning(world: World) -> None:
+    world.assign([A], [])
+    await world.settle()
+    assert world.consumer.positions == {SOURCE: 3}
+
+
+async def test_it_runs_only_when_its_changelog_is_read_to_the_end(world: World) -> None:
+    world.reader.end = 5
+    world.assign([A], [B])
+    await world.settle()
+    assert world.state(A) is TaskState.RESTORING
+    assert [task.id for task in world.reader.followed] == [B, A]
+    world.manager.tasks[A].reached(5, 5)
+    await world.settle()
+    assert world.state(A) is TaskState.RUNNING
+    assert [task.id for task in world.reader.followed] == [B]
+
+
+async def test_what_comes_back_goes_on_as_if_nothing_was(world: World) -> None:
+    world.assign([A], [B])
+    await world.settle()
+    log, tasks = list(world.log), dict(world.manager.tasks)
+    world.assign([A], [B])
+    await world.settle()
+    assert (world.log, world.manager.tasks) == (log, tasks)
+
+
+async def test_roles_change_without_a_store_being_closed(world: World) -> None:
+    world.assign([A], [B])
+    await world.settle()
+    tasks = dict(world.manager.tasks)
+    world.assign([B], [A])
+    await world.settle()
+    assert world.manager.tasks == tasks
+    assert (world.state(A), world.state(B)) == (TaskState.STANDBY, TaskState.RUNNING)
+    assert "w1 stop" in world.log
+
+
+async def test_what_is_taken_away_is_closed_with_its_checkpoint(world: World) -> None:
+    world.assign([A], [])
+    await world.settle()
+    await world.manager.process({SOURCE: [record(3, b"a")]}, lambda: True)
+    await world.manager.commit()
+    world.assign([], [])
+    await world.settle()
+    assert (world.manager.tasks, world.log[-1]) == ({}, "w1 stop")
+    assert world.directory.report() == {A: 10}
+
+
+async def test_a_failed_commit_restores_with_a_new_writer_after_the_old_one(world: World) -> None:
+    world.assign([A], [])
+    await world.settle()
+    first = world.writers[0]
+    first.fail = TransactionAbortableError("no")
+    first.may_stop.clear()
+    await world.manager.process({SOURCE: [record(3, b"a")]}, lambda: True)
+    world.log.clear()
+    await world.manager.commit()
+    assert SOURCE in world.consumer.paused
+    await world.settle()
+    assert world.log == [], "the new writer does not wait for the old one"
+    first.may_stop.set()
+    await world.settle()
+    assert world.log == ["w1 stop", "w2 start", "ends", "w2 committed"]
+    assert world.state(A) is TaskState.RUNNING
+    assert world.manager.tasks[A].store.get(b"a") is None
+    assert SOURCE not in world.consumer.paused
+
+
+async def test_a_task_that_is_anothers_steps_back(world: World) -> None:
+    world.assign([A], [])
+    await world.settle()
+    world.writers[0].fail = broker_error(90)
+    await world.manager.process({SOURCE: [record(3, b"a")]}, lambda: True)
+    await world.manager.commit()
+    assert world.state(A) is TaskState.STANDBY
+    assert "migrated" in world.log
+    assert SOURCE in world.consumer.paused
+    assert world.crashes == []
+    await world.settle()
+    assert len(world.writers) == 1, "it would fence the new owner"
+
+
+async def test_errors_that_stay_end_the_instance(world: World) -> None:
+    world.assign([A], [])
+    await world.settle()
+    world.writers[0].fail = error = RecordTooLargeError("too large")
+    await world.manager.process({SOURCE: [record(3, b"a")]}, lambda: True)
+    await world.manager.commit()
+    assert world.crashes == [error]
+
+
+async def test_a_processor_that_raises_ends_the_instance_and_not_its_neighbour(
+    world: World,
+) -> None:
+    world.assign([A, B], [])
+    await world.settle()
+    other = TopicPartition("words", 1)
+    found = {SOURCE: [record(3, b"boom")], other: [record(3, b"a")]}
+    await world.manager.process(found, lambda: True)
+    (error,) = world.crashes
+    assert isinstance(error, ZeroDivisionError)
+    await world.manager.commit()
+    assert world.writers[1].commits == [({b"a": b"1"}, 4)]
+
+
+async def test_what_is_revoked_while_it_restores_is_forgotten(world: World) -> None:
+    world.reader.end = 5
+    world.assign([A], [])
+    await world.settle()
+    task = world.manager.tasks[A]
+    world.assign([], [A])
+    await world.settle()
+    task.reached(5, 5)
+    await world.settle()
+    assert world.state(A) is TaskState.STANDBY
+    assert world.log == ["w1 start", "ends", "w1 stop"]
+
+
+async def test_the_end_stops_writers_and_takes_up_nothing_more(world: World) -> None:
+    world.assign([A], [])
+    await world.settle()
+    await world.manager.end_writers()
+    assert world.log[-1] == "w1 stop"
+    world.assign([A], [B])
+    await world.settle()
+    assert (world.state(A), len(world.writers)) == (TaskState.STANDBY, 1)

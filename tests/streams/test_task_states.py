@@ -1,0 +1,71 @@
+"""The table of a task's states, and which errors move it."""
+
+from __future__ import annotations
+
+import pytest
+from aiokafka import errors as consumer_errors
+
+from kafkaclient.errors import (
+    KafkaError,
+    RecordTooLargeError,
+    RequestTimedOutError,
+    TransactionAbortableError,
+    TransactionTimeoutError,
+    broker_error,
+)
+from kafkaclient.streams.runtime.failures import event_for
+from kafkaclient.streams.runtime.task_states import TRANSITIONS, TaskEvent, TaskState
+
+S, E = TaskState, TaskEvent
+
+
+def test_every_state_but_the_last_takes_every_assignment_and_can_end() -> None:
+    for state in S:
+        for event in (E.ASSIGNED_ACTIVE, E.ASSIGNED_STANDBY, E.REVOKED):
+            assert ((state, event) in TRANSITIONS) is (state is not S.CLOSED)
+
+
+def test_only_restoring_leads_to_running() -> None:
+    """Whatever happens: nothing is processed on a state that may not be complete."""
+    entries = {key for key, state in TRANSITIONS.items() if state is S.RUNNING}
+    assert entries == {(S.RESTORING, E.RESTORED), (S.RUNNING, E.ASSIGNED_ACTIVE)}
+
+
+def test_a_task_that_has_failed_or_is_gone_runs_no_more() -> None:
+    for (state, event), after in TRANSITIONS.items():
+        if event in (E.FAILED, E.MIGRATED, E.STOPPED):
+            assert state in (S.RESTORING, S.RUNNING)
+            assert after is (S.RESTORING if event is E.FAILED else S.STANDBY)
+
+
+def caused(error: KafkaError) -> TransactionAbortableError:
+    abortable = TransactionAbortableError("it failed")
+    abortable.__cause__ = error
+    return abortable
+
+
+@pytest.mark.parametrize(
+    ("error", "event"),
+    [
+        (broker_error(47), E.MIGRATED),  # INVALID_PRODUCER_EPOCH
+        (broker_error(90), E.MIGRATED),  # PRODUCER_FENCED
+        (caused(broker_error(90)), E.MIGRATED),
+        (caused(broker_error(22)), E.FAILED),  # ILLEGAL_GENERATION
+        (caused(broker_error(25)), E.FAILED),  # UNKNOWN_MEMBER_ID
+        (caused(broker_error(27)), E.FAILED),  # REBALANCE_IN_PROGRESS
+        (caused(RequestTimedOutError("late")), E.FAILED),
+        (TransactionAbortableError("timed out"), E.FAILED),
+        (TransactionTimeoutError("late"), E.FAILED),
+        (consumer_errors.CommitFailedError(), E.FAILED),
+        (consumer_errors.IllegalStateError("not assigned"), E.FAILED),
+        (consumer_errors.NotCoordinatorForGroupError(), E.FAILED),
+        (caused(RecordTooLargeError("too large")), None),
+        (caused(broker_error(29)), None),  # TOPIC_AUTHORIZATION_FAILED
+        (RecordTooLargeError("too large"), None),
+        (consumer_errors.GroupAuthorizationFailedError("g"), None),
+        (ZeroDivisionError(), None),
+    ],
+    ids=repr,
+)
+def test_what_an_error_means(error: Exception, event: TaskEvent | None) -> None:
+    assert event_for(error) is event

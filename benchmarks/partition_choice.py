@@ -327,7 +327,7 @@ SITUATIONS = ("equal", "saturated", "far", "step", "pause", "blocked", "topics")
 
 async def main(names: list[str], repeat: int) -> dict[str, Any]:
     results: dict[str, Any] = {name: [] for name in names}
-    async with LocalCluster(brokers=BROKERS) as cluster:
+    async with LocalCluster(brokers=BROKERS, long_lived=True) as cluster:
         bench = Bench(cluster)
         warm = await bench.topic(3)
         async with bench.producing() as producer:

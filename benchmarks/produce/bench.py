@@ -87,7 +87,7 @@ async def run_all(entries: Sequence[Entry], repeat: int, limits: Limits) -> Asyn
     with TemporaryDirectory(prefix="kafkaclient-bench-") as folder:
         for stage in sorted({entry.stage for entry in entries}):
             chosen = [entry for entry in entries if entry.stage == stage]
-            async with LocalCluster(brokers=1, config=_BROKER) as cluster:
+            async with LocalCluster(brokers=1, config=_BROKER, long_lived=True) as cluster:
                 runner = _Runner(cluster, limits, folder)
                 await runner.warm_up()
                 for run, entry in in_turn(chosen, repeat):

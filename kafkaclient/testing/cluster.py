@@ -236,7 +236,8 @@ class LocalCluster(ClusterHandle):
     package. ``features``: levels to format the storage with, as in ``{"transaction.version": 1}``,
     instead of the version's own. ``security``: listeners with TLS and SASL beside the plain ones.
     ``directory``: an empty or missing directory for logs and data, kept afterwards; by default a
-    temporary one that goes with the cluster.
+    temporary one that goes with the cluster. ``long_lived``: the JVMs compile the brokers' code for
+    throughput, which takes their first minutes a core each: for benchmarks, when they are warm.
 
     Brokers listen on 127.0.0.1 only. They end with the block, and also when this process dies
     without leaving it. The first use of a version on a machine fetches its jars (56 MB, and 32 to
@@ -255,11 +256,14 @@ class LocalCluster(ClusterHandle):
         version: str = DEFAULT_VERSION,
         features: Mapping[str, int] | None = None,
         directory: Path | None = None,
+        long_lived: bool = False,
     ) -> None:
         if security is not None and not isinstance(security, ClusterSecurity):
             raise ConfigError(f"security must be a ClusterSecurity or None, not {security!r}")
         super().__init__(None)
-        self._spec = ClusterSpec.build(brokers, racks, config or {}, version, security, features)
+        self._spec = ClusterSpec.build(
+            brokers, racks, config or {}, version, security, features, long_lived=long_lived
+        )
         self._kept = directory
         self._supervisor: subprocess.Popen[bytes] | None = None
 

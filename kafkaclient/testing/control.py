@@ -93,7 +93,7 @@ def prepare_launch(spec: ClusterSpec, cache: JarCache, *, keep: bool) -> Launch:
     """Find Java and the jars, fetching what is missing; shows a progress bar while it does."""
     java = find_java()
     jars = cache.ensure(read_lock(spec.version))
-    classes = _fingerprint(spec.version, java.path, java.banner)
+    classes = _fingerprint(spec.version, java.path, java.banner, spec.long_lived)
     users = () if spec.security is None else (sorted(spec.security.users.items()),)
     settings = _fingerprint(
         spec.version, sorted(spec.config.items()), *users, *sorted(spec.features.items())
@@ -111,6 +111,7 @@ def prepare_launch(spec: ClusterSpec, cache: JarCache, *, keep: bool) -> Launch:
         keep=keep,
         security=None if spec.security is None else spec.security.to_json(),
         features=dict(spec.features),
+        long_lived=spec.long_lived,
     )
 
 

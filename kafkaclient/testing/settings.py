@@ -86,7 +86,8 @@ class ClusterSpec:
     """A cluster as asked for. Raises ConfigError when it cannot be built.
 
     ``config`` adds to or replaces broker settings, by Kafka's dotted names, on every broker;
-    ``racks`` names one rack per broker; ``features`` are levels other than the version's own.
+    ``racks`` names one rack per broker; ``features`` are levels other than the version's own;
+    ``long_lived`` brokers are compiled for throughput, however long that takes.
     """
 
     brokers: int
@@ -95,6 +96,7 @@ class ClusterSpec:
     version: str
     security: ClusterSecurity | None = None
     features: Mapping[str, int] = field(default_factory=dict)
+    long_lived: bool = False
 
     @classmethod
     def build(
@@ -105,6 +107,8 @@ class ClusterSpec:
         version: str,
         security: ClusterSecurity | None = None,
         features: Mapping[str, int] | None = None,
+        *,
+        long_lived: bool = False,
     ) -> ClusterSpec:
         """Check and normalise what a caller gave."""
         if not 1 <= brokers <= _MAX_BROKERS:
@@ -121,6 +125,7 @@ class ClusterSpec:
             version=version,
             security=security,
             features=dict(features or {}),
+            long_lived=long_lived,
         )
 
     @property

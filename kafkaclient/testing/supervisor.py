@@ -22,7 +22,7 @@ import os
 import shutil
 import signal
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +59,7 @@ class Launch:
     """Whether the directory stays when the cluster has ended."""
     security: dict[str, Any] | None = None
     features: dict[str, int] = field(default_factory=dict)
+    long_lived: bool = False
 
     def write(self, directory: Path) -> None:
         text = json.dumps({name: getattr(self, name) for name in self.__slots__})
@@ -71,12 +72,21 @@ class Launch:
     def spec(self) -> ClusterSpec:
         security = None if self.security is None else ClusterSecurity.from_json(self.security)
         return ClusterSpec.build(
-            self.brokers, self.racks, self.config, self.version, security, self.features
+            self.brokers,
+            self.racks,
+            self.config,
+            self.version,
+            security,
+            self.features,
+            long_lived=self.long_lived,
         )
 
     def jvm(self) -> Jvm:
         jars = tuple(map(Path, self.jars))
         return Jvm(Path(self.java), jars, Path(self.archive), self.java_major)
+
+    def broker_jvm(self) -> Jvm:
+        return replace(self.jvm(), quick=not self.long_lived)
 
 
 class Supervisor:
@@ -90,7 +100,7 @@ class Supervisor:
         self._orderly = True
         self._busy = asyncio.Lock()
         template = Path(launch.template)
-        self._fleet = Fleet(launch.spec(), launch.jvm(), directory, template, self._say)
+        self._fleet = Fleet(launch.spec(), launch.broker_jvm(), directory, template, self._say)
         self._commands: dict[str, Callable[..., Awaitable[Any]]] = {
             "describe": self._describe,
             "fault": self._fault,

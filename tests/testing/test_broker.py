@@ -129,3 +129,9 @@ def test_the_archive_is_used_when_it_is_there(
     recording = jvm.command("kafka.Kafka", [], heap_mb=384, record_to=tmp_path / "new.jsa")
     assert f"-XX:{record}={tmp_path / 'new.jsa'}" in recording
     assert f"-XX:{use}={archive}" not in recording
+
+
+def test_brokers_of_a_test_are_not_compiled_for_throughput() -> None:
+    quick, thorough = (Jvm(Path("java"), (), quick=quick) for quick in (True, False))
+    assert "-XX:TieredStopAtLevel=1" in quick.command("kafka.Kafka", [], heap_mb=384)
+    assert "-XX:TieredStopAtLevel=1" not in thorough.command("kafka.Kafka", [], heap_mb=384)

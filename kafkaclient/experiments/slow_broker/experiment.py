@@ -87,7 +87,7 @@ class Experiment:
     async def run(self) -> Results:
         settings = self._accepted()
         self.watcher.say(f"Starting {self.plan.brokers} Kafka brokers")
-        async with LocalCluster(brokers=self.plan.brokers) as cluster:
+        async with LocalCluster(brokers=self.plan.brokers, long_lived=True) as cluster:
             java = await asyncio.to_thread(find_java)
             self.results.machine = machine_facts(
                 kafka=cluster.version, java=java.banner.splitlines()[0]

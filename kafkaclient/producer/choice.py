@@ -35,6 +35,9 @@ class Brokers(Protocol):
     def in_order(self, lane: int) -> bool:
         """Whether the broker would take requests if it had not its share of them already."""
 
+    def worth_waiting(self, lane: int) -> bool:
+        """Whether records may wait for the broker in order that it gets its share."""
+
     def usual_latency(self, lane: int) -> float:
         """What a Produce request to the broker usually takes at the most, in seconds."""
 
@@ -189,6 +192,9 @@ class LateChoice(Choice):
 
     def fills(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
         if self._filled is not None or batch.closed or batch.hurried or queue.batches:
+            return False
+        brokers = self._circumstances.brokers
+        if brokers is None or not brokers.worth_waiting(queue.lane):
             return False
         return self._floor.below(queue.partition, batch.size)
 

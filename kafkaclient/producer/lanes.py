@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from statistics import median
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafkaclient.errors import AuthenticationError, BrokerConnectionError
@@ -36,6 +37,9 @@ _REFRESH_EVERY = 1.0
 _DOUBT = 0.5
 # It may take so many times as long as connecting to the broker, or as brokers take to answer.
 _SLOW_SETUP, _SLOW_ANSWER = 4, 2
+# What a broker in trouble takes to answer, at the least: so many seconds, and so many times as long
+# as brokers usually take.
+_TROUBLE, _TROUBLE_RATIO = 0.1, 8
 # For how long a sign of life is believed in while the answer does not come (seconds).
 _BELIEVED = 1.0
 ALL = -1
@@ -131,12 +135,22 @@ class Lanes:
         lane = self._lanes.get(number)
         if lane is None or lane.excluded is not None or not lane.in_order:
             return False
-        return len(lane.in_flight) < lane.window.value
+        return len(lane.in_flight) < lane.window.value and self.worth_waiting(number)
 
     def in_order(self, number: int) -> bool:
         """Whether the broker would take requests if it had not its share of them already."""
         lane = self._lanes.get(number)
         return lane is not None and lane.in_order
+
+    def worth_waiting(self, number: int) -> bool:
+        """Whether records may wait for the broker in order that it gets its share: not for one that
+        takes a tenth of a second, and many times as long as the others. It is in trouble."""
+        lane = self._lanes.get(number)
+        if lane is None or lane.usual() < _TROUBLE:
+            return True
+        others = [o.median_latency for o in self._lanes.values() if o is not lane]
+        known = [latency for latency in others if latency is not None]
+        return not known or lane.usual() < _TROUBLE_RATIO * median(known)
 
     def usual_latency(self, number: int) -> float:
         lane = self._lanes.get(number)

@@ -113,6 +113,18 @@ async def test_the_share_floor_holds_without_lingering(late: Any) -> None:
 
 
 @virtual_time
+async def test_a_broker_in_trouble_is_not_waited_for(late: Any) -> None:
+    """A share of 0.2 is the floor; records that wait for it would be a fifth of all."""
+    async with late(cluster(2, 400, 2)) as producer:
+        await producer.partitions_for("t")
+        load = Load(producer)
+        await load.run(2048, 8)
+        await load.finish()
+    assert 0.0 < load.shares(since=3.0)[1] < 0.04
+    assert load.percentile(96) <= 0.02
+
+
+@virtual_time
 async def test_equal_brokers_get_equal_bytes(late: Any) -> None:
     """Within a batch, at a rate that leaves brokers mostly free."""
     async with late(cluster(1, 1, 1, partitions=12)) as producer:
@@ -416,6 +428,9 @@ class AllInOrder:
 
     def in_order(self, node_id: int) -> bool:
         return node_id >= 0
+
+    def worth_waiting(self, node_id: int) -> bool:
+        return True
 
     def usual_latency(self, node_id: int) -> float:
         return 0.02

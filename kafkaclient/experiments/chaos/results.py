@@ -29,7 +29,13 @@ SUMMARY = "summary.json"
 REPORT = "report.html"
 
 _MOST_BINS = 300
+_COLD_S, _COLD_PART = 10.0, 0.1
 _RSS_SLACK, _COUNT_SLACK = 16.0, 5.0
+
+
+def warm_s(seconds: float) -> float:
+    """When, in seconds after the load began, brokers that were just started have become fast."""
+    return min(_COLD_S, _COLD_PART * seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +43,7 @@ class Latencies:
     """Of a client's acknowledged records, by kind."""
 
     ms: dict[str, dict[str, float | None]]
-    """Kind -> ``p50``, ``p99``, ``p999``, ``max``."""
+    """Kind -> ``p50``, ``p99``, ``p999``, ``max``, of records sent from :func:`warm_s` on."""
     bin_s: float
     timeline: dict[str, list[float | None]]
     """Kind -> the p99 in ms of the records sent in each bin; None where none was acknowledged."""
@@ -47,6 +53,7 @@ class Latencies:
         cls, streams: Sequence[Stream], outcomes: Iterable[Outcome], seconds: float
     ) -> Latencies:
         """From every record's outcome."""
+        warm = warm_s(seconds)
         bin_s = max(1.0, seconds / _MOST_BINS)
         kinds = [stream.kind for stream in streams]
         whole: defaultdict[str, array[float]] = defaultdict(lambda: array("f"))
@@ -54,7 +61,9 @@ class Latencies:
         for outcome in outcomes:
             if outcome.acked:
                 kind = kinds[outcome.stream]
-                whole[kind].append(outcome.latency)
+                latencies = whole[kind]
+                if outcome.sent_at >= warm:
+                    latencies.append(outcome.latency)
                 bins[kind, int(outcome.sent_at / bin_s)].append(outcome.latency)
         last = max((place for _kind, place in bins), default=-1)
         return cls(
@@ -181,6 +190,7 @@ class Results:
             "complete": ours is not None,
             **({} if ours is None else ours.as_json()),
             "plan": self.plan,
+            "latency_from_s": warm_s(self.plan["seconds"]),
             "down_share": round(down_share(self.struck, self.plan["seconds"]), 3),
             "outages": [asdict(outage) | self._recovery(outage) for outage in self.outages],
             "peers": {

@@ -50,12 +50,11 @@ _MINOR_KINDS = (
     FaultKind.CUT_AFTER,
     FaultKind.CORRUPT,
     FaultKind.DELAY,
-    FaultKind.MOVE_LEADERS,
 )
 _NODE_EVERY_S, _SHORTEST_S, _LONGEST_S = 15.0, 2.0, 12.0
 _LATEST_IN_SLOT_S = 2.0
-_MINOR_EVERY_S = 4.0
-_GROW_EVERY_S = 120.0
+_MINOR_EVERY_S = 5.0
+_MOVE_EVERY_S, _GROW_EVERY_S = 60.0, 120.0
 _LEAST_FREE_S = 1.0
 _REPLICAS = 3
 
@@ -78,12 +77,14 @@ def schedule(seed: int, seconds: float, brokers: int) -> list[Fault]:
     """The faults of a campaign of this length, in the order of their times.
 
     Some broker is killed, terminated or paused every 15 s on average, in equal parts and for 2 to
-    12 s, 7 on average; a smaller fault comes every 4 s. Equal arguments make equal faults.
+    12 s, 7 on average; a smaller fault comes every 5 s; all leaders move every minute. Equal
+    arguments make equal faults.
     """
     rng = Random(f"chaos {seed} {seconds:g} {brokers}")
     faults = [
         *_node_faults(rng, seconds, brokers),
         *_minor_faults(rng, seconds, brokers),
+        *_moves(rng, seconds),
         *_growth(rng, seconds),
     ]
     return sorted(faults, key=lambda fault: fault.at)
@@ -122,9 +123,7 @@ def _minor_faults(rng: Random, seconds: float, brokers: int) -> Iterator[Fault]:
     for place in range(number):
         at = round((place + rng.random()) * seconds / number, 3)
         kind = next(kinds)
-        if kind is FaultKind.MOVE_LEADERS:
-            yield Fault(at=at, kind=kind, amount=rng.randrange(_REPLICAS))
-        elif kind is FaultKind.DELAY:
+        if kind is FaultKind.DELAY:
             length, amount = rng.uniform(_SHORTEST_S, 6.0), rng.uniform(0.05, 0.5)
             yield Fault(
                 at=at,
@@ -137,11 +136,20 @@ def _minor_faults(rng: Random, seconds: float, brokers: int) -> Iterator[Fault]:
             yield Fault(at=at, kind=kind, broker=next(nodes))
 
 
+def _moves(rng: Random, seconds: float) -> Iterator[Fault]:
+    for turn, at in enumerate(_now_and_then(rng, seconds, _MOVE_EVERY_S), start=1):
+        yield Fault(at=at, kind=FaultKind.MOVE_LEADERS, amount=turn % _REPLICAS)
+
+
 def _growth(rng: Random, seconds: float) -> Iterator[Fault]:
-    number = max(1, round(seconds / _GROW_EVERY_S))
-    for place in range(number):
-        at = round((place + rng.uniform(0.2, 0.8)) * seconds / number, 3)
+    for at in _now_and_then(rng, seconds, _GROW_EVERY_S):
         yield Fault(at=at, kind=FaultKind.GROW, amount=2)
+
+
+def _now_and_then(rng: Random, seconds: float, every_s: float) -> Iterator[float]:
+    number = max(1, round(seconds / every_s))
+    for place in range(number):
+        yield round((place + rng.uniform(0.2, 0.8)) * seconds / number, 3)
 
 
 def _dealt(rng: Random, values: Sequence[Any]) -> Iterator[Any]:

@@ -24,9 +24,10 @@ STREAMS = [Stream(0, "unkeyed", 0), Stream(0, "keyed", 0)]
 
 
 def latencies() -> Latencies:
-    outcomes = [Outcome(0, n, True, n / 100, 0.01, 0, n) for n in range(990)]
+    outcomes = [Outcome(0, n, True, n / 100, 5.0, 0, n) for n in range(100)]  # cold
+    outcomes += [Outcome(0, n, True, n / 100, 0.01, 0, n) for n in range(100, 990)]
     outcomes += [Outcome(0, n, True, n / 100, 2.0, 0, n) for n in range(990, 1000)]
-    outcomes += [Outcome(1, 0, True, 0.5, 0.1, 0, 0), Outcome(1, 1, False, 0.6, 9.0, -1, -1)]
+    outcomes += [Outcome(1, 0, True, 1.5, 0.1, 0, 0), Outcome(1, 1, False, 1.6, 9.0, -1, -1)]
     return Latencies.of(STREAMS, outcomes, 10)
 
 
@@ -58,9 +59,10 @@ def test_latencies_are_of_the_acknowledged_by_kind_and_over_time() -> None:
     found = latencies()
     assert found.ms["unkeyed"]["p50"] == pytest.approx(10, rel=0.01)
     assert found.ms["unkeyed"]["p999"] == pytest.approx(2000, rel=0.01)
+    assert found.ms["unkeyed"]["max"] == pytest.approx(2000, rel=0.01), "without the first second"
     assert found.ms["keyed"]["max"] == pytest.approx(100, rel=0.01)
-    assert found.timeline["unkeyed"] == pytest.approx([10.0] * 9 + [2000.0])
-    assert found.timeline["keyed"][:2] == [pytest.approx(100), None]
+    assert found.timeline["unkeyed"] == pytest.approx([5000.0] + [10.0] * 8 + [2000.0])
+    assert found.timeline["keyed"][:3] == [None, pytest.approx(100), None]
 
 
 def test_the_summary_has_what_was_asked_for(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkaclient.errors import BufferFullError, DeliveryTimeoutError, broker_error
+from kafkaclient.broker_errors import broker_error
+from kafkaclient.errors import BufferFullError, DeliveryTimeoutError
 from kafkaclient.experiments.chaos import worker as module
 from kafkaclient.experiments.chaos.clients import cause_of
 from kafkaclient.experiments.chaos.outcomes import read_outcomes

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from kafkaclient import errors
+from kafkaclient.broker_errors import BROKER_ERRORS
 from kafkaclient.producer.verdict import AMBIGUOUS_CODES, REFRESH_CODES, Verdict, verdict_for
 
 PAGE = (Path(__file__).parent.parent / "docs" / "errors.md").read_text("utf-8")
@@ -35,10 +36,10 @@ def test_every_error_has_its_row() -> None:
 def test_every_code_does_what_its_row_says() -> None:
     rows = re.findall(r"^\| (-?\d+) \| (\w+) \| ([^|]+) \| (yes|no) \|$", PAGE, re.MULTILINE)
     for code, name, then, in_log in rows:
-        assert errors.BROKER_ERRORS[int(code)][0] == name
+        assert BROKER_ERRORS[int(code)][0] == name
         assert then.startswith(WORDS[verdict_for(int(code))]), name
         assert (in_log == "yes") is (int(code) in AMBIGUOUS_CODES), name
     told = {int(code) for code, *_ in rows}
     assert told >= AMBIGUOUS_CODES | REFRESH_CODES
-    for code in errors.BROKER_ERRORS.keys() - told:
+    for code in BROKER_ERRORS.keys() - told:
         assert verdict_for(code) in (Verdict.FAIL, Verdict.RETRY), code

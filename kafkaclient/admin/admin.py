@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -22,7 +21,7 @@ from kafkaclient.wire.admin import DescribeQuorumCall
 from kafkaclient.wire.codec import NewTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from types import TracebackType
 
     from kafkaclient.admin.configs import ConfigResource
@@ -72,12 +71,7 @@ class Admin:
         rng: Random | None = None,
         **options: Any,
     ) -> None:
-        mapping: Mapping[str, object] | None = None
-        if isinstance(bootstrap_or_mapping, Mapping):
-            mapping = bootstrap_or_mapping
-        elif bootstrap_or_mapping is not None:
-            options["bootstrap_servers"] = bootstrap_or_mapping
-        self.config = AdminConfig.build(mapping, options)
+        self.config = AdminConfig.build(bootstrap_or_mapping, options)
         if isinstance(limits, str) and limits != "topic":
             raise ConfigError(f"limits={limits!r}: give 'topic', FileLimits(path), or None")
         self._limits = limits

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from kafkaclient.admin.limits import MAX_BROKER_PARTITIONS, MAX_PARTITIONS, Limits
 from kafkaclient.admin.session import CONTROLLER, NOT_NOW
-from kafkaclient.errors import AuthorizationError, ConfigError, KafkaError, broker_error, denied
+from kafkaclient.broker_errors import broker_error, denied
+from kafkaclient.errors import AuthorizationError, ConfigError, KafkaError
 from kafkaclient.wire.admin import (
     ConfigEntry,
     ConfigKind,

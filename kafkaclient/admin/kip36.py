@@ -11,7 +11,8 @@ from collections import defaultdict
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkaclient.errors import ConfigError, broker_error
+from kafkaclient.broker_errors import broker_error
+from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

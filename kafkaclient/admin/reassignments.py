@@ -9,7 +9,7 @@ from kafkaclient.admin.guard import usage_of
 from kafkaclient.admin.limits import Request
 from kafkaclient.admin.session import CONTROLLER, NOT_NOW
 from kafkaclient.admin.topics import topic_error
-from kafkaclient.errors import KafkaError, broker_error, denied
+from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.reassignments import AlterReassignmentsCall, ListReassignmentsCall
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.admin.limits import Limits
     from kafkaclient.admin.session import Session
+    from kafkaclient.errors import KafkaError
     from kafkaclient.wire.reassignments import AlterReassignmentsResult, OngoingReassignment
     from kafkaclient.wire.results import MetadataResult
 

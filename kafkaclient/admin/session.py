@@ -9,7 +9,8 @@ from random import Random
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
-from kafkaclient.cluster.backoff import backoff_s
+from kafkaclient.broker_errors import broker_error
+from kafkaclient.cluster.backoff import retry_pause_s
 from kafkaclient.cluster.router import Router
 from kafkaclient.cluster.view import Broker, ClusterView
 from kafkaclient.errors import (
@@ -20,10 +21,7 @@ from kafkaclient.errors import (
     KafkaError,
     ProducerClosedError,
     ProtocolError,
-    broker_error,
 )
-from kafkaclient.net.dialer import TcpDialer
-from kafkaclient.net.security import Security
 from kafkaclient.wire.metadata import MetadataCall
 
 if TYPE_CHECKING:
@@ -71,11 +69,7 @@ class Session:
         loop = asyncio.get_running_loop()
         self._clock = clock or loop.time
         self._rng = rng or Random()
-        security = Security(config, clock=self._clock, rng=self._rng)
-        dialer = dialer or TcpDialer(
-            config.send_buffer_bytes, config.receive_buffer_bytes, tls=security.tls
-        )
-        self._router = Router(config, dialer, clock=self._clock, rng=self._rng, security=security)
+        self._router = Router.secured(config, dialer, clock=clock or loop.time, rng=self._rng)
         self._controller = -1
         self._known: frozenset[int] = frozenset()
         self._last_error: KafkaError | None = None
@@ -112,8 +106,7 @@ class Session:
 
     async def pause(self, failures: int) -> None:
         """The pause before the next attempt (``retry.backoff.ms`` to ``.max.ms``)."""
-        first, longest = self.config.retry_backoff_ms, self.config.retry_backoff_max_ms
-        await asyncio.sleep(backoff_s(failures, first / 1000, longest / 1000, self._rng))
+        await asyncio.sleep(retry_pause_s(failures, self.config, self._rng))
 
     # --- calls --------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from kafkaclient.admin.session import CONTROLLER, NOT_NOW
-from kafkaclient.errors import KafkaError, broker_error, denied
+from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.wire.admin import CreatePartitionsCall, NewPartitions
 from kafkaclient.wire.codec import CreateTopicsCall, DeleteTopicsCall, NewTopic
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from kafkaclient.admin.session import Session
+    from kafkaclient.errors import KafkaError
     from kafkaclient.wire.api import Call
     from kafkaclient.wire.results import PartitionView, TopicInfo, TopicOutcome
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from kafkaclient.admin import ConfigResource, ConfigSource
+from kafkaclient.broker_errors import broker_error
 from kafkaclient.cli.admin import (
     EXIT_STATUS,
     AsJson,
@@ -25,7 +26,7 @@ from kafkaclient.cli.admin import (
 )
 from kafkaclient.cli.run import FAILED, stderr_console
 from kafkaclient.cli.topic_report import print_topic, topic_json
-from kafkaclient.errors import ConfigError, KafkaError, TopicExistsError, broker_error
+from kafkaclient.errors import ConfigError, KafkaError, TopicExistsError
 
 if TYPE_CHECKING:
     from kafkaclient.admin import Admin, TopicDescription

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from random import Random
 
-__all__ = ["backoff_s"]
+    from kafkaclient.config import ClientConfig
+
+__all__ = ["backoff_s", "retry_pause_s"]
 
 _JITTER = 0.2
 _MAX_DOUBLINGS = 32
@@ -23,3 +25,9 @@ def backoff_s(failures: int, first_s: float, max_s: float, rng: Random) -> float
         return 0.0
     pause = min(max_s, first_s * 2.0 ** min(failures - 1, _MAX_DOUBLINGS))
     return min(max_s, rng.uniform((1 - _JITTER) * pause, min((1 + _JITTER) * pause, max_s)))
+
+
+def retry_pause_s(failures: int, config: ClientConfig, rng: Random) -> float:
+    """The pause before a retry: :func:`backoff_s` with ``retry.backoff.ms`` and ``.max.ms``."""
+    first_s, max_s = config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000
+    return backoff_s(failures, first_s, max_s, rng)

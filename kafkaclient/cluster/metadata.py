@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
-from kafkaclient.cluster.backoff import backoff_s
+from kafkaclient.broker_errors import broker_error
+from kafkaclient.cluster.backoff import retry_pause_s
 from kafkaclient.cluster.topics import TopicInUse, TopicsInUse, no_metadata, topic_error
 from kafkaclient.cluster.view import ClusterView, merge, with_leaders
 from kafkaclient.errors import (
@@ -19,7 +21,6 @@ from kafkaclient.errors import (
     ProducerClosedError,
     ProducerStateError,
     ProtocolError,
-    broker_error,
 )
 from kafkaclient.wire.metadata import MetadataCall, ToldTopics
 
@@ -80,6 +81,7 @@ class Metadata:
         self._rng = rng or Random()
         self._in_use = in_use
         self._on_crash = on_crash
+        self._pause_s = partial(retry_pause_s, config=config, rng=self._rng)
         self._topics = TopicsInUse(self._pause_s, config.metadata_max_idle_ms / 1000)
         self._told = ToldTopics()
         self._listeners: list[Callable[[ClusterView, ClusterView], None]] = []
@@ -357,12 +359,6 @@ class Metadata:
         if isinstance(error, ProtocolError):  # one server that is no broker; others may be
             return self._failures >= len(self._config.bootstrap_servers)
         return not error.retriable and not self._rebootstrap
-
-    def _pause_s(self, failures: int) -> float:
-        config = self._config
-        return backoff_s(
-            failures, config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000, self._rng
-        )
 
     def _replace_view(self, new: ClusterView, *, notify: bool = False) -> None:
         old = self.view

@@ -11,11 +11,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from itertools import chain
 from random import Random
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from kafkaclient.cluster.link import Link
+from kafkaclient.cluster.race import first_connection, raise_refusal
 from kafkaclient.cluster.view import Broker
 from kafkaclient.errors import (
     AuthenticationError,
@@ -24,10 +26,12 @@ from kafkaclient.errors import (
     ProducerClosedError,
     RequestTimedOutError,
 )
+from kafkaclient.net.dialer import TcpDialer
+from kafkaclient.net.security import Security
 from kafkaclient.wire.codec import ApiVersionsCall
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from kafkaclient.cluster.link import Purpose
     from kafkaclient.cluster.view import ClusterView
@@ -35,7 +39,6 @@ if TYPE_CHECKING:
     from kafkaclient.net.connection import Connection
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.net.meter import Meter
-    from kafkaclient.net.security import Security
     from kafkaclient.wire.api import Call
 
 __all__ = ["Router"]
@@ -97,6 +100,24 @@ class Router:
         self._sweeper: asyncio.TimerHandle | None = None
         self._closed = False
 
+    @classmethod
+    def secured(
+        cls,
+        config: ClientConfig,
+        dialer: Dialer | None,
+        *,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float] = time.time,
+        rng: Random,
+        meter: Meter | None = None,
+    ) -> Self:
+        """A router with TLS and SASL as ``config`` has them; over TCP, if not by ``dialer``."""
+        security = Security(config, clock=clock, wall_clock=wall_clock, rng=rng)
+        dialer = dialer or TcpDialer(
+            config.send_buffer_bytes, config.receive_buffer_bytes, tls=security.tls
+        )
+        return cls(config, dialer, clock=clock, rng=rng, meter=meter, security=security)
+
     # --- brokers ----------------------------------------------------------------------------
 
     def update_brokers(self, view: ClusterView) -> None:
@@ -109,11 +130,8 @@ class Router:
         for key, link in list(self._links.items()):
             broker = self._brokers.get(link.broker.node_id)
             if broker is not None and broker[:3] != link.broker[:3]:
-                del self._links[key]
-                self._retired.append(link)
-                link.close(
-                    BrokerConnectionError(f"{link.name} has moved to {broker.host}:{broker.port}")
-                )
+                where = f"{broker.host}:{broker.port}"
+                self._retire(key, BrokerConnectionError(f"{link.name} has moved to {where}"))
         if self._brokers:
             for link in self._bootstrap:
                 if link.connection is not None and not link.connection.in_flight:
@@ -141,16 +159,13 @@ class Router:
         """Why there is no produce connection: the last failure since it was last up, or that the
         cluster's metadata does not name the broker (any more)."""
         if self._brokers and node_id >= 0 and node_id not in self._brokers:
-            return BrokerConnectionError(f"broker {node_id} is not known in the cluster's metadata")
+            return _not_known(node_id)
         links = (self._links.get((node_id, purpose)) for purpose in _PRODUCE)
         return next((link.error for link in links if link is not None and link.error), None)
 
     def close_side(self, node_id: int) -> None:
         """The broker's second connection for Produce, with nothing in flight, is needed no more."""
-        link = self._links.pop((node_id, "side"), None)
-        if link is not None:
-            self._retired.append(link)
-            link.close()
+        self._retire((node_id, "side"))
 
     # --- signs of life ------------------------------------------------------------------------
 
@@ -161,13 +176,11 @@ class Router:
         :class:`~kafkaclient.errors.RequestTimedOutError` when it says nothing for the request
         timeout, and another :class:`~kafkaclient.errors.KafkaError` for what it says.
         """
-        if node_id not in self._brokers:
-            raise BrokerConnectionError(f"broker {node_id} is not known in the cluster's metadata")
-        link = self._link(node_id, "vital")
-        if link.connection is not None:
-            await link.connection.call(ApiVersionsCall())
-        else:  # a new connection has had its handshake
-            await self._first_connection([link], 0.0)
+        link = self._links.get((node_id, "vital"))
+        known = None if link is None else link.connection
+        connection = await self._control_connection(node_id, False, "vital")
+        if connection is known:  # a new connection has had its handshake
+            await connection.call(ApiVersionsCall())
 
     def setup_time(self, node_id: int) -> float:
         """How long it takes to connect to the broker, in seconds: the least that it took of late,
@@ -237,52 +250,31 @@ class Router:
             dialled = [link for link in dialled if link.broker.node_id == node_id]
         errors = [link.error for link in dialled if isinstance(link.error, AuthenticationError)]
         if len(errors) == len(dialled):
-            _raise_refusal(errors)
+            raise_refusal(errors)
 
     async def _control_connection(
         self, node_id: int | None, bootstrap: bool, purpose: Purpose
     ) -> Connection:
+        links: Iterable[Link]
         if self._closed:
-            raise ProducerClosedError("the connections to the brokers have been closed")
+            raise _closed()
         if node_id is None:
             links = self._bootstrap_links() if bootstrap else self._by_preference()
-            return await self._first_connection(links, _HEAD_START_S)
-        if node_id not in self._brokers:
-            raise BrokerConnectionError(f"broker {node_id} is not known in the cluster's metadata")
-        return await self._first_connection([self._link(node_id, purpose)], 0.0)
+        elif node_id in self._brokers:
+            links = [self._link(node_id, purpose)]
+        else:
+            raise _not_known(node_id)
+        try:
+            return await first_connection(links, _HEAD_START_S)
+        except KafkaError:
+            if self._closed:
+                raise _closed() from None
+            raise
 
     def release(self, purpose: Purpose) -> None:
         """Close the connections for a purpose; requests in flight on them fail."""
         for key in [key for key in self._links if key[1] == purpose]:
-            link = self._links.pop(key)
-            self._retired.append(link)
-            link.close()
-
-    async def _first_connection(self, links: Iterable[Link], head_start_s: float) -> Connection:
-        """The first of the links to be up; they start to dial staggered, in their order."""
-        tried: list[Link] = []
-        attempts: set[asyncio.Task[None]] = set()
-        for link in links:
-            connection = link.connect()
-            if connection is None and link.attempt is not None:
-                tried.append(link)
-                attempts.add(link.attempt)
-                connection = await _first_up(tried, attempts, head_start_s)
-            if connection is not None:
-                return connection
-        while attempts:
-            connection = await _first_up(tried, attempts, None)
-            if connection is not None:
-                return connection
-        if self._closed:
-            raise ProducerClosedError("the connections to the brokers have been closed")
-        errors = [link.error for link in tried if link.error is not None]
-        _raise_refusal(errors)
-        if errors and not any(error.retriable for error in errors):
-            raise errors[0]
-        raise BrokerConnectionError(
-            f"no broker could be reached; tried {len(tried)}: {'; '.join(map(str, errors))}"
-        )
+            self._retire(key)
 
     def _by_preference(self) -> Iterator[Link]:
         """All that could answer a call: the live and least loaded first, the failing last."""
@@ -343,6 +335,13 @@ class Router:
             on_change=self._link_changed,
             security=self._security,
         )
+
+    def _retire(self, key: tuple[int, Purpose], error: KafkaError | None = None) -> None:
+        """Close a link, if there is one; a later call makes a new one."""
+        link = self._links.pop(key, None)
+        if link is not None:
+            self._retired.append(link)
+            link.close(error)
 
     def _link_changed(self, link: Link) -> None:
         if self._closed:
@@ -412,25 +411,17 @@ class Router:
         self._retired.clear()
 
 
-async def _first_up(
-    links: Iterable[Link], attempts: set[asyncio.Task[None]], timeout_s: float | None
-) -> Connection | None:
-    """Wait for an attempt to end, and take it out of the set; a connection if one is up now."""
-    done, _ = await asyncio.wait(attempts, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-    attempts -= done
-    return next((link.connection for link in links if link.connection is not None), None)
-
-
-def _raise_refusal(errors: Sequence[KafkaError]) -> None:
-    """What no retry mends comes before what one might."""
-    for error in errors:
-        if isinstance(error, AuthenticationError):
-            raise error.with_traceback(None)
-
-
 async def _all_closed(links: Iterable[Link]) -> None:
     for link in links:
         await link.wait_closed()
+
+
+def _closed() -> KafkaError:
+    return ProducerClosedError("the connections to the brokers have been closed")
+
+
+def _not_known(node_id: int) -> KafkaError:
+    return BrokerConnectionError(f"broker {node_id} is not known in the cluster's metadata")
 
 
 def _load(link: Link) -> int:

@@ -6,14 +6,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkaclient.errors import (
-    BrokerError,
-    KafkaError,
-    MetadataTimeoutError,
-    UnknownTopicError,
-    broker_error,
-    denied,
-)
+from kafkaclient.broker_errors import broker_error, denied
+from kafkaclient.errors import BrokerError, KafkaError, MetadataTimeoutError, UnknownTopicError
 
 if TYPE_CHECKING:
     import asyncio

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -20,7 +21,7 @@ from kafkaclient.config.security import SecurityOptions, settle_security
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable
 
     from kafkaclient.config.options import Given
 
@@ -170,10 +171,11 @@ class ClientConfig(SecurityOptions):
     @classmethod
     def build(
         cls,
-        mapping: Mapping[str, object] | None = None,
+        bootstrap_or_mapping: str | Iterable[str] | Mapping[str, object] | None = None,
         options: Mapping[str, object] | None = None,
     ) -> Self:
-        """Check and settle what the user gave, as a mapping, by keyword, or both.
+        """Check and settle what the user gave: as a mapping, or the bootstrap servers alone, and
+        by keyword.
 
         Both accept an option's Python name (``linger_ms``), its dotted name (``linger.ms``) and
         Java's full name where it is longer (``partitioner.availability.timeout.ms``). Text is
@@ -183,7 +185,10 @@ class ClientConfig(SecurityOptions):
         not support, a value of the wrong type or out of range, an option given twice with different
         values, options in conflict, and missing bootstrap servers.
         """
-        given = read_options(cls.OPTIONS, (mapping or {}, options or {}))
+        first = bootstrap_or_mapping
+        if first is not None and not isinstance(first, Mapping):
+            first = {"bootstrap_servers": first}
+        given = read_options(cls.OPTIONS, (first or {}, options or {}))
         if "bootstrap_servers" not in given:
             accepts = cls.OPTIONS["bootstrap_servers"].kind.accepts
             raise ConfigError(f"bootstrap_servers is required: give {accepts}")

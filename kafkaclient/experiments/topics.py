@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.errors import KafkaError, broker_error
+from kafkaclient.broker_errors import broker_error
+from kafkaclient.errors import KafkaError
 from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import (
     AuthenticationError,
     KafkaError,
     SaslAuthenticationError,
     UnsupportedSaslMechanismError,
     UnsupportedVersionError,
-    broker_error,
 )
 from kafkaclient.net.sasl.mechanism import RefusedError
 from kafkaclient.wire.sasl import SaslAuthenticateCall, SaslHandshakeCall

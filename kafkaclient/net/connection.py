@@ -15,6 +15,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar, cast
 
+from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import (
     BrokerConnectionError,
     KafkaError,
@@ -22,7 +23,6 @@ from kafkaclient.errors import (
     ProtocolError,
     RequestTimedOutError,
     SslAuthenticationError,
-    broker_error,
 )
 from kafkaclient.net.meter import NoMeter
 from kafkaclient.net.tls_failures import explain_tls_error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
+from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.cluster.backoff import backoff_s
 from kafkaclient.cluster.view import LeaderHint
 from kafkaclient.errors import (
@@ -13,8 +14,6 @@ from kafkaclient.errors import (
     KafkaError,
     ProtocolError,
     RecordTooLargeError,
-    broker_error,
-    denied,
 )
 from kafkaclient.producer.partition import Place
 from kafkaclient.producer.verdict import AMBIGUOUS_CODES, REFRESH_CODES, Verdict, verdict_for

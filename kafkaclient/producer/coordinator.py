@@ -6,8 +6,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from kafkaclient.broker_errors import broker_error
 from kafkaclient.cluster.backoff import backoff_s
-from kafkaclient.errors import AuthorizationError, KafkaError, ProtocolError, broker_error
+from kafkaclient.errors import AuthorizationError, KafkaError, ProtocolError
 from kafkaclient.producer.transaction_state import Outcome, outcome_of
 from kafkaclient.wire.transactions import CoordinatorKind, FindCoordinatorCall
 

@@ -13,8 +13,6 @@ from kafkaclient.cluster.metadata import Metadata
 from kafkaclient.cluster.router import Router
 from kafkaclient.errors import KafkaError, ProducerClosedError, TransactionAbortedError
 from kafkaclient.metrics import ProducerMetrics
-from kafkaclient.net.dialer import TcpDialer
-from kafkaclient.net.security import Security
 from kafkaclient.producer.accumulator import RecordAccumulator
 from kafkaclient.producer.alarm import Alarm
 from kafkaclient.producer.coordinator import Coordinators
@@ -76,11 +74,9 @@ class Core:
             now, config.metrics_sample_window_ms, config.metrics_num_samples
         )
         self._failures = UnseenFailures(now, config.on_error, self.loop)
-        security = Security(config, clock=now, wall_clock=wall_clock, rng=rng)
-        dialer = dialer or TcpDialer(
-            config.send_buffer_bytes, config.receive_buffer_bytes, tls=security.tls
+        self.router = Router.secured(
+            config, dialer, clock=now, wall_clock=wall_clock, rng=rng, meter=metrics
         )
-        self.router = Router(config, dialer, clock=now, rng=rng, meter=metrics, security=security)
         transactional = config.transactional_id is not None
         identity = (
             TransactionalIdentity()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from typing import TYPE_CHECKING, Protocol
 
 from kafkaclient.errors import BrokerConnectionError, KafkaError, RequestTimedOutError
@@ -73,7 +74,7 @@ class Health:
 
     def lives(self, node_id: int, since: float) -> bool:
         """Whether there was a sign of life at ``since`` or later, when it was doubted."""
-        return self._alive_at.get(node_id, since - 1.0) >= since
+        return self._alive_at.get(node_id, -math.inf) >= since
 
     def doubt(self, nodes: Iterable[int], since: float) -> None:
         """Something that these brokers have to do with is late ``since`` that time."""
@@ -98,7 +99,7 @@ class Health:
     def confirmed(self, nodes: Iterable[int], sent_at: float) -> None:
         """These brokers have had to do with the answer to what was sent at this time."""
         for node_id in nodes:
-            if self._asked_at.get(node_id, sent_at + 1.0) <= sent_at:
+            if self._asked_at.get(node_id, math.inf) <= sent_at:
                 self._trust(node_id)
 
     def close(self) -> None:

@@ -11,14 +11,13 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.cluster.backoff import backoff_s
 from kafkaclient.errors import (
     AuthorizationError,
     KafkaError,
     ProducerFencedError,
     UnsupportedVersionError,
-    broker_error,
-    denied,
 )
 from kafkaclient.wire.codec import InitProducerIdCall
 

@@ -6,7 +6,6 @@ import asyncio
 import time
 import warnings
 import weakref
-from collections.abc import Mapping
 from enum import Enum
 from functools import partial
 from importlib import import_module
@@ -27,7 +26,7 @@ from kafkaclient.producer.record import Record, checked_record
 from kafkaclient.producer.transaction_entry import TransactionEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from types import TracebackType
 
     from kafkaclient.cluster.view import PartitionView
@@ -91,13 +90,7 @@ class Producer(FastPath, BulkEntry, TransactionEntry):
         rng: Random | None = None,
         **options: Any,
     ) -> None:
-        if isinstance(bootstrap_or_mapping, Mapping):
-            mapping: Mapping[str, object] | None = bootstrap_or_mapping
-        else:
-            mapping = None
-            if bootstrap_or_mapping is not None:
-                options["bootstrap_servers"] = bootstrap_or_mapping
-        self.config = ProducerConfig.build(mapping, options)
+        self.config = ProducerConfig.build(bootstrap_or_mapping, options)
         if self.config.telemetry is not None:
             import_module("kafkaclient.producer.journal")  # if it cannot be had, say so now
         self._dialer = dialer

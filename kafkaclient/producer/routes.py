@@ -83,7 +83,7 @@ class Routes:
 
     def _is_needy(self, partition: PartitionView) -> bool:
         """Whether its leader answers, but only when a dead broker does or is given up."""
-        return self._has_leader(partition) and not self._dead.isdisjoint(partition.isr)
+        return self._has_leader(partition) and not self._is_clean(partition)
 
     def _is_clean(self, partition: PartitionView) -> bool:
         return self._has_leader(partition) and self._dead.isdisjoint(partition.isr)

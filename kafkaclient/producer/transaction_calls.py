@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaclient.errors import (
-    KafkaError,
-    ProducerFencedError,
-    UnsupportedVersionError,
-    broker_error,
-)
+from kafkaclient.broker_errors import broker_error
+from kafkaclient.errors import KafkaError, ProducerFencedError, UnsupportedVersionError
 from kafkaclient.producer.sequence import NO_PRODUCER_ID, ProducerIdentity
 from kafkaclient.producer.transaction_state import Outcome, outcome_of
 from kafkaclient.types import OffsetAndMetadata

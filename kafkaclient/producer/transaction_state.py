@@ -6,7 +6,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from kafkaclient.errors import BROKER_ERRORS
+from kafkaclient.broker_errors import BROKER_ERRORS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from kafkaclient.errors import BROKER_ERRORS
+from kafkaclient.broker_errors import BROKER_ERRORS
 
 __all__ = ["AMBIGUOUS_CODES", "REFRESH_CODES", "Verdict", "verdict_for"]
 

@@ -7,18 +7,11 @@ import contextlib
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from kafkaclient.cluster.backoff import backoff_s
+from kafkaclient.broker_errors import broker_error, denied
+from kafkaclient.cluster.backoff import retry_pause_s
 from kafkaclient.cluster.metadata import Metadata
 from kafkaclient.cluster.router import Router
-from kafkaclient.errors import (
-    KafkaError,
-    LeaderChangedError,
-    PartitionOutOfRangeError,
-    broker_error,
-    denied,
-)
-from kafkaclient.net.dialer import TcpDialer
-from kafkaclient.net.security import Security
+from kafkaclient.errors import KafkaError, LeaderChangedError, PartitionOutOfRangeError
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.codec import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsCall
 
@@ -49,11 +42,7 @@ class Cluster:
         self._loop = asyncio.get_running_loop()
         self.now = clock or self._loop.time
         self.rng = rng
-        security = Security(config, clock=self.now, rng=rng)
-        dialer = dialer or TcpDialer(
-            config.send_buffer_bytes, config.receive_buffer_bytes, tls=security.tls
-        )
-        self.router = Router(config, dialer, clock=self.now, rng=rng, security=security)
+        self.router = Router.secured(config, dialer, clock=self.now, rng=rng)
         self.readings: WeakSet[Reading] = WeakSet()
         """Those under way."""
         self.metadata = Metadata(
@@ -142,7 +131,8 @@ class Cluster:
             if missing:
                 failures += 1
                 self.metadata.request_refresh(f"offsets are not known: {errors[:1]}")
-                await asyncio.sleep(min(self._pause_s(failures), max(0.0, deadline - self.now())))
+                pause_s = retry_pause_s(failures, self.config, self.rng)
+                await asyncio.sleep(min(pause_s, max(0.0, deadline - self.now())))
         return {tp: found[tp] for tp in asked}
 
     async def _ask(
@@ -170,9 +160,3 @@ class Cluster:
         if not errors and len(found) < len(where):
             errors.append(LeaderChangedError(f"broker {node_id} left partitions out: {where}"))
         return found, errors
-
-    def _pause_s(self, failures: int) -> float:
-        config = self.config
-        return backoff_s(
-            failures, config.retry_backoff_ms / 1000, config.retry_backoff_max_ms / 1000, self.rng
-        )

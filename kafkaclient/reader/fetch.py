@@ -9,15 +9,14 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from kafkaclient.cluster.backoff import backoff_s
+from kafkaclient.broker_errors import broker_error, denied
+from kafkaclient.cluster.backoff import retry_pause_s
 from kafkaclient.cluster.view import LeaderHint
 from kafkaclient.errors import (
     KafkaError,
     LeaderChangedError,
     OffsetOutOfRangeError,
     UnknownTopicError,
-    broker_error,
-    denied,
 )
 from kafkaclient.reader.part import Part
 from kafkaclient.wire.fetch import FetchByNameCall, FetchCall, FetchPartition, FetchTopic
@@ -332,16 +331,10 @@ class Fetches:
         self._failed(cursor, error, now)
 
     def _failed(self, cursor: Cursor, error: KafkaError, now: float) -> None:
-        config = self._config
-        pause_s = backoff_s(
-            cursor.failures + 1,
-            config.retry_backoff_ms / 1000,
-            config.retry_backoff_max_ms / 1000,
-            self._cluster.rng,
-        )
+        pause_s = retry_pause_s(cursor.failures + 1, self._config, self._cluster.rng)
         if isinstance(error, LeaderChangedError):
             self._cluster.metadata.request_refresh(str(error))
-        cursor.failed(error, now, pause_s, config.max_block_ms / 1000)
+        cursor.failed(error, now, pause_s, self._config.max_block_ms / 1000)
 
 
 def _leaderless(cursor: Cursor) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import datetime
 from itertools import count
 from random import Random
@@ -18,7 +18,7 @@ from kafkaclient.types import TopicPartition
 from kafkaclient.wire.codec import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
     from kafkaclient.net.dialer import Dialer
@@ -63,12 +63,7 @@ class Reader:
         rng: Random | None = None,
         **options: Any,
     ) -> None:
-        mapping: Mapping[str, object] | None = None
-        if isinstance(bootstrap_or_mapping, Mapping):
-            mapping = bootstrap_or_mapping
-        elif bootstrap_or_mapping is not None:
-            options["bootstrap_servers"] = bootstrap_or_mapping
-        self.config = ReaderConfig.build(mapping, options)
+        self.config = ReaderConfig.build(bootstrap_or_mapping, options)
         self._dialer = dialer
         self._clock = clock
         self._rng = rng or Random()

@@ -73,6 +73,7 @@ __all__ = [
     "TopicOutcome",
     "decode_request",
     "encode_response",
+    "or_unknown",
 ]
 
 T = TypeVar("T")
@@ -260,15 +261,16 @@ class CreateTopicsCall(CodecCall[CreateTopicsResult]):
                 t.name,
                 t.error_code,
                 t.error_message,
-                _or_unknown(t.num_partitions),
-                _or_unknown(t.replication_factor),
+                or_unknown(t.num_partitions),
+                or_unknown(t.replication_factor),
             )
             for t in message.topics
         )
         return CreateTopicsResult(outcomes, message.throttle_time_ms)
 
 
-def _or_unknown(count: int | None) -> int:
+def or_unknown(count: int | None) -> int:
+    """A count that older versions of an answer leave out."""
     return -1 if count is None else count
 
 

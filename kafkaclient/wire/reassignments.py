@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
-from kafkaclient.wire.codec import CodecCall
+from kafkaclient.wire.codec import CodecCall, or_unknown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -198,15 +198,11 @@ class DescribeLogDirsCall(CodecCall[DescribeLogDirsResult]):
                     for topic in found.topics
                     for p in topic.partitions
                 ),
-                _or_unknown(found.total_bytes),
-                _or_unknown(found.usable_bytes),
+                or_unknown(found.total_bytes),
+                or_unknown(found.usable_bytes),
             )
             for found in message.results
         )
         return DescribeLogDirsResult(
             message.error_code or 0, directories, message.throttle_time_ms or 0
         )
-
-
-def _or_unknown(nbytes: int | None) -> int:
-    return -1 if nbytes is None else nbytes

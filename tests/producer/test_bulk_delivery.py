@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import (
     AuthorizationError,
     BrokerConnectionError,
     BulkDeliveryError,
     BulkFailure,
     KafkaError,
-    broker_error,
 )
 from kafkaclient.producer.bulk_delivery import BulkDelivery
 from kafkaclient.producer.delivery import Receipt

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from kafkaclient.errors import BrokerConnectionError, KafkaError, broker_error
+from kafkaclient.broker_errors import broker_error
+from kafkaclient.errors import BrokerConnectionError, KafkaError
 from kafkaclient.producer.delivery import Delivery, Receipt
 
 LOST = BrokerConnectionError("lost")

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from kafkaclient.errors import AuthorizationError, denied
+from kafkaclient.broker_errors import denied
+from kafkaclient.errors import AuthorizationError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.wire.api import ApiKey

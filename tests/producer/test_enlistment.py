@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkaclient.errors import KafkaError, broker_error
+from kafkaclient.broker_errors import broker_error
+from kafkaclient.errors import KafkaError
 from kafkaclient.producer.enlistment import Enlistment
 from kafkaclient.testing.clock import virtual_time
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from kafkaclient.errors import BrokerConnectionError, broker_error
+from kafkaclient.broker_errors import broker_error
+from kafkaclient.errors import BrokerConnectionError
 from kafkaclient.testing.fake.log import PartitionLog, RefusedBatchError
 
 LOST = BrokerConnectionError("lost")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaclient.errors import BROKER_ERRORS
+from kafkaclient.broker_errors import BROKER_ERRORS
 from kafkaclient.producer.transaction_state import (
     TRANSITIONS,
     Outcome,

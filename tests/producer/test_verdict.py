@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaclient.errors import BROKER_ERRORS, broker_error
+from kafkaclient.broker_errors import BROKER_ERRORS, broker_error
 from kafkaclient.producer.verdict import AMBIGUOUS_CODES, REFRESH_CODES, Verdict, verdict_for
 
 RETRY = {

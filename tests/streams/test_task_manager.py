@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkaclient.errors import RecordTooLargeError, TransactionAbortableError, broker_error
+from kafkaclient.broker_errors import broker_error
+from kafkaclient.errors import RecordTooLargeError, TransactionAbortableError
 from kafkaclient.streams import TaskId
 from kafkaclient.streams.runtime import task_manager
 from kafkaclient.streams.runtime.task_manager import TaskManager

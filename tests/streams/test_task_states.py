@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from aiokafka import errors as consumer_errors
 
+from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import (
     KafkaError,
     RecordTooLargeError,
     RequestTimedOutError,
     TransactionAbortableError,
     TransactionTimeoutError,
-    broker_error,
 )
 from kafkaclient.streams.runtime.failures import event_for
 from kafkaclient.streams.runtime.task_states import TRANSITIONS, TaskEvent, TaskState

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from kafkaclient.admin.kip36 import Start, assign
-from kafkaclient.errors import ConfigError, broker_error
+from kafkaclient.broker_errors import broker_error
+from kafkaclient.errors import ConfigError
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -23,7 +23,8 @@ from kafkaclient.admin.reassign.quotas import (
 from kafkaclient.admin.reassign.survey import Surveyor, partitions_of
 from kafkaclient.admin.reassign.throttle import Throttles
 from kafkaclient.admin.topics import topic_error
-from kafkaclient.errors import AdminTimeoutError, ConfigError, KafkaError, broker_error
+from kafkaclient.broker_errors import broker_error
+from kafkaclient.errors import AdminTimeoutError, ConfigError, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence

@@ -11,7 +11,8 @@ import asyncio
 import struct
 from typing import TYPE_CHECKING
 
-from kafkaclient.errors import KafkaError, broker_error
+from kafkaclient.broker_errors import broker_error
+from kafkaclient.errors import KafkaError
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.metadata import MetadataCall
 from kafkaclient.wire.reader import Reader

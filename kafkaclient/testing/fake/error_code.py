@@ -8,7 +8,7 @@ __all__ = ["ErrorCode"]
 
 
 class ErrorCode(IntEnum):
-    """Kafka's numbers and names; :data:`kafkaclient.errors.BROKER_ERRORS` explains them."""
+    """Kafka's numbers and names; :data:`kafkaclient.broker_errors.BROKER_ERRORS` explains them."""
 
     NONE = 0
     OFFSET_OUT_OF_RANGE = 1

@@ -172,8 +172,8 @@ class ProducerConfig(ClientConfig):
         0.6,
         number(between(0, 1)),
         "Late binding: the least part of its fair share of bytes that a partition gets from "
-        "records without a key while its broker is in working order, however slow, up to a tenth of "
-        "a second and eight times what the others take; 0 is no floor. More means a more even "
+        "records without a key while its broker is in working order, however slow, up to a tenth "
+        "of a second and eight times what the others take; 0 is no floor. More means a more even "
         "spread, and more records that wait for the slow broker.",
         section=_PARTITIONS,
     )

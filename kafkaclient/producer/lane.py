@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LEAST_PATIENCE", "Exclusion", "Lane", "Request"]
 
-_RECENT = 64
+_RECENT, _LATEST = 64, 3
 _NEVER = float("inf")
 # An answer is overdue after this many times the usual latency, but not before LEAST_PATIENCE (in
 # seconds).
@@ -33,6 +33,7 @@ class Exclusion(Enum):
     CONNECTION = "there is no connection to it"
     THROTTLED = "it asked for silence (KIP-219)"
     OVERDUE = "its oldest answer is long overdue"
+    SLOW = "it takes far longer than the others; it gets a batch now and then"
     AVAILABILITY = "its oldest answer took longer than availability.timeout.ms"
 
 
@@ -60,6 +61,7 @@ class Lane:
     __slots__ = (
         "_able_at",
         "_asked_at",
+        "_judged_at",
         "_sorted",
         "blameless",
         "bytes_sent",
@@ -68,6 +70,7 @@ class Lane:
         "exclusions",
         "idle_at",
         "in_flight",
+        "latest",
         "main",
         "missed",
         "node_id",
@@ -98,6 +101,9 @@ class Lane:
         """When nothing was last in flight."""
         self.recent: deque[float] = deque()
         """The latest latencies of Produce requests, in seconds."""
+        self.latest: deque[float] = deque(maxlen=_LATEST)
+        """The very latest, as they were, but of requests that were under way together only the
+        first: a stall makes all of them late."""
         self._sorted: list[float] = []
         """The same by size."""
         self.in_flight: deque[Request] = deque()
@@ -118,6 +124,7 @@ class Lane:
         self.requests_sent = 0
         self._asked_at = now
         self._able_at = now
+        self._judged_at = now
 
     def __repr__(self) -> str:
         which = "" if self.main is self else "side "
@@ -169,9 +176,12 @@ class Lane:
         if not self.in_flight:
             self.idle_at = now
 
-    def answered(self, latency: float) -> None:
+    def answered(self, latency: float, now: float) -> None:
         """A request was answered. One answer may at most double what is usual: a broker that
         came back from a stall must not be granted as long a stall the next time."""
+        if now - latency >= self._judged_at:
+            self._judged_at = now
+            self.latest.append(latency)
         latency = min(latency, 2 * max(self.usual(), LEAST_PATIENCE / _PATIENCE))
         if len(self.recent) == _RECENT:
             del self._sorted[bisect_left(self._sorted, self.recent.popleft())]
@@ -197,6 +207,12 @@ class Lane:
         """Whether it takes longer than usual: enough if there is a reason to think that it will
         not be answered."""
         return waited > LEAST_PATIENCE and waited > _SUSPICION * self.usual()
+
+    @property
+    def lately(self) -> float:
+        """What the latest few took, each of them, in seconds; one that is fast is enough to tell
+        that the broker is well again."""
+        return min(self.latest) if len(self.latest) == _LATEST else 0.0
 
     @property
     def median_latency(self) -> float | None:

@@ -38,8 +38,8 @@ _DOUBT = 0.5
 # It may take so many times as long as connecting to the broker, or as brokers take to answer.
 _SLOW_SETUP, _SLOW_ANSWER = 4, 2
 # What a broker in trouble takes to answer, at the least: so many seconds, and so many times as long
-# as brokers usually take.
-_TROUBLE, _TROUBLE_RATIO = 0.1, 8
+# as brokers usually take. After a batch it is left alone for so many times as long as that took.
+_TROUBLE, _TROUBLE_RATIO, _REST = 0.1, 8, 4
 # For how long a sign of life is believed in while the answer does not come (seconds).
 _BELIEVED = 1.0
 ALL = -1
@@ -68,7 +68,7 @@ class Survey(NamedTuple):
     sound: AbstractSet[int]
     """Those that are not excluded, free or not."""
     overdue: Collection[int]
-    """Those excluded only because they owe an answer: better than nothing."""
+    """Those excluded only because they are slow to answer: better than nothing."""
     due: float
     """When to look again by oneself."""
     unsure: bool = False
@@ -146,11 +146,23 @@ class Lanes:
         """Whether records may wait for the broker in order that it gets its share: not for one that
         takes a tenth of a second, and many times as long as the others. It is in trouble."""
         lane = self._lanes.get(number)
-        if lane is None or lane.usual() < _TROUBLE:
-            return True
-        others = [o.median_latency for o in self._lanes.values() if o is not lane]
-        known = [latency for latency in others if latency is not None]
-        return not known or lane.usual() < _TROUBLE_RATIO * median(known)
+        return lane is None or not self._in_trouble(lane)
+
+    def _in_trouble(self, lane: Lane) -> bool:
+        if lane.lately < _TROUBLE:
+            return False
+        others = [
+            latency
+            for other in self._lanes.values()
+            if other is not lane and other.excluded is None
+            if (latency := other.median_latency) is not None
+        ]
+        return bool(others) and lane.lately >= _TROUBLE_RATIO * median(others)
+
+    def _rests(self, lane: Lane, now: float) -> bool:
+        """Whether the broker has had its batch for the moment, by which it shows how it does."""
+        rested = not lane.in_flight and now >= lane.idle_at + _REST * lane.lately
+        return not rested and self._in_trouble(lane)
 
     def usual_latency(self, number: int) -> float:
         lane = self._lanes.get(number)
@@ -208,7 +220,7 @@ class Lanes:
             why = self._look_at(lane, connection, now)
             if why is None:
                 sound.add(number)
-            elif why is Exclusion.OVERDUE:
+            elif why in (Exclusion.OVERDUE, Exclusion.SLOW):
                 overdue.add(number)
             if connection is None:
                 self._look_into(lane.node_id, now)
@@ -244,9 +256,11 @@ class Lanes:
             why = Exclusion.AVAILABILITY
         elif overdue:
             why = Exclusion.OVERDUE
+        elif self._rests(lane, now):
+            why = Exclusion.SLOW
         if overdue:
             self._wonder(lane, waited, now)
-        lane.missed |= why is Exclusion.CONNECTION or overdue
+        lane.missed |= overdue or why in (Exclusion.CONNECTION, Exclusion.SLOW)
         lane.exclude(why)
         if why is None and lane.missed:
             lane.missed = False
@@ -296,7 +310,8 @@ class Lanes:
     def _patience_for(self, node_id: int) -> float:
         """How long a sign of life may take, in seconds."""
         setup = self._connections.setup_time(node_id)
-        usual = max([lane.usual() for lane in self._lanes.values()])
+        # Not the slowest: while it is not known who is dead, records without key wait.
+        usual = median([lane.usual() for lane in self._lanes.values()])
         return max(LEAST_PATIENCE, _SLOW_SETUP * setup, _SLOW_ANSWER * usual)
 
     def _doubt(self, request: Request, now: float) -> None:

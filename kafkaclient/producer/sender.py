@@ -308,17 +308,18 @@ class Sender:
         self._metrics.throttled(silence)
         failed = silence or [p for p in result.partitions if p.error_code]
         if not failed and self.lanes.undisturbed(request.sent_at, now):
-            self._measured(lane, now - request.sent_at, request.ahead)
+            self._measured(lane, request, now)
         if not failed:
             self.lanes.confirmed(request)
         if silence > 0:  # wanted by the broker from now on (KIP-219)
             request.connection.throttled_until = now + silence
         self._answers.take(request.batches, result, lane.node_id, now)
 
-    def _measured(self, lane: Lane, latency: float, ahead: int) -> None:
+    def _measured(self, lane: Lane, request: Request, now: float) -> None:
+        latency = now - request.sent_at
         if not lane.overdue(latency):  # a stall says nothing about the broker's speed
-            lane.window.answered(latency, ahead)
-        lane.answered(latency)
+            lane.window.answered(latency, request.ahead)
+        lane.answered(latency, now)
 
     # --- time ---------------------------------------------------------------------------------
 

@@ -113,15 +113,38 @@ async def test_the_share_floor_holds_without_lingering(late: Any) -> None:
 
 
 @virtual_time
-async def test_a_broker_in_trouble_is_not_waited_for(late: Any) -> None:
+async def test_a_broker_in_trouble_gets_a_batch_now_and_then(late: Any) -> None:
     """A share of 0.2 is the floor; records that wait for it would be a fifth of all."""
-    async with late(cluster(2, 400, 2)) as producer:
+    fake = cluster(2, 400, 2)
+    async with late(fake) as producer:
         await producer.partitions_for("t")
         load = Load(producer)
-        await load.run(2048, 8)
+        await load.run(2048, 12)
+        assert producer.load().brokers[1].excluded == "slow"
+        fake.delay_produce(1, 0.002)
+        await load.run(2048, 6)
+        assert producer.load().brokers[1].excluded is None
         await load.finish()
-    assert 0.0 < load.shares(since=3.0)[1] < 0.04
-    assert load.percentile(96) <= 0.02
+    assert 0.0 < load.shares(since=3.0, until=12.0)[1] < 0.01
+    late_ones = [s for s in load.sent if 3.0 <= s.at < 12.0 and s.latency > 0.03]
+    assert len(late_ones) < 0.01 * 9 * 2048
+    assert min(load.shares(since=15.0)) > 0.3, "well again after one fast answer"
+
+
+@virtual_time
+async def test_a_broker_in_trouble_is_better_than_a_dead_one(late: Any) -> None:
+    fake = cluster(2, 400, 2)
+    async with late(fake) as producer:
+        await producer.partitions_for("t")
+        load = Load(producer)
+        await load.run(1000, 4)
+        fake.stall_broker(0)
+        fake.stall_broker(2)
+        await load.run(1000, 4)
+        assert {s.partition for s in load.sent if s.at > 5.0} == {1}
+        fake.resume_broker(0)
+        fake.resume_broker(2)
+        await load.finish()
 
 
 @virtual_time

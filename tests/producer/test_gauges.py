@@ -35,6 +35,7 @@ def test_a_lane_is_told() -> None:
             "service-time-ms": 5,
             "produce-latency-median-ms": 25,
             "exclusion-overdue-total": 0,
+            "exclusion-slow-total": 0,
             "exclusion-availability-total": 0,
             "exclusion-throttled-total": 1,
             "exclusion-connection-total": 0,

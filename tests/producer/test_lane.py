@@ -67,7 +67,7 @@ def test_a_broker_is_overdue_by_its_own_measure_but_not_too_early() -> None:
     assert not lane.overdue(waited)
     assert lane.overdue(0.051)
     for _ in range(64):
-        lane.answered(0.020)
+        lane.answered(0.020, 0.0)
     assert not lane.overdue(0.150)
     assert lane.overdue(0.170)
 
@@ -82,18 +82,18 @@ def test_time_in_which_the_event_loop_stood_still_is_not_the_brokers() -> None:
 def test_a_stall_does_not_grant_as_long_a_stall_the_next_time() -> None:
     lane = Lane(0, 0.0)
     for _ in range(64):
-        lane.answered(0.002)
+        lane.answered(0.002, 0.0)
     for _ in range(5):  # all that was in flight when it began
-        lane.answered(3.0)
+        lane.answered(3.0, 0.0)
     assert lane.overdue(0.21)
 
 
 def test_a_broker_that_has_become_slow_is_found_normal_in_time() -> None:
     lane = Lane(0, 0.0)
     for _ in range(64):
-        lane.answered(0.001)
+        lane.answered(0.001, 0.0)
     for _ in range(40):
-        lane.answered(0.4)
+        lane.answered(0.4, 0.0)
     assert not lane.overdue(0.5)
 
 

@@ -19,6 +19,7 @@ COMMAND = [*MAIN, "experiment", "slow-broker", "--rates", "1000"]
 OURS = ["default", "kip794 adaptive linger 0"]
 
 
+@pytest.mark.full
 @pytest.mark.timeout(180)
 def test_every_record_is_acknowledged_and_the_results_are_written(tmp_path: Path) -> None:
     result = subprocess.run(

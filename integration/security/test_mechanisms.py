@@ -1,0 +1,121 @@
+"""Encryption and authentication on a real broker: every mechanism, sessions that are renewed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trustme
+import uvloop
+
+from integration.security.broker import MECHANISMS, counts, issuing, read
+from kafkaclient import Producer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kafkaclient.testing import LocalCluster
+
+pytestmark = [pytest.mark.timeout(240), pytest.mark.local_cluster]
+
+# --- what works -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("listener", ["SASL_PLAINTEXT", "SASL_SSL"])
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_every_mechanism(options: Any, listener: str, mechanism: str) -> None:
+    async with Producer(**options(listener, mechanism)) as producer:
+        written = await producer.send_and_wait("flights", b"x" * 100_000)
+    assert written.offset >= 0
+
+
+def test_every_mechanism_on_uvloop(options: Any) -> None:
+    async def main() -> None:
+        for mechanism in MECHANISMS:
+            async with Producer(**options("SASL_SSL", mechanism)) as producer:
+                await producer.send_and_wait("flights", b"x" * 100_000)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main())
+
+
+async def test_javas_way_to_say_it(options: Any) -> None:
+    given = options("SASL_SSL")
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    async with Producer(
+        {
+            "bootstrap.servers": f"SASL_SSL://{given['bootstrap_servers']}",
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.jaas.config": f'{module} required username="alice" password="alice-secret";',
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.certificates": given["ssl_truststore_location"].read_text(),
+        }
+    ) as producer:
+        await producer.send_and_wait("flights", b"v")
+
+
+async def test_tls_under_load_brings_everything_once(secured: LocalCluster, options: Any) -> None:
+    """Large requests, one behind the other: what TLS buffers and holds back comes in order."""
+    values = [b"%d:" % n + bytes([n % 251]) * 40_000 for n in range(300)]
+    async with Producer(**options("SSL"), batch_size=500_000) as producer:
+        deliveries = [await producer.send("departures", v, key=b"k") for v in values]
+        await asyncio.gather(*deliveries)
+    records = await read(secured, "departures")
+    assert [value for value in records if value.partition(b":")[0].isdigit()] == values
+
+
+async def test_tokens_of_an_issuer_with_an_authority_of_its_own(
+    options: Any, tmp_path: Path
+) -> None:
+    """It is not the brokers' authority, and named as in Java or by an option."""
+    authority, tls = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(tls)
+    authority.cert_pem.write_to_path(tmp_path / "idp.pem")
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+    given = options("SASL_SSL", sasl_mechanism="OAUTHBEARER")
+    with issuing(tls) as url:
+        given["sasl_oauthbearer_token_endpoint_url"] = url
+        for words, more in (
+            (f'ssl.truststore.location="{tmp_path}/idp.pem"', {}),
+            ("", {"https_ca_location": tmp_path / "idp.pem"}),
+        ):
+            jaas = f'{module} required clientId="flights" clientSecret="s" {words};'
+            async with Producer(**given, sasl_jaas_config=jaas, **more) as producer:
+                await producer.send_and_wait("flights", b"v")
+
+
+# --- sessions (KIP-368) ---------------------------------------------------------------------------
+
+
+async def test_sessions_are_renewed_under_load(
+    secured: LocalCluster, options: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = await counts(secured)
+    sent: dict[bytes, Any] = {}
+    lost: list[float] = []
+
+    async def load(mechanism: str) -> None:
+        loop = asyncio.get_running_loop()
+        end, number = loop.time() + 7, 0
+        async with Producer(**options("SHORT", mechanism), linger_ms=1) as producer:
+            while loop.time() < end:
+                for _ in range(5):
+                    value = f"{mechanism} {number}".encode()
+                    sent[value] = await producer.send("flights", value)
+                    number += 1
+                await asyncio.sleep(0.01)
+            await producer.flush()
+            metrics = producer.metrics()["producer-metrics"]
+            lost.append(metrics["connection-close-total"] - 1)  # the bootstrap server's
+
+    with caplog.at_level(logging.DEBUG, "kafkaclient.net.authentication"):
+        await asyncio.gather(*(load(mechanism) for mechanism in MECHANISMS))
+    places = {await delivery for delivery in sent.values()}
+    assert len({(place.partition, place.offset) for place in places}) == len(sent) > 400
+    assert caplog.text.count("authenticated again") >= 2 * len(MECHANISMS)
+    assert sum(lost) <= 1  # a machine that is busy may sleep through the end of a session
+    assert await counts(secured) - before == len(sent)  # nothing is there twice

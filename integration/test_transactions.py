@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from integration.transaction_stories import PARTITIONS, SEEN, everything, read, time_out
+from integration.transaction_stories import (
+    PARTITIONS,
+    SEEN,
+    everything,
+    prepared_and_ended,
+    read,
+    time_out,
+)
 from kafkaclient import Producer
 from kafkaclient.testing.cluster import LocalCluster
 
@@ -27,11 +34,12 @@ pytestmark = [pytest.mark.timeout(240), pytest.mark.local_cluster]
 async def test_transactions_v2(
     kafka_cluster: LocalCluster, topic: str, create_topic: Callable[..., Awaitable[None]]
 ) -> None:
-    other = f"{topic}-slow"
-    await create_topic(topic, PARTITIONS, 3)
-    await create_topic(other, PARTITIONS, 3)
+    other, third = f"{topic}-slow", f"{topic}-prepared"
+    for name in (topic, other, third):
+        await create_topic(name, PARTITIONS, 3)
     async with asyncio.TaskGroup() as group:
         group.create_task(time_out(kafka_cluster, other, f"tx-{other}", v2=True, after_s=13))
+        group.create_task(prepared_and_ended(kafka_cluster, third, f"tx-{third}", after_s=13))
         group.create_task(everything(kafka_cluster, topic, f"tx-{topic}", v2=True))
     seen = await kafka_cluster.run_tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer",
@@ -81,10 +89,11 @@ async def test_transactions_v1() -> None:
     config = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 500}
     async with LocalCluster(1, config=config, features={"transaction.version": 1}) as cluster:
         async with Producer(cluster.bootstrap) as producer:
-            for topic in ("v1", "v1-slow"):
+            for topic in ("v1", "v1-slow", "v1-prepared"):
                 await producer.partitions_for(topic)  # made with 6 partitions
         async with asyncio.TaskGroup() as group:
             group.create_task(time_out(cluster, "v1-slow", "tx-v1-slow", v2=False))
+            group.create_task(prepared_and_ended(cluster, "v1-prepared", "tx-v1-prepared"))
             group.create_task(everything(cluster, "v1", "tx-v1", v2=False))
 
 

@@ -10,15 +10,18 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from kafkaclient import Producer
+from kafkaclient.admin import Admin, TxnState
 from kafkaclient.errors import (
     ProducerFencedError,
     TransactionAbortableError,
     TransactionAbortedError,
+    TransactionLostError,
 )
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from kafkaclient import PreparedTransaction
     from kafkaclient.testing.cluster import LocalCluster
 
 PARTITIONS = 6
@@ -118,3 +121,43 @@ async def time_out(
             async with producer.transaction():
                 await producer.send(topic, b"quick")
     assert await read(cluster.bootstrap, topic) == ([b"quick"] if v2 else [])
+
+
+async def prepared_and_ended(
+    cluster: LocalCluster, topic: str, name: str, *, after_s: float = 3
+) -> None:
+    """Prepared by producers that are gone, and ended by an admin client; or lost meanwhile."""
+
+    async def prepare(which: str, **options: object) -> PreparedTransaction:
+        names = {"transactional_id": f"{name}-{which}", "linger_ms": 1000}
+        async with Producer(cluster.bootstrap, **names, **options) as producer:
+            await producer.begin_transaction()
+            for n in range(20):
+                await producer.send(topic, f"{which} {n}".encode())
+            told = await producer.prepare_transaction()
+        assert told is not None
+        return told
+
+    slow = await prepare("slow", transaction_timeout_ms=1000)
+    began = asyncio.get_running_loop().time()
+    good, bad, fenced = [await prepare(which) for which in ("good", "bad", "fenced")]
+    async with Admin(cluster.bootstrap, limits=None) as admin:
+        left = await admin.list_transactions(f"{name}-", states=[TxnState.ONGOING])
+        mine = {good.transactional_id, bad.transactional_id, fenced.transactional_id}
+        assert mine <= {one.transactional_id for one in left}
+        described = (await admin.describe_transactions([good[0], "nobody"]))[good[0]]
+        assert described is not None
+        assert described[:4] == (good[0], TxnState.ONGOING, *good[1:])
+        assert {tp.topic for tp in described.partitions} == {topic}
+        assert await admin.fence_producers([fenced[0]]) == {fenced[0]: None}
+        for _ in range(2):
+            await admin.end_transaction(good)
+            await admin.end_transaction(bad, commit=False)
+        for lost, commit in ((good, False), (bad, True), (fenced, True)):
+            with pytest.raises(TransactionLostError):
+                await admin.end_transaction(lost, commit=commit)
+        await asyncio.sleep(began + after_s - asyncio.get_running_loop().time())
+        with pytest.raises(TransactionLostError):
+            await admin.end_transaction(slow)
+        assert await admin.list_transactions(f"{name}-", states=[TxnState.ONGOING]) == []
+    assert await read(cluster.bootstrap, topic) == sorted(f"good {n}".encode() for n in range(20))

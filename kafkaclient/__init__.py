@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         ConsumerGroupMetadata,
         OffsetAndMetadata,
         OffsetRange,
+        PreparedTransaction,
         RecordMetadata,
         TopicPartition,
     )
@@ -43,6 +44,7 @@ __all__ = [
     "OffsetRange",
     "PartitionLoad",
     "Partitioner",
+    "PreparedTransaction",
     "Producer",
     "ProducerConfig",
     "RecordMetadata",
@@ -69,6 +71,7 @@ _HOMES = {
     "OffsetRange": "types",
     "PartitionLoad": "producer.load",
     "Partitioner": "producer.policies",
+    "PreparedTransaction": "types",
     "Producer": "producer.producer",
     "ProducerConfig": "config",
     "RecordMetadata": "types",

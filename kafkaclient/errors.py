@@ -61,6 +61,7 @@ __all__ = [
     "TopicExistsError",
     "TransactionAbortableError",
     "TransactionAbortedError",
+    "TransactionLostError",
     "TransactionTimeoutError",
     "UnknownTopicError",
     "UnreadableBatchError",
@@ -361,6 +362,10 @@ class SequenceError(BrokerError):
 
 class ProducerFencedError(BrokerError):
     """A newer producer with the same identity has taken over."""
+
+
+class TransactionLostError(BrokerError):
+    """A prepared transaction cannot be ended as it should be: it is not open any more."""
 
 
 class TopicExistsError(BrokerError):

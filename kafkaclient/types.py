@@ -15,6 +15,7 @@ __all__ = [
     "HeadersLike",
     "OffsetAndMetadata",
     "OffsetRange",
+    "PreparedTransaction",
     "RecordMetadata",
     "TopicPartition",
 ]
@@ -111,3 +112,12 @@ class ConsumerGroupMetadata(NamedTuple):
     generation_id: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
+
+
+class PreparedTransaction(NamedTuple):
+    """A transaction that holds all its records and waits to be committed or aborted, by whoever
+    has this (KIP-939: ``PreparedTxnState``)."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int

@@ -23,6 +23,11 @@ from kafkaclient.admin.reassign.throttled import ThrottledReassignment
 from kafkaclient.admin.topics import TopicDescription
 from kafkaclient.wire.admin import ConfigEntry, ConfigSource
 from kafkaclient.wire.codec import NewTopic
+from kafkaclient.wire.transaction_states import (
+    TransactionDescription,
+    TransactionListing,
+    TxnState,
+)
 
 __all__ = [
     "Admin",
@@ -51,5 +56,8 @@ __all__ = [
     "ThrottledReassignment",
     "Throttles",
     "TopicDescription",
+    "TransactionDescription",
+    "TransactionListing",
+    "TxnState",
     "Verification",
 ]

@@ -14,6 +14,7 @@ from kafkaclient.admin.reassign.reassigner import Reassigner
 from kafkaclient.admin.reassign.throttled import ThrottledReassignment
 from kafkaclient.admin.session import Session
 from kafkaclient.admin.topics import TopicDescription, described, topic_error
+from kafkaclient.admin.transactions import TransactionAdmin
 from kafkaclient.config.admin import AdminConfig
 from kafkaclient.errors import AdminStateError, ConfigError, KafkaError, UnsupportedVersionError
 from kafkaclient.producer.producer import Producer
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["Admin"]
 
 
-class Admin:
-    """Looks after a cluster: topics, configurations, partition limits (KIP-578).
+class Admin(TransactionAdmin):
+    """Looks after a cluster: topics, configurations, partition limits (KIP-578), transactions.
 
     ::
 

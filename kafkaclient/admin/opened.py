@@ -10,6 +10,7 @@ from kafkaclient.admin.limits import Limits
 from kafkaclient.admin.limits_topic import TopicLimits
 from kafkaclient.admin.reassignments import Reassignments
 from kafkaclient.admin.topics import Requests
+from kafkaclient.admin.transactions import TransactionRequests
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,6 +40,7 @@ class Opened:
         self.configs = Configs(session)
         self.guard = Guard(session, self.requests, rng)
         self.reassignments = Reassignments(session)
+        self.transactions = TransactionRequests(session, session.coordinators())
         self.store: TopicLimits | FileLimits | None
         """Where limits are kept; None when there are to be none."""
         if limits == "topic":

@@ -22,6 +22,7 @@ from kafkaclient.errors import (
     ProducerClosedError,
     ProtocolError,
 )
+from kafkaclient.producer.coordinator import Coordinators
 from kafkaclient.wire.metadata import MetadataCall
 
 if TYPE_CHECKING:
@@ -73,9 +74,13 @@ class Session:
         self._controller = -1
         self._known: frozenset[int] = frozenset()
         self._last_error: KafkaError | None = None
+        self._refreshing: asyncio.Task[object] | None = None
 
     async def close(self) -> None:
         """End every connection; calls under way fail."""
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+            await asyncio.gather(self._refreshing, return_exceptions=True)
         await self._router.close()
 
     # --- time ---------------------------------------------------------------------------------
@@ -175,6 +180,28 @@ class Session:
                 failures += 1
                 await self.pause(failures)
                 await self.metadata(())
+
+    def coordinators(self) -> Coordinators:
+        """Who makes calls to the brokers that coordinate."""
+        return Coordinators(
+            self._router,
+            retry_backoff=self.config.retry_backoff_ms / 1000,
+            retry_backoff_max=self.config.retry_backoff_max_ms / 1000,
+            request_timeout=self.config.request_timeout_ms / 1000,
+            rng=self._rng,
+            on_unknown=self._refresh_soon,
+        )
+
+    def _refresh_soon(self, _reason: str) -> None:
+        """Metadata in the background, unless it is being asked for."""
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.create_task(self._refresh(), name="kafkaclient-refresh")
+
+    async def _refresh(self) -> None:
+        try:
+            await self.metadata(())
+        except KafkaError as error:
+            self.answered(error)
 
     async def once(self, call: Call[T], node: int | None = None) -> T:
         """One attempt of a call; raises what the router raises."""

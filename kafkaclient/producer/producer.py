@@ -173,7 +173,7 @@ class Producer(FastPath, BulkEntry, TransactionEntry):
 
     async def stop(self, timeout: float | None = None) -> int:
         """Send what is there, wait for its outcome, disconnect. A transaction that is open is
-        aborted instead.
+        aborted instead, unless it is prepared.
 
         After ``timeout`` seconds (None: as long as ``delivery.timeout.ms`` lets records live) what
         is left fails with :class:`ProducerClosedError`. Returns how many records that were; 0 means

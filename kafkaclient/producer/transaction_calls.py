@@ -8,7 +8,7 @@ from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import KafkaError, ProducerFencedError, UnsupportedVersionError
 from kafkaclient.producer.sequence import NO_PRODUCER_ID, ProducerIdentity
 from kafkaclient.producer.transaction_state import Outcome, outcome_of
-from kafkaclient.types import OffsetAndMetadata
+from kafkaclient.types import OffsetAndMetadata, PreparedTransaction
 from kafkaclient.wire.codec import ApiVersionsCall
 from kafkaclient.wire.transactions import (
     AddOffsetsToTxnCall,
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
 
 __all__ = ["TransactionCalls", "TransactionalIdentity", "is_fatal"]
-
-_FEATURE, _V2 = "transaction.version", 2
 
 _NOT_COMMITTED = frozenset({48, 49, 59, 120})
 """INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, UNKNOWN_PRODUCER_ID, TRANSACTION_ABORTABLE: what
@@ -101,7 +99,7 @@ class TransactionCalls:
         """End what an older instance left open, fence it, and find out about transactions v2."""
         kind = CoordinatorKind.TRANSACTION
         versions = await self._coordinators.call(kind, self._id, ApiVersionsCall())
-        self.v2 = versions.features.get(_FEATURE, 0) >= _V2
+        self.v2 = versions.transactions_v2
         await self._init(NO_PRODUCER_ID, -1)
 
     async def raise_epoch(self) -> None:
@@ -162,6 +160,10 @@ class TransactionCalls:
             if o.offset >= 0
         }
         return {tp: found.get(tp) for tp in partitions}
+
+    def prepared(self) -> PreparedTransaction:
+        """What the open transaction can be ended by from elsewhere."""
+        return PreparedTransaction(*self._who())
 
     def _who(self) -> TxnIdentity:
         return TxnIdentity(self._id, self._identity.producer_id, self._identity.epoch)

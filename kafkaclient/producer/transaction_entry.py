@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.producer.core import Core
     from kafkaclient.producer.transactions import Transactions
+    from kafkaclient.types import PreparedTransaction
 
 __all__ = ["Transaction", "TransactionEntry"]
 
@@ -66,6 +67,26 @@ class TransactionEntry:
         """
         transactions = self._transactions("commit_transaction")
         await transactions.timed("commit", transactions.commit())
+
+    async def prepare_transaction(self) -> PreparedTransaction | None:
+        """Send everything at once, wait until all of it is written, and leave the transaction to be
+        ended: here by :meth:`commit_transaction` or :meth:`abort_transaction`, or by any other
+        client with :meth:`kafkaclient.admin.Admin.end_transaction`. :meth:`stop` leaves it open.
+
+        What is returned names the transaction; None: nothing was sent in it, there is nothing to
+        end. From the call on nothing more can be sent in it. Its coordinator aborts it
+        ``transaction.timeout.ms`` after its first record, or when a producer is started with the
+        same transactional id. Calls repeated return the same.
+
+        The first phase of KIP-939 (``KafkaProducer.prepareTransaction``), without the broker's part
+        of it: brokers do not know that it is prepared, so that the time-out holds.
+
+        Raises:
+            TransactionAbortableError: something of the transaction has failed: call
+                :meth:`abort_transaction`.
+            ProducerStateError: no transaction is open, or it is being ended.
+        """
+        return await self._transactions("prepare_transaction").prepare()
 
     async def abort_transaction(self) -> None:
         """Abort: records that were not sent yet fail with TransactionAbortedError and never are;

@@ -7,11 +7,14 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from kafkaclient.broker_errors import BROKER_ERRORS
+from kafkaclient.errors import ProducerStateError, TransactionAbortableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["TRANSITIONS", "Outcome", "TransactionState", "outcome_of"]
+    from kafkaclient.errors import KafkaError
+
+__all__ = ["TRANSITIONS", "Outcome", "Standing", "TransactionState", "outcome_of"]
 
 
 class TransactionState(Enum):
@@ -21,6 +24,7 @@ class TransactionState(Enum):
     INITIALIZING = "is asking for its producer id"
     READY = "has no transaction open"
     IN_TRANSACTION = "has a transaction open"
+    PREPARED = "has prepared its transaction, which is to be ended"
     COMMITTING = "is committing a transaction"
     ABORTING = "is aborting a transaction"
     ABORTABLE_ERROR = "has a transaction open that can only be aborted"
@@ -33,13 +37,48 @@ TRANSITIONS: Mapping[TransactionState, frozenset[TransactionState]] = {
     _S.UNINITIALIZED: frozenset({_S.INITIALIZING, _S.FATAL}),
     _S.INITIALIZING: frozenset({_S.READY, _S.FATAL}),
     _S.READY: frozenset({_S.IN_TRANSACTION, _S.FATAL}),
-    _S.IN_TRANSACTION: frozenset({_S.COMMITTING, _S.ABORTING, _S.ABORTABLE_ERROR, _S.FATAL}),
+    _S.IN_TRANSACTION: frozenset(
+        {_S.PREPARED, _S.COMMITTING, _S.ABORTING, _S.ABORTABLE_ERROR, _S.FATAL}
+    ),
+    _S.PREPARED: frozenset({_S.COMMITTING, _S.ABORTING, _S.ABORTABLE_ERROR, _S.FATAL}),
     # To ABORTING: the application changes its mind while records are still being flushed.
     _S.COMMITTING: frozenset({_S.READY, _S.ABORTING, _S.ABORTABLE_ERROR, _S.FATAL}),
     _S.ABORTABLE_ERROR: frozenset({_S.ABORTING, _S.FATAL}),
     _S.ABORTING: frozenset({_S.READY, _S.FATAL}),
     _S.FATAL: frozenset(),
 }
+
+
+class Standing:
+    """The state that a producer is in, and what it is in it for."""
+
+    def __init__(self, name: str) -> None:
+        self.state = _S.UNINITIALIZED
+        self.cause: KafkaError | None = None
+        """Why the open transaction can only be aborted, or why the producer cannot go on."""
+        self.name = name
+        """The transactional id."""
+
+    def move(self, state: TransactionState) -> None:
+        """To ``state``, by the table."""
+        if state not in TRANSITIONS[self.state]:
+            raise ProducerStateError(
+                f"transactional id {self.name!r}: no way from {self.state.name} to {state.name}; "
+                "this is a defect"
+            )
+        self.state = state
+
+    def refusal(self, what: str, advice: str) -> KafkaError:
+        """Why a call is not possible in this state."""
+        if self.state is _S.FATAL and self.cause is not None:
+            return self.cause.with_traceback(None)  # it is raised again and again
+        if self.state is _S.ABORTABLE_ERROR:
+            error = TransactionAbortableError(
+                f"{what}: the transaction of {self.name!r} can only be aborted: {self.cause}"
+            )
+            error.__cause__ = self.cause
+            return error
+        return ProducerStateError(f"{what}: the producer {self.state.value}; {advice}")
 
 
 class Outcome(Enum):

@@ -14,33 +14,35 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import (
     KafkaError,
     ProducerStateError,
-    TransactionAbortableError,
     TransactionAbortedError,
-    TransactionTimeoutError,
 )
 from kafkaclient.producer.ending import Ending
 from kafkaclient.producer.enlistment import Enlistment
+from kafkaclient.producer.patience import Patience
 from kafkaclient.producer.transaction_calls import is_fatal
 from kafkaclient.producer.transaction_offsets import TransactionOffsets
-from kafkaclient.producer.transaction_state import TRANSITIONS, TransactionState
+from kafkaclient.producer.transaction_state import Standing, TransactionState
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
     from kafkaclient.producer.transaction_calls import TransactionalIdentity, TransactionCalls
     from kafkaclient.producer.transaction_records import TransactionRecords
-    from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
+    from kafkaclient.types import (
+        ConsumerGroupMetadata,
+        OffsetAndMetadata,
+        PreparedTransaction,
+        TopicPartition,
+    )
 
 __all__ = ["Transactions"]
 
 _log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 _S = TransactionState
 _PATIENCE = 3.0
@@ -67,7 +69,8 @@ class Transactions:
         on_waited: Callable[[str, float], None],
         wake: Callable[[], None],
     ) -> None:
-        self.state = _S.UNINITIALIZED
+        self._standing = Standing(name)
+        self._move, self._refusal = self._standing.move, self._standing.refusal
         self.serial = 0
         """How many transactions were begun."""
         self.calls = calls
@@ -77,14 +80,14 @@ class Transactions:
         self._records = records
         self._identity = identity
         identity.on_gap = self._gap
-        self._max_block = max_block
+        self._patience = Patience(name, calls, max_block)
         self._clock = clock
         self._on_fatal = on_fatal
         self._on_waited = on_waited
-        self._cause: KafkaError | None = None
-        """Why the open transaction can only be aborted, or why the producer cannot go on."""
         self._used = False
         """Whether the coordinator may know of the transaction."""
+        self._left_open = False
+        """It is prepared, and whoever was told may end it."""
         self._ending: Ending | None = None
         self._offsets = TransactionOffsets(calls, self.call_failed)
         self._enlistment = Enlistment(
@@ -100,13 +103,9 @@ class Transactions:
 
     # --- states -------------------------------------------------------------------------------
 
-    def _move(self, state: TransactionState) -> None:
-        if state not in TRANSITIONS[self.state]:
-            raise ProducerStateError(
-                f"transactional id {self._name!r}: no way from {self.state.name} to {state.name}; "
-                "this is a defect"
-            )
-        self.state = state
+    @property
+    def state(self) -> TransactionState:
+        return self._standing.state
 
     def check_open(self) -> None:
         """Raises unless records may be sent."""
@@ -127,18 +126,6 @@ class Transactions:
 
         return check
 
-    def _refusal(self, what: str, advice: str) -> KafkaError:
-        """Why a call is not possible in this state."""
-        if self.state is _S.FATAL and self._cause is not None:
-            return self._cause.with_traceback(None)  # it is raised again and again
-        if self.state is _S.ABORTABLE_ERROR:
-            error = TransactionAbortableError(
-                f"{what}: the transaction of {self._name!r} can only be aborted: {self._cause}"
-            )
-            error.__cause__ = self._cause
-            return error
-        return ProducerStateError(f"{what}: the producer {self.state.value}; {advice}")
-
     def new_batch(self) -> None:
         """Records were taken that the coordinator will hear of."""
         self._used = True
@@ -154,9 +141,9 @@ class Transactions:
         """A record of the transaction has failed. Whether this producer may go on, the coordinator
         tells: a leader takes an epoch that was raised for a time-out for that of another producer.
         """
-        if self.state not in (_S.IN_TRANSACTION, _S.COMMITTING):
+        if self.state not in (_S.IN_TRANSACTION, _S.PREPARED, _S.COMMITTING):
             return
-        self._cause = error
+        self._standing.cause = error
         self._move(_S.ABORTABLE_ERROR)
         self._shut()
         # Not now: whoever tells of the failure is at work on the batches.
@@ -173,7 +160,7 @@ class Transactions:
     def dead(self, error: KafkaError) -> None:
         """The producer may not go on."""
         if self.state is not _S.FATAL:
-            self._cause = error
+            self._standing.cause = error
             self._move(_S.FATAL)
             self._shut()
 
@@ -200,7 +187,7 @@ class Transactions:
     async def initialize(self) -> None:
         """Ask for the producer id. Raises TransactionTimeoutError after ``max.block.ms``."""
         self._move(_S.INITIALIZING)
-        await self._in_time(self.calls.initialize(), "the producer was not started")
+        await self._patience.in_time(self.calls.initialize(), "the producer was not started")
         self._records.lines.gate = None if self.calls.v2 else self._enlistment
         self._move(_S.READY)
 
@@ -211,16 +198,19 @@ class Transactions:
             raise self._refusal("no transaction was begun", "it has to end first")
         self._move(_S.IN_TRANSACTION)
         self.serial += 1
-        self._ending = self._cause = None
-        self._used = False
+        self._ending = self._standing.cause = None
+        self._used = self._left_open = False
         self._enlistment.begin()
         self._identity.open, self._identity.doomed = True, False
         self.on_begin()
 
     async def close(self) -> None:
-        """Abort an open transaction, wait for one that is being ended; up to ``max.block.ms``."""
+        """Abort an open transaction unless it is prepared, wait for one that is being ended; up to
+        ``max.block.ms``."""
         try:
-            if self.state in (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR):
+            if self.state in (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR) or (
+                self.state is _S.PREPARED and not self._left_open
+            ):
                 await self.abort()
             elif self._ending is not None and not self._ending.task.done():
                 await self._outcome(self._ending)
@@ -235,10 +225,28 @@ class Transactions:
 
     # --- the end of a transaction -------------------------------------------------------------
 
+    async def prepare(self) -> PreparedTransaction | None:
+        if self.state is not _S.PREPARED:
+            if self.state is not _S.IN_TRANSACTION:
+                raise self._refusal("nothing was prepared", "there is nothing to prepare")
+            self._move(_S.PREPARED)
+            self.on_end()
+        await self._patience.in_time(self._written(), "prepare_transaction goes on; await it again")
+        if self.state is not _S.PREPARED:
+            raise self._refusal("nothing was prepared", "it was not prepared")
+        self._left_open = True
+        return self.calls.prepared() if self._used else None
+
+    async def _written(self) -> None:
+        """Wait until everything in the transaction has an outcome."""
+        if self._offsets.under_way:
+            await asyncio.wait(self._offsets.under_way)
+        await self._records.drained()
+
     async def commit(self) -> None:
         ending = self._ending
         if ending is None or not ending.commit or ending.over:
-            if self.state is not _S.IN_TRANSACTION:
+            if self.state not in (_S.IN_TRANSACTION, _S.PREPARED):
                 raise self._refusal("nothing was committed", "there is nothing to commit")
             ending = self._start(_S.COMMITTING, self._commit, commit=True)
         await self._outcome(ending)
@@ -250,7 +258,7 @@ class Transactions:
                 f"the transaction of {self._name!r} cannot be aborted: its commit is on its way; "
                 "await commit_transaction again for the outcome"
             )
-        if self.state in (_S.IN_TRANSACTION, _S.COMMITTING, _S.ABORTABLE_ERROR):
+        if self.abortable:
             if ending is not None:  # a commit that waits for records, or has failed by them
                 ending.task.cancel()
             ending = self._start(_S.ABORTING, self._abort, commit=False)
@@ -263,7 +271,7 @@ class Transactions:
         """Whether there is a transaction that :meth:`abort` can end."""
         if self.state is _S.COMMITTING:
             return self._ending is not None and not self._ending.sent
-        return self.state in (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR)
+        return self.state in (_S.IN_TRANSACTION, _S.PREPARED, _S.ABORTABLE_ERROR)
 
     def _start(
         self,
@@ -279,8 +287,8 @@ class Transactions:
 
     async def _outcome(self, ending: Ending) -> None:
         """Wait for the end; raises what it failed with, or TransactionTimeoutError meanwhile."""
-        if not await ending.wait(self._max_block):
-            raise self._timeout(
+        if not await ending.wait(self._patience.seconds):
+            raise self._patience.over(
                 f"{ending.name} goes on; await it again for its outcome"
             ) from self.calls.last_error
         if ending.task.cancelled():
@@ -289,9 +297,7 @@ class Transactions:
             raise ending.error.with_traceback(None)
 
     async def _commit(self, ending: Ending) -> None:
-        if self._offsets.under_way:
-            await asyncio.wait(self._offsets.under_way)
-        await self._records.drained()
+        await self._written()
         self._check_committing()  # no record has failed
         self._identity.open = False
         self._enlistment.end()
@@ -313,9 +319,9 @@ class Transactions:
         await self._stop_calls()
         aborted = TransactionAbortedError(
             f"the transaction of {self._name!r} that the record belonged to was aborted"
-            + (f": {self._cause}" if self._cause else "")
+            + (f": {self._standing.cause}" if self._standing.cause else "")
         )
-        aborted.__cause__ = self._cause
+        aborted.__cause__ = self._standing.cause
         if self.calls.v2:
             self._records.drop(aborted)
         else:
@@ -359,18 +365,12 @@ class Transactions:
 
     def _give_up_what_waits(self) -> None:
         if self.state is _S.ABORTABLE_ERROR:
+            cause = self._standing.cause
             error = TransactionAbortedError(
-                f"the record was not sent: its transaction can only be aborted: {self._cause}"
+                f"the record was not sent: its transaction can only be aborted: {cause}"
             )
-            error.__cause__ = self._cause
+            error.__cause__ = cause
             self._records.drop_waiting(error)
-
-    def _timeout(self, what: str) -> TransactionTimeoutError:
-        last = self.calls.last_error
-        return TransactionTimeoutError(
-            f"transactional id {self._name!r}: {what}; max.block.ms={self._max_block * 1000:.0f} "
-            f"have passed, last error: {last or 'none'}"
-        )
 
     # --- offsets ------------------------------------------------------------------------------
 
@@ -384,9 +384,11 @@ class Transactions:
             return
         self._used = True
         sending = self._offsets.send(offsets, group)
-        await asyncio.wait({sending}, timeout=self._max_block)
+        await asyncio.wait({sending}, timeout=self._patience.seconds)
         if not sending.done():
-            raise self._timeout("send_offsets_to_transaction goes on, and the commit waits for it")
+            raise self._patience.over(
+                "send_offsets_to_transaction goes on, and the commit waits for it"
+            )
         if sending.cancelled() or not sending.result():
             raise self._refusal("the offsets were not sent", "its transaction has ended")
 
@@ -394,17 +396,7 @@ class Transactions:
         self, group_id: str, partitions: tuple[TopicPartition, ...]
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         call = self.calls.committed(group_id, partitions)
-        return await self._in_time(call, f"no offsets of group {group_id!r}")
-
-    async def _in_time(self, call: Coroutine[None, None, T], what: str) -> T:
-        """A call that may be given up."""
-        try:
-            async with asyncio.timeout(self._max_block) as limit:
-                return await call
-        except TimeoutError as error:
-            if isinstance(error, KafkaError) or not limit.expired():
-                raise
-            raise self._timeout(what) from self.calls.last_error
+        return await self._patience.in_time(call, f"no offsets of group {group_id!r}")
 
 
 async def _cancel(tasks: set[asyncio.Task[Any]]) -> None:

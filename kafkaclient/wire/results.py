@@ -40,6 +40,11 @@ class ApiVersions:
     features: Mapping[str, int] = field(default_factory=dict)
     """The cluster's feature levels (KIP-584), as of version 3: ``transaction.version`` and more."""
 
+    @property
+    def transactions_v2(self) -> bool:
+        """Whether the cluster's transactions are those of KIP-890."""
+        return self.features.get("transaction.version", 0) >= 2
+
     def pick(self, api_key: ApiKey, min_version: int, max_version: int) -> int:
         """The newest version of the API that both sides speak.
 

@@ -11,6 +11,14 @@ from hypothesis import strategies as st
 from kafkaclient.errors import ProtocolError
 from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from kafkaclient.wire.codec import CodecCall, decode_request, encode_response
+from kafkaclient.wire.transaction_states import (
+    DescribedTransactions,
+    DescribeTransactionsCall,
+    ListTransactionsCall,
+    TransactionDescription,
+    TransactionListing,
+    TxnState,
+)
 from kafkaclient.wire.transactions import (
     AddOffsetsToTxnCall,
     AddPartitionsToTxnCall,
@@ -44,7 +52,10 @@ CALLS: list[CodecCall[Any]] = [
     EndTxnCall(WHO, commit=True),
     EndTxnV2Call(WHO, commit=False),
     OffsetFetchCall("g", (T0, U0)),
+    ListTransactionsCall((TxnState.ONGOING, TxnState.EMPTY)),
+    DescribeTransactionsCall("tx"),
 ]
+CARRY = (InitTransactionsCall, AddOffsetsToTxnCall, TxnOffsetCommitCall, EndTxnCall)
 EVERY = [
     pytest.param(call, version, id=f"{type(call).__name__}-{version}")
     for call in CALLS
@@ -69,7 +80,7 @@ def test_who_asks_is_said_in_every_version(call: CodecCall[Any], version: int) -
         assert message.v3_and_below_transactional_id == "tx"
         assert message.v3_and_below_producer_id == 5
         assert message.v3_and_below_producer_epoch == 3
-    elif not isinstance(call, (FindCoordinatorCall, OffsetFetchCall)):
+    elif isinstance(call, CARRY):
         assert (message.transactional_id, message.producer_id) == ("tx", 5)
         assert message.producer_epoch == 3
 
@@ -150,6 +161,40 @@ def test_stable_offsets_are_asked_for(version: int) -> None:
     inner["error_code"] = 16
     fields = inner if version == 7 else {"groups": [inner | {"group_id": "g"}]}
     assert answered(call, version, **fields).error_code == 16
+
+
+def test_listing_transactions() -> None:
+    """KIP-664. States that this client does not know do not make the answer unreadable."""
+    call = ListTransactionsCall((TxnState.ONGOING, TxnState.EMPTY))
+    assert sent(call, 0).state_filters == ["Ongoing", "Empty"]
+    one = {"transactional_id": "a", "producer_id": 7, "transaction_state": "PrepareCommit"}
+    states = [one, one | {"transaction_state": "Later"}]
+    told = answered(call, 0, error_code=0, transaction_states=states)
+    assert told.transactions == (
+        TransactionListing("a", 7, TxnState.PREPARE_COMMIT),
+        TransactionListing("a", 7, TxnState.UNKNOWN),
+    )
+
+
+def test_describing_a_transaction() -> None:
+    call = DescribeTransactionsCall("tx")
+    assert sent(call, 0).transactional_ids == ["tx"]
+    one = {
+        "error_code": 0,
+        "transactional_id": "tx",
+        "transaction_state": "Ongoing",
+        "transaction_timeout_ms": 60_000,
+        "transaction_start_time_ms": 5,
+        "producer_id": 7,
+        "producer_epoch": 2,
+        "topics": [{"topic": "t", "partitions": [0, 1]}, {"topic": "u", "partitions": [0]}],
+    }
+    description = TransactionDescription(
+        "tx", TxnState.ONGOING, 7, 2, 60_000, 5, frozenset({T0, T1, U0})
+    )
+    assert answered(call, 0, transaction_states=[one]) == DescribedTransactions(0, description)
+    told = answered(call, 0, transaction_states=[one | {"error_code": 105}])
+    assert told == DescribedTransactions(105, None)
 
 
 @pytest.mark.parametrize(("call", "version"), EVERY)

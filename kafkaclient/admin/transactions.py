@@ -1,0 +1,193 @@
+"""Transactions of other clients: to look at, to end, to fence (KIP-664, KIP-939)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from kafkaclient.broker_errors import broker_error, denied
+from kafkaclient.errors import KafkaError, TransactionLostError
+from kafkaclient.wire.codec import ApiVersionsCall, InitProducerIdCall
+from kafkaclient.wire.transaction_states import (
+    DescribeTransactionsCall,
+    ListTransactionsCall,
+    TxnState,
+)
+from kafkaclient.wire.transactions import CoordinatorKind, EndTxnCall, EndTxnV2Call, TxnIdentity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kafkaclient.admin.opened import Opened
+    from kafkaclient.admin.session import Session
+    from kafkaclient.producer.coordinator import Coordinators
+    from kafkaclient.types import PreparedTransaction
+    from kafkaclient.wire.transaction_states import (
+        ListedTransactions,
+        TransactionDescription,
+        TransactionListing,
+    )
+
+__all__ = ["TransactionAdmin", "TransactionRequests"]
+
+_UNKNOWN_ID = 105  # TRANSACTIONAL_ID_NOT_FOUND
+_LOST = {
+    47: "its producer was fenced: the transaction had timed out, or another producer was started "
+    "with its transactional id",
+    48: "it was ended the other way, as after a time-out",
+    49: "its coordinator knows the transactional id with another producer id or not at all: it was "
+    "forgotten (transactional.id.expiration.ms), or is another cluster's",
+    59: "its producer id is not known any more",
+}
+_LOST[90] = _LOST[47]
+_FENCING_TIMEOUT_MS = 1
+"""As Java has it: nobody is going to have a transaction open under the new epoch."""
+
+
+class TransactionRequests:
+    """The calls. They take as long as they take, within :meth:`Session.limit`."""
+
+    def __init__(self, session: Session, coordinators: Coordinators) -> None:
+        self._session = session
+        self._coordinators = coordinators
+
+    async def end(self, prepared: PreparedTransaction, *, commit: bool) -> None:
+        kind, name = CoordinatorKind.TRANSACTION, prepared.transactional_id
+        v2 = (await self._coordinators.call(kind, name, ApiVersionsCall())).transactions_v2
+        call = (EndTxnV2Call if v2 else EndTxnCall)(TxnIdentity(*prepared), commit)
+        answer = await self._coordinators.call(kind, name, call, final=frozenset(_LOST))
+        code = answer.error_code
+        if code:
+            what = f"{'committing' if commit else 'aborting'} the transaction of {name!r}"
+            error = broker_error(code, what, advice=_advice(code, "Write", name))
+            if code not in _LOST:
+                raise error
+            lost = TransactionLostError(f"{what}: {_LOST[code]} ({error.name})")
+            lost.code, lost.name = code, error.name
+            raise lost
+
+    async def listed(self, states: tuple[TxnState, ...]) -> list[TransactionListing]:
+        call = ListTransactionsCall(states)
+
+        async def ask(node: int) -> ListedTransactions:
+            told = await self._session.once(call, node)
+            if told.error_code:
+                raise broker_error(told.error_code, f"listing the transactions of broker {node}")
+            return told
+
+        async def attempt() -> list[ListedTransactions]:
+            brokers = (await self._session.metadata(())).brokers
+            return await asyncio.gather(*(ask(broker.node_id) for broker in brokers))
+
+        answers = await self._session.until_answered(attempt)
+        return [listing for told in answers for listing in told.transactions]
+
+    async def describe(self, name: str) -> TransactionDescription | None:
+        call = DescribeTransactionsCall(name)
+        told = await self._coordinators.call(CoordinatorKind.TRANSACTION, name, call)
+        if told.error_code and told.error_code != _UNKNOWN_ID:
+            what = f"describing the transactional id {name!r}"
+            advice = _advice(told.error_code, "Describe", name)
+            raise broker_error(told.error_code, what, advice=advice)
+        return told.description
+
+    async def fence(self, name: str) -> KafkaError | None:
+        call = InitProducerIdCall(name, _FENCING_TIMEOUT_MS)
+        try:
+            told = await self._coordinators.call(CoordinatorKind.TRANSACTION, name, call)
+        except KafkaError as error:
+            return error
+        if not told.error_code:
+            return None
+        what = f"fencing producers with the transactional id {name!r}"
+        return broker_error(told.error_code, what, advice=_advice(told.error_code, "Write", name))
+
+    def note(self) -> None:
+        """Have the last error that stood in the way told if time runs out."""
+        if self._coordinators.last_error is not None:
+            self._session.answered(self._coordinators.last_error)
+
+
+class TransactionAdmin:
+    """A part of :class:`~kafkaclient.admin.Admin`."""
+
+    async def end_transaction(
+        self,
+        prepared: PreparedTransaction,
+        *,
+        commit: bool = True,
+        timeout_s: float | None = None,
+    ) -> None:
+        """Commit, or abort, a transaction that another producer has prepared
+        (:meth:`kafkaclient.Producer.prepare_transaction`). When this returns it is done, or about
+        to be, and cannot become otherwise; it may be repeated, after a time-out too.
+
+        Raises:
+            TransactionLostError: it is not open any more, and was not ended this way as far as its
+                coordinator knows: it has timed out, was fenced, or was ended the other way. Of a
+                producer that was fenced it cannot be told whether it had been ended before.
+            AuthorizationError: this client may not write under its transactional id.
+        """
+        requests, session = self._transactions("end_transaction")
+        how = "committing" if commit else "aborting"
+        what = f"{how} the transaction of {prepared.transactional_id!r}"
+        async with session.limit(what, timeout_s):
+            try:
+                await requests.end(prepared, commit=commit)
+            finally:
+                requests.note()
+
+    async def list_transactions(
+        self,
+        prefix: str = "",
+        *,
+        states: Iterable[TxnState] = (),
+        timeout_s: float | None = None,
+    ) -> list[TransactionListing]:
+        """The transactional ids that begin with ``prefix``, in order, and where the last
+        transaction of each stands; ``states``: only those (default: all). What this client may not
+        describe is missing. Every broker is asked (KIP-664; brokers from 3.0 on)."""
+        requests, session = self._transactions("list_transactions")
+        async with session.limit("listing transactions", timeout_s):
+            listed = await requests.listed(tuple(states))
+        return sorted(told for told in listed if told.transactional_id.startswith(prefix))
+
+    async def describe_transactions(
+        self, transactional_ids: Iterable[str], *, timeout_s: float | None = None
+    ) -> dict[str, TransactionDescription | None]:
+        """What is known of transactional ids, as given; None for one that is not known. Raises
+        AuthorizationError for one that this client may not describe. Brokers from 3.0 on."""
+        names = tuple(dict.fromkeys(transactional_ids))
+        requests, session = self._transactions("describe_transactions")
+        async with session.limit("describing transactions", timeout_s):
+            try:
+                told = await asyncio.gather(*map(requests.describe, names))
+            finally:
+                requests.note()
+        return dict(zip(names, told, strict=True))
+
+    async def fence_producers(
+        self, transactional_ids: Iterable[str], *, timeout_s: float | None = None
+    ) -> dict[str, KafkaError | None]:
+        """Have no producer of now go on with these transactional ids: what it has open is aborted,
+        what it asks for next is refused. By id None, or the error: AuthorizationError, say (Java:
+        ``Admin.fenceProducers``)."""
+        names = tuple(dict.fromkeys(transactional_ids))
+        requests, session = self._transactions("fence_producers")
+        async with session.limit("fencing producers", timeout_s):
+            try:
+                outcomes = await asyncio.gather(*map(requests.fence, names))
+            finally:
+                requests.note()
+        return dict(zip(names, outcomes, strict=True))
+
+    def _transactions(self, call: str) -> tuple[TransactionRequests, Session]:
+        opened = self._opened(call)
+        return opened.transactions, opened.session
+
+    def _opened(self, call: str) -> Opened:
+        raise NotImplementedError
+
+
+def _advice(code: int, operation: str, name: str) -> str | None:
+    return denied(code, operation, name, by_itself=True)

@@ -1,0 +1,44 @@
+"""How long a producer's application waits for its coordinator."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
+
+from kafkaclient.errors import KafkaError, TransactionTimeoutError
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from kafkaclient.producer.transaction_calls import TransactionCalls
+
+__all__ = ["Patience"]
+
+T = TypeVar("T")
+
+
+class Patience:
+    """``max.block.ms``, here in ``seconds``, for the calls of one transactional id."""
+
+    def __init__(self, name: str, calls: TransactionCalls, seconds: float) -> None:
+        self.seconds = seconds
+        self._name = name
+        self._calls = calls
+
+    async def in_time(self, call: Coroutine[None, None, T], what: str) -> T:
+        """A call that may be given up. Raises TransactionTimeoutError when its time is over."""
+        try:
+            async with asyncio.timeout(self.seconds) as limit:
+                return await call
+        except TimeoutError as error:
+            if isinstance(error, KafkaError) or not limit.expired():
+                raise
+            raise self.over(what) from self._calls.last_error
+
+    def over(self, what: str) -> TransactionTimeoutError:
+        """The error that says what the coordinator was waited for, and met last."""
+        last = self._calls.last_error
+        return TransactionTimeoutError(
+            f"transactional id {self._name!r}: {what}; max.block.ms={self.seconds * 1000:.0f} "
+            f"have passed, last error: {last or 'none'}"
+        )

@@ -9,19 +9,21 @@ import typer
 from kafkaclient.cli import configs, limits, reassign, throttle, topics
 from kafkaclient.cli.describe import describe
 from kafkaclient.cli.perf_test import PerfTestCommand, perf_test
+from kafkaclient.cli.report import report
 from kafkaclient.cli.run import FAILED, stderr_console
 
 __all__ = ["app"]
 
 app = typer.Typer(
     help="An asyncio Kafka producer: its demonstration, its load test, its experiments, "
-    "local brokers, and what looks after a cluster.",
+    "the report on its telemetry, local brokers, and what looks after a cluster.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
 app.command("perf-test", cls=PerfTestCommand)(perf_test)
+app.command("report")(report)
 app.add_typer(topics.app, name="topics")
 app.add_typer(configs.app, name="configs")
 app.add_typer(limits.app, name="limits")

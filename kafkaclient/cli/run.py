@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,9 +16,17 @@ from rich.markup import escape
 from kafkaclient.errors import ConfigError, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterator
 
-__all__ = ["FAILED", "INTERRUPTED", "TERMINATED", "USAGE", "run_command", "stderr_console"]
+__all__ = [
+    "FAILED",
+    "INTERRUPTED",
+    "TERMINATED",
+    "USAGE",
+    "run_blocking",
+    "run_command",
+    "stderr_console",
+]
 
 T = TypeVar("T")
 
@@ -39,10 +48,22 @@ def run_command(main: Coroutine[Any, Any, T]) -> T:
     the system, 2 for a wrong option; 130 after Ctrl-C and 143 after SIGTERM, when the coroutine
     has cleaned up.
     """
+    with _failures_told(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(_cancelled_by_sigterm(main))
+
+
+def run_blocking(main: Callable[[], T]) -> T:
+    """Run a command that needs no event loop; ends the process as :func:`run_command` does, but
+    for SIGTERM, which it leaves to the system."""
+    with _failures_told():
+        return main()
+
+
+@contextmanager
+def _failures_told() -> Iterator[None]:
     console = stderr_console()
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(_cancelled_by_sigterm(main))
+        yield
     except KeyboardInterrupt:
         console.print("[yellow]interrupted[/]")
         raise typer.Exit(INTERRUPTED) from None

@@ -1,0 +1,1 @@
+"""The telemetry of many producers and runs, aggregated by Spark."""

@@ -1,0 +1,175 @@
+"""The job as SQL: three passes over the batches, each into a small table; all else is from those.
+
+A latency is counted in one of 32 buckets per power of two, so a percentile is off by 1.1 % at
+most, whatever the number of batches; 8 per power of two where decisions are judged.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "CELLS",
+    "CURVES",
+    "DECISIONS",
+    "ERRORS",
+    "FACTS",
+    "HISTOGRAM",
+    "LATENCY",
+    "PARTS",
+    "QUANTILES",
+    "SECONDS",
+    "SERIES",
+    "SKEW",
+    "SKEWED",
+    "TOTALS",
+]
+
+PARTS = ("deciding", "waiting", "broker", "whole")
+"""What a batch's latency is made of: until its partition is decided, until it is sent, until it
+is acknowledged; and all of it."""
+
+QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
+
+FACTS = """
+SELECT run, offset_s, topic, partition, broker, records, bytes, attempts, error, bound_by,
+       created_s, bound_s, sent_s, acknowledged_s
+FROM batches JOIN producers USING (file)
+"""
+"""Producers' files are few: Spark sends their table to each task by itself."""
+
+HISTOGRAM = """
+SELECT run, topic, partition, broker, part,
+       CAST(floor(32 * log2(greatest(took_s, 1e-6D))) AS INT) AS bucket,
+       count(*) AS batches, sum(took_s) AS total_s, max(took_s) AS longest_s
+FROM (
+  SELECT run, topic, partition, broker,
+         stack(4, 0, bound_s - created_s, 1, sent_s - bound_s, 2, acknowledged_s - sent_s,
+               3, acknowledged_s - created_s) AS (part, took_s)
+  FROM facts WHERE error IS NULL
+)
+WHERE took_s IS NOT NULL
+GROUP BY run, topic, partition, broker, part, bucket
+"""
+
+LATENCY = """
+SELECT run, part, topic, broker, partition,
+       sum(batches) AS batches,
+       1e3D * sum(total_s) / sum(batches) AS avg_ms,
+       percentile(1e3D * pow(2, (bucket + 0.5D) / 32), array(0.5, 0.9, 0.95, 0.99, 0.999), batches)
+         AS quantiles_ms,
+       1e3D * max(longest_s) AS max_ms
+FROM histogram
+GROUP BY GROUPING SETS ((run, part), (run, part, topic), (run, part, broker),
+                        (run, part, topic, partition))
+ORDER BY run, part, topic NULLS FIRST, broker NULLS FIRST, partition NULLS FIRST
+"""
+
+CURVES = """
+SELECT run, bucket, sum(batches) AS batches FROM histogram WHERE part = 3
+GROUP BY run, bucket ORDER BY run, bucket
+"""
+
+SECONDS = """
+SELECT run, CAST(floor(coalesce(sent_s, created_s) + offset_s) AS BIGINT) AS second,
+       topic, partition, broker, error,
+       count(*) AS batches, sum(records) AS records, sum(bytes) AS bytes,
+       count_if(attempts > 1) AS retried,
+       min(created_s + offset_s) AS first_s,
+       max(coalesce(acknowledged_s, sent_s, bound_s, created_s) + offset_s) AS last_s
+FROM facts
+GROUP BY run, second, topic, partition, broker, error
+"""
+
+TOTALS = """
+SELECT run, sum(batches) AS batches,
+       coalesce(sum(records) FILTER (WHERE error IS NULL), 0) AS records,
+       coalesce(sum(bytes) FILTER (WHERE error IS NULL), 0) AS bytes,
+       coalesce(sum(records) FILTER (WHERE error IS NOT NULL), 0) AS failed_records,
+       sum(retried) AS retried_batches,
+       max(last_s) - min(first_s) AS seconds
+FROM seconds GROUP BY run ORDER BY run
+"""
+
+ERRORS = """
+SELECT run, error, sum(batches) AS batches, sum(records) AS records
+FROM seconds WHERE error IS NOT NULL GROUP BY run, error ORDER BY run, records DESC, error
+"""
+
+SKEW = """
+WITH sent AS (
+  SELECT run, second, topic, partition, broker, sum(bytes) AS bytes, sum(records) AS records
+  FROM seconds WHERE broker >= 0 GROUP BY run, second, topic, partition, broker
+), places AS (
+  SELECT run, topic, count(DISTINCT partition) AS partitions FROM sent GROUP BY run, topic
+), nodes AS (
+  SELECT run, count(DISTINCT broker) AS brokers FROM sent GROUP BY run
+), by_partition AS (
+  SELECT run, second, topic, sum(records) AS records, sum(bytes) AS bytes, max(bytes) AS most
+  FROM (SELECT run, second, topic, partition, sum(bytes) AS bytes, sum(records) AS records
+        FROM sent GROUP BY run, second, topic, partition)
+  GROUP BY run, second, topic
+), by_broker AS (
+  SELECT run, second, sum(bytes) AS bytes, max(bytes) AS most
+  FROM (SELECT run, second, broker, sum(bytes) AS bytes FROM sent GROUP BY run, second, broker)
+  GROUP BY run, second
+)
+SELECT p.run, p.second, p.topic, p.records, p.bytes,
+       p.most * partitions / p.bytes AS partition_skew, b.most * brokers / b.bytes AS broker_skew
+FROM by_partition p JOIN places USING (run, topic)
+     JOIN by_broker b ON b.run = p.run AND b.second = p.second
+     JOIN nodes n ON n.run = p.run
+WHERE p.bytes > 0 AND b.bytes > 0
+"""
+"""The most bytes of one in a second, as a multiple of the mean over all that the run sent to."""
+
+SKEWED = """
+SELECT run, percentile_approx(partition_skew, 0.5) AS partition_skew_p50,
+       percentile_approx(partition_skew, 0.99) AS partition_skew_p99,
+       percentile_approx(broker_skew, 0.5) AS broker_skew_p50,
+       percentile_approx(broker_skew, 0.99) AS broker_skew_p99
+FROM skew GROUP BY run
+"""
+
+SERIES = """
+SELECT s.run, broker, bin_s, CAST(second DIV bin_s AS INT) AS bin,
+       sum(bytes) AS bytes, sum(records) AS records
+FROM seconds s
+     JOIN (SELECT run, CAST(ceil((max(second) + 1) / :bins) AS BIGINT) AS bin_s
+           FROM seconds GROUP BY run) l ON s.run = l.run
+WHERE broker >= 0
+GROUP BY s.run, broker, bin_s, bin ORDER BY s.run, broker, bin
+"""
+"""At most so many bins, each of some whole seconds."""
+
+CELLS = """
+SELECT run, CAST(floor((sent_s + offset_s) / :window_s) AS BIGINT) AS moment, broker, bound_by,
+       CAST(floor(8 * log2(greatest(acknowledged_s - sent_s, 1e-6D))) AS INT) AS bucket,
+       count(*) AS batches, sum(acknowledged_s - sent_s) AS total_s
+FROM facts WHERE error IS NULL AND acknowledged_s IS NOT NULL
+GROUP BY run, moment, broker, bound_by, bucket
+"""
+
+DECISIONS = """
+WITH brokers AS (
+  SELECT run, moment, broker, sum(total_s) AS total_s, sum(batches) AS batches
+  FROM cells GROUP BY run, moment, broker
+), moments AS (
+  SELECT run, moment, sum(total_s) AS total_s, sum(batches) AS batches,
+         sort_array(collect_list(struct(total_s / batches AS mean_s, broker))) AS fastest
+  FROM brokers GROUP BY run, moment HAVING count(*) > 1
+), judged AS (
+  SELECT c.run, c.broker, c.bound_by, c.batches, c.total_s, c.total_s / c.batches AS took_s,
+         IF(fastest[0].broker = c.broker, fastest[1].mean_s, fastest[0].mean_s) AS best_s,
+         (m.total_s - b.total_s) / (m.batches - b.batches) AS others_s
+  FROM cells c JOIN moments m ON m.run = c.run AND m.moment = c.moment
+       JOIN brokers b ON b.run = c.run AND b.moment = c.moment AND b.broker = c.broker
+)
+SELECT run, broker, bound_by, sum(batches) AS batches,
+       1e3D * sum(total_s) / sum(batches) AS took_ms,
+       1e3D * sum(others_s * batches) / sum(batches) AS others_ms,
+       1e3D * sum(best_s * batches) / sum(batches) AS best_ms,
+       sum(IF(took_s > :times * best_s AND took_s > best_s + :least_s, batches, 0)) / sum(batches)
+         AS regretted
+FROM judged
+GROUP BY GROUPING SETS ((run), (run, broker), (run, bound_by))
+ORDER BY run, broker NULLS FIRST, bound_by NULLS FIRST
+"""

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkaclient.errors import ConfigError
+from kafkaclient.spark import session
+from kafkaclient.spark.session import is_local, spark_session
+from kafkaclient.testing.jre import Java
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Builder:
+    """Stands for ``SparkSession.builder``: keeps what it is told, and the environment."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, str] = {}
+        self.environment: dict[str, str] = {}
+
+    def appName(self, name: str) -> Builder:
+        self.told["app"] = name
+        return self
+
+    def config(self, name: str, value: str) -> Builder:
+        self.told[name] = value
+        return self
+
+    def master(self, url: str) -> Builder:
+        self.told["master"] = url
+        return self
+
+    def remote(self, url: str) -> Builder:
+        self.told["remote"] = url
+        return self
+
+    def getOrCreate(self) -> str:
+        self.environment = dict(os.environ)
+        return "session"
+
+
+@pytest.fixture
+def builder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Builder:
+    made = Builder()
+    fake: Any = type("SparkSession", (), {"builder": made, "getActiveSession": lambda: None})
+    module: Any = type("sql", (), {"SparkSession": fake})
+    real = importlib.import_module
+    monkeypatch.setattr(
+        session, "import_module", lambda name: module if "pyspark" in name else real(name)
+    )
+    java = Java(tmp_path / "jdk" / "bin" / "java", 17, "")
+    monkeypatch.setattr(session, "find_java", lambda: java)
+    for name in ("MASTER", "PYSPARK_PYTHON", "SPARK_LOCAL_IP", "JAVA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PYSPARK_PYTHON", "")  # put back by monkeypatch, whoever sets it
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    return made
+
+
+def test_a_local_session_stays_on_this_machine(builder: Builder, tmp_path: Path) -> None:
+    assert spark_session("name", "local[2]") == "session"
+    assert builder.told["app"] == "name"
+    assert builder.told["master"] == "local[2]"
+    assert builder.told["spark.driver.host"] == "127.0.0.1"
+    assert builder.told["spark.driver.bindAddress"] == "127.0.0.1"
+    assert builder.told["spark.ui.enabled"] == "false"
+    assert builder.environment["SPARK_LOCAL_IP"] == "127.0.0.1"
+    assert builder.environment["JAVA_HOME"] == str(tmp_path / "jdk")
+    assert builder.environment["PYSPARK_PYTHON"] == sys.executable
+
+
+def test_the_environment_is_put_back(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/mine")
+    spark_session("name", "local")
+    assert os.environ["JAVA_HOME"] == "/mine"
+    assert "SPARK_LOCAL_IP" not in os.environ
+
+
+def test_what_the_user_says_goes_first(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "/other/python")
+    spark_session("name", config={"spark.ui.enabled": "true"})
+    assert builder.told["master"] == "local[*]"
+    assert builder.told["spark.ui.enabled"] == "true"
+    assert builder.environment["PYSPARK_PYTHON"] == "/other/python"
+
+
+def test_a_cluster_elsewhere_is_not_told_where_to_listen(builder: Builder) -> None:
+    spark_session("name", "yarn")
+    assert "spark.driver.host" not in builder.told
+    assert "SPARK_LOCAL_IP" not in builder.environment
+
+
+def test_spark_connect_starts_no_jvm(builder: Builder) -> None:
+    spark_session("name", "sc://host:15002")
+    assert builder.told == {"app": "name", "remote": "sc://host:15002"}
+    assert "JAVA_HOME" not in builder.environment
+
+
+def test_without_pyspark_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    with pytest.raises(ConfigError, match=r"pip install 'kafkaclient\[spark\]'"):
+        spark_session("name")
+
+
+@pytest.mark.parametrize(
+    ("master", "local"),
+    [
+        ("local", True),
+        ("local[2]", True),
+        ("spark://127.0.0.1:7077", True),
+        ("spark://localhost:7077", True),
+        ("spark://head:7077", False),
+        ("k8s://https://10.0.0.1", False),
+        ("yarn", False),
+    ],
+)
+def test_which_masters_are_local(master: str, local: bool) -> None:
+    assert is_local(master) is local

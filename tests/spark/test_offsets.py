@@ -60,7 +60,7 @@ def test_what_is_no_offset(text: str, said: str) -> None:
 def test_assigned_partitions() -> None:
     assert partitions_from('{"b": [1, 0], "a": [2]}') == (TP("a", 2), TP("b", 0), TP("b", 1))
     for text in ('{"t": 1}', '{"t": [-1]}', '{"t": ["1"]}', "[]"):
-        with pytest.raises(ValueError, match="give|instead"):
+        with pytest.raises(ValueError, match=r"give|instead"):
             partitions_from(text)
 
 

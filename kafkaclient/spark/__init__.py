@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kafkaclient.spark.registration import register
 from kafkaclient.spark.session import spark_session
 
-__all__ = ["spark_session"]
+__all__ = ["register", "spark_session"]

@@ -1,0 +1,84 @@
+"""An event loop on a thread of its own, for code that Spark calls and that must block."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine, Iterator
+    from concurrent.futures import Future
+    from types import TracebackType
+
+__all__ = ["LoopThread"]
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """Runs coroutines for the thread that made it, one event loop for all of them.
+
+    Connections stay alive, and requests go on, while that thread is elsewhere: in Spark, or waiting
+    for rows. A context manager; at its end what still runs is cancelled.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._started = threading.Event()
+        # A daemon: a worker that Spark takes down must not wait for it.
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+        self._started.wait()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Its result, or its exception, when it has ended; cancelled if this thread is
+        interrupted while it waits."""
+        future = self.begin(coroutine)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def begin(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
+        """The items, each awaited while the one before it is worked on."""
+        ahead = self.begin(_next(items))
+        try:
+            while (found := ahead.result()) is not None:
+                ahead = self.begin(_next(items))
+                yield found
+        finally:
+            ahead.cancel()
+
+    def close(self) -> None:
+        """Cancel what runs, and end the thread. Calling it again does nothing."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._end.set)
+            self._thread.join()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _work(self) -> None:
+        asyncio.run(self._until_closed())
+
+    async def _until_closed(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._end = asyncio.Event()
+        self._started.set()
+        await self._end.wait()
+
+
+async def _next(items: AsyncIterator[T]) -> T | None:
+    return await anext(items, None)

@@ -1,0 +1,163 @@
+"""Columns between Kafka and Spark; without a session."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("pyspark")
+
+from pyspark.sql.types import (  # noqa: E402
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+)
+
+from kafkaclient.errors import ConfigError, InvalidRecordError  # noqa: E402
+from kafkaclient.spark.rows import ReadColumns, WriteColumns, read_schema  # noqa: E402
+from kafkaclient.types import TopicPartition  # noqa: E402
+
+
+def entries(value: object) -> ArrayType:
+    return ArrayType(StructType().add("key", StringType()).add("value", value))
+
+
+TYPES = {
+    "string": StringType(),
+    "binary": BinaryType(),
+    "int": IntegerType(),
+    "bigint": LongType(),
+    "map": MapType(StringType(), BinaryType()),
+    "texts": entries(StringType()),
+    "headers": entries(BinaryType()),
+}
+
+
+class Fetched:
+    """What ``FetchedBatch`` shows of itself: columns of these names and types."""
+
+    topic_partition = TopicPartition("t", 3)
+    next_offset = 12
+
+    def __init__(self, timestamp: int) -> None:
+        entry = pa.struct([pa.field("key", pa.string(), nullable=False), ("value", pa.binary())])
+        self._batch = pa.record_batch(
+            {
+                "key": pa.array([b"k", None]),
+                "value": pa.array([None, b"v"]),
+                "offset": pa.array([7, 11]),
+                "timestamp": pa.array([0, timestamp], pa.timestamp("ms", "UTC")),
+                "timestampType": pa.array([0, 1], pa.int32()),
+                "headers": pa.array(
+                    [[], [{"key": "a", "value": b"1"}, {"key": "b", "value": None}]],
+                    pa.list_(pa.field("item", entry, nullable=False)),
+                ),
+            }
+        )
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> object:
+        return self._batch.__arrow_c_array__(requested_schema)
+
+
+@pytest.mark.parametrize("headers", [False, True])
+def test_what_was_fetched_as_sparks_columns(headers: bool) -> None:
+    rows = ReadColumns(headers=headers).batch(Fetched(1500)).to_pylist()
+    assert list(rows[0]) == read_schema(headers=headers).names
+    assert rows[0] | {"headers": None} == {
+        "key": b"k",
+        "value": None,
+        "topic": "t",
+        "partition": 3,
+        "offset": 7,
+        "timestamp": datetime(1970, 1, 1, tzinfo=UTC),
+        "timestampType": 0,
+        "headers": None,  # as Spark has it for a record without
+    }
+    assert rows[1]["timestamp"] == datetime(1970, 1, 1, 0, 0, 1, 500_000, tzinfo=UTC)
+    if headers:
+        assert rows[1]["headers"] == [{"key": "a", "value": b"1"}, {"key": "b", "value": None}]
+
+
+def test_a_timestamp_beyond_sparks() -> None:
+    with pytest.raises(InvalidRecordError, match=r"t-3: .* before offset 12"):
+        ReadColumns(headers=False).batch(Fetched(2**62))
+
+
+def columns(told: str, topic: str | None = "t") -> WriteColumns:
+    """DDL is the session's to parse, and there is none."""
+    schema = StructType()
+    for column in told.split(", "):
+        name, kind = column.split()
+        schema.add(name, TYPES[kind])
+    return WriteColumns.check(schema, topic)
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        ("key string", "no column value; there are key"),
+        ("value int", "column value is of type INT"),
+        ("value string, key bigint", "column key is of type BIGINT"),
+        ("value string, partition bigint", "column partition is of type BIGINT"),
+        ("value string, headers map", "column headers is of type MAP"),
+        ("value string, headers texts", "column headers"),
+        ("value string, VALUE string", "column value is there twice"),
+    ],
+)
+def test_columns_that_cannot_be_written(told: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        columns(told)
+
+
+def test_some_topic_there_must_be() -> None:
+    with pytest.raises(ConfigError, match="give the option or the column topic"):
+        columns("value string", None)
+    with pytest.raises(ConfigError, match="column topic is of type INT"):
+        columns("value string, topic int", None)
+
+
+def test_one_topic_for_all_rows() -> None:
+    """The option beats the column, and what is not known is left out."""
+    found = columns("offset bigint, value string, topic string, key binary, headers headers")
+    batch = pa.record_batch(
+        {
+            "offset": [1],
+            "value": ["v"],
+            "topic": ["another"],
+            "key": [b"k"],
+            "headers": [[{"key": "a", "value": b"1"}]],
+        }
+    )
+    (records,) = found.records(batch)
+    assert records.topic == "t"
+    assert records.row(0) == 0
+    assert records.columns.to_pylist() == [
+        {"value": "v", "key": b"k", "headers": [{"key": "a", "value": b"1"}]}
+    ]
+
+
+def test_rows_go_to_their_topics_in_order() -> None:
+    found = columns("value string, topic string", None)
+    batch = pa.record_batch({"value": ["0", "1", "2", "3"], "topic": ["b", "a", "b", "a"]})
+    told = {each.topic: each for each in found.records(batch)}
+    assert {name: each.columns["value"].to_pylist() for name, each in told.items()} == {
+        "b": ["0", "2"],
+        "a": ["1", "3"],
+    }
+    assert [told["b"].row(n) for n in range(2)] == [0, 2]
+    (all_of_it,) = found.records(batch.filter(pa.array([True, False, True, False])))
+    assert (all_of_it.topic, all_of_it.row(1)) == ("b", 1)
+    assert list(found.records(batch.slice(0, 0))) == []
+
+
+def test_a_row_without_topic() -> None:
+    batch = pa.record_batch({"value": ["0", "1"], "topic": ["a", None]})
+    with pytest.raises(InvalidRecordError, match="column topic is null") as refused:
+        list(columns("value string, topic string", None).records(batch))
+    assert refused.value.index == 1

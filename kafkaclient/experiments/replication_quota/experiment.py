@@ -114,7 +114,12 @@ class _Run:
 
     async def run(self) -> MoveResult:
         plan, scenario = self.plan, self.scenario
-        await self.admin.create_topic(TOPIC, replica_assignment=scenario.replicas(plan.partitions))
+        await self.admin.create_topic(
+            TOPIC,
+            replica_assignment=scenario.replicas(plan.partitions),
+            # More than there are replicas would have records wait for the new ones (KIP-966).
+            configs={"min.insync.replicas": str(len(scenario.before[0]))},
+        )
         await self._fill()
         found, quiet = await self._quiet()
         samples, left, throttled = await self._throttled(found)

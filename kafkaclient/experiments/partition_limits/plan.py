@@ -61,7 +61,12 @@ class Plan:
         return [(factor, count) for count in sorted(self.partitions) for factor in self.replication]
 
     def as_json(self) -> dict[str, Any]:
-        return {**asdict(self), "heap_mb": self.heap_mb}
+        return {
+            **asdict(self),
+            "partitions": list(self.partitions),
+            "replication": list(self.replication),
+            "heap_mb": self.heap_mb,
+        }
 
 
 def parse_counts(option: str, text: str) -> tuple[int, ...]:

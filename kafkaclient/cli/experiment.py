@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from kafkaclient.cli.chaos import chaos
+from kafkaclient.cli.partition_limits import partition_limits
+from kafkaclient.cli.replication_quota import replication_quota
 from kafkaclient.cli.run import FAILED, run_command, stderr_console
 from kafkaclient.cli.watcher import RunsWatcher
 from kafkaclient.experiments.slow_broker.compare import Row, rows
@@ -114,6 +116,8 @@ def slow_broker(  # noqa: PLR0913 - one for each fact of the experiment
 
 
 app.command("chaos")(chaos)
+app.command("partition-limits")(partition_limits)
+app.command("replication-quota")(replication_quota)
 
 
 @app.command("report")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.testing.errors import BrokerStartError, LocalClusterError
 from kafkaclient.testing.jre import MINIMUM_VERSION
+from kafkaclient.testing.settings import HEAP_MB
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -84,6 +85,7 @@ class Jvm:
     """Without the compiler that optimises (C2). It keeps a core busy for a broker's first minutes;
     without it one that has just started is soon as fast as it gets, which is fast enough for
     tests."""
+    broker_heap_mb: int = HEAP_MB
 
     def command(
         self,
@@ -116,8 +118,6 @@ class BrokerProcess:
     Knows nothing of other brokers. Every method may be called in any state that makes sense of it
     and raises LocalClusterError in the others.
     """
-
-    HEAP_MB = 384
 
     def __init__(self, node: int, directory: Path, jvm: Jvm) -> None:
         self.node = node
@@ -174,7 +174,7 @@ class BrokerProcess:
         command = self._jvm.command(
             "kafka.Kafka",
             [str(self.properties_file)],
-            heap_mb=self.HEAP_MB,
+            heap_mb=self._jvm.broker_heap_mb,
             properties={
                 "log4j2.configurationFile": str(self.directory / "log4j2.properties"),
                 "kafkaclient.log": str(self.log_file),

@@ -21,7 +21,7 @@ from kafkaclient.testing.errors import ClusterNotRunningError
 from kafkaclient.testing.jars import JarCache
 from kafkaclient.testing.remote_proxy import RemoteProxy
 from kafkaclient.testing.security import ClusterSecurity
-from kafkaclient.testing.settings import DEFAULT_VERSION, ClusterSpec
+from kafkaclient.testing.settings import DEFAULT_VERSION, HEAP_MB, ClusterSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -238,6 +238,7 @@ class LocalCluster(ClusterHandle):
     ``directory``: an empty or missing directory for logs and data, kept afterwards; by default a
     temporary one that goes with the cluster. ``long_lived``: the JVMs compile the brokers' code for
     throughput, which takes their first minutes a core each: for benchmarks, when they are warm.
+    ``heap_mb``: of each broker; the default is enough for some hundred partitions.
 
     Brokers listen on 127.0.0.1 only. They end with the block, and also when this process dies
     without leaving it. The first use of a version on a machine fetches its jars (56 MB, and 32 to
@@ -257,12 +258,20 @@ class LocalCluster(ClusterHandle):
         features: Mapping[str, int] | None = None,
         directory: Path | None = None,
         long_lived: bool = False,
+        heap_mb: int = HEAP_MB,
     ) -> None:
         if security is not None and not isinstance(security, ClusterSecurity):
             raise ConfigError(f"security must be a ClusterSecurity or None, not {security!r}")
         super().__init__(None)
         self._spec = ClusterSpec.build(
-            brokers, racks, config or {}, version, security, features, long_lived=long_lived
+            brokers,
+            racks,
+            config or {},
+            version,
+            security,
+            features,
+            long_lived=long_lived,
+            heap_mb=heap_mb,
         )
         self._kept = directory
         self._supervisor: subprocess.Popen[bytes] | None = None

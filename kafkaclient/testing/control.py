@@ -112,6 +112,7 @@ def prepare_launch(spec: ClusterSpec, cache: JarCache, *, keep: bool) -> Launch:
         security=None if spec.security is None else spec.security.to_json(),
         features=dict(spec.features),
         long_lived=spec.long_lived,
+        heap_mb=spec.heap_mb,
     )
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEFAULT_VERSION",
+    "HEAP_MB",
     "HOST",
     "ClusterSpec",
     "Ports",
@@ -39,6 +40,7 @@ __all__ = [
 
 DEFAULT_VERSION = "4.3.1"
 HOST = "127.0.0.1"
+HEAP_MB = 384
 _MAX_BROKERS = 15
 
 _SECURITY_PROTOCOLS = "CONTROLLER:PLAINTEXT,DIRECT:PLAINTEXT,INTERNAL:PLAINTEXT,PROXIED:PLAINTEXT"
@@ -87,7 +89,8 @@ class ClusterSpec:
 
     ``config`` adds to or replaces broker settings, by Kafka's dotted names, on every broker;
     ``racks`` names one rack per broker; ``features`` are levels other than the version's own;
-    ``long_lived`` brokers are compiled for throughput, however long that takes.
+    ``long_lived`` brokers are compiled for throughput, however long that takes; ``heap_mb`` is
+    each broker's.
     """
 
     brokers: int
@@ -97,6 +100,7 @@ class ClusterSpec:
     security: ClusterSecurity | None = None
     features: Mapping[str, int] = field(default_factory=dict)
     long_lived: bool = False
+    heap_mb: int = HEAP_MB
 
     @classmethod
     def build(
@@ -109,6 +113,7 @@ class ClusterSpec:
         features: Mapping[str, int] | None = None,
         *,
         long_lived: bool = False,
+        heap_mb: int = HEAP_MB,
     ) -> ClusterSpec:
         """Check and normalise what a caller gave."""
         if not 1 <= brokers <= _MAX_BROKERS:
@@ -126,6 +131,7 @@ class ClusterSpec:
             security=security,
             features=dict(features or {}),
             long_lived=long_lived,
+            heap_mb=heap_mb,
         )
 
     @property

@@ -30,7 +30,7 @@ from kafkaclient.errors import ConfigError, KafkaError
 from kafkaclient.testing.broker import Jvm
 from kafkaclient.testing.fleet import Fleet
 from kafkaclient.testing.security import ClusterSecurity
-from kafkaclient.testing.settings import ClusterSpec
+from kafkaclient.testing.settings import HEAP_MB, ClusterSpec
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -60,6 +60,7 @@ class Launch:
     security: dict[str, Any] | None = None
     features: dict[str, int] = field(default_factory=dict)
     long_lived: bool = False
+    heap_mb: int = HEAP_MB
 
     def write(self, directory: Path) -> None:
         text = json.dumps({name: getattr(self, name) for name in self.__slots__})
@@ -79,6 +80,7 @@ class Launch:
             security,
             self.features,
             long_lived=self.long_lived,
+            heap_mb=self.heap_mb,
         )
 
     def jvm(self) -> Jvm:
@@ -86,7 +88,7 @@ class Launch:
         return Jvm(Path(self.java), jars, Path(self.archive), self.java_major)
 
     def broker_jvm(self) -> Jvm:
-        return replace(self.jvm(), quick=not self.long_lived)
+        return replace(self.jvm(), quick=not self.long_lived, broker_heap_mb=self.heap_mb)
 
 
 class Supervisor:

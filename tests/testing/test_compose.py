@@ -9,8 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
-from kafkaclient.testing.broker import BrokerProcess
-from kafkaclient.testing.settings import DEFAULT_VERSION, ClusterSpec, Ports, broker_properties
+from kafkaclient.testing.settings import (
+    DEFAULT_VERSION,
+    HEAP_MB,
+    ClusterSpec,
+    Ports,
+    broker_properties,
+)
 
 COMPOSE = yaml.safe_load((Path(__file__).parents[2] / "docker-compose.yml").read_text("utf-8"))
 BROKERS = range(3)
@@ -92,4 +97,4 @@ def test_voters_are_the_brokers() -> None:
 @pytest.mark.parametrize("broker", BROKERS)
 def test_same_kafka_and_same_heap(broker: int) -> None:
     assert service(broker)["image"] == f"apache/kafka:{DEFAULT_VERSION}"
-    assert service(broker)["environment"]["KAFKA_HEAP_OPTS"] == f"-Xmx{BrokerProcess.HEAP_MB}m"
+    assert service(broker)["environment"]["KAFKA_HEAP_OPTS"] == f"-Xmx{HEAP_MB}m"

@@ -1,0 +1,196 @@
+"""What moves within a quota came to, as the file of their folder."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Self
+
+from kafkaclient.errors import ConfigError
+from kafkaclient.experiments.record import write_runs
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["REPORT", "SUMMARY", "Latency", "MoveResult", "Results"]
+
+SUMMARY = "summary.json"
+REPORT = "report.html"
+
+LOOK_BACK_S = 11.0
+"""``replication.quota.window.num`` times ``.size.seconds``: what a broker forgets after."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """What clients waited in a stretch of time; milliseconds."""
+
+    records: int
+    failed: int
+    p50_ms: float | None
+    p99_ms: float | None
+    max_ms: float | None
+    windows: tuple[tuple[float, float, float], ...] = ()
+    """(seconds since the move began, average, most) of about each second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveResult:
+    """A scenario, once."""
+
+    scenario: str
+    load: float
+    """Records per second that clients sent meanwhile."""
+    quota: int
+    inbound: float
+    """IN: bytes per second that came into the busiest broker just before."""
+    bytes_to_move: int
+    """On the disks when it began."""
+    seconds: float
+    """From its first request until all replicas are in sync."""
+    move_time_s: float | None
+    """KIP-73's estimate."""
+    expected_s: float | None
+    """Ours."""
+    samples: tuple[tuple[float, int], ...]
+    """(seconds since it began, bytes that have arrived, those written meanwhile among them)."""
+    left: bool
+    """Whether a throttle was left behind."""
+    quiet: Latency | None = None
+    throttled: Latency | None = None
+    unthrottled: Latency | None = None
+    """During the way back, without a quota."""
+    unthrottled_s: float | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.scenario}, with load" if self.load else self.scenario
+
+    @property
+    def dictated(self) -> float:
+        """Bytes per second that the quota leaves to what is moved: quota minus inbound."""
+        return self.quota - self.inbound
+
+    @property
+    def rate(self) -> float:
+        """Bytes per second of what there was to move, over the whole move."""
+        return self.bytes_to_move / self.seconds
+
+    @property
+    def share(self) -> float:
+        """Of the rate that the quota dictates."""
+        return self.rate / self.dictated
+
+    @property
+    def burst_s(self) -> float:
+        """The most that had come too early, in seconds of the quota."""
+        return max((done / self.quota - at for at, done in self.samples), default=0.0)
+
+    @property
+    def steady_rate(self) -> float | None:
+        """Bytes per second after the time a broker looks back on; None for a shorter move."""
+        later = [sample for sample in self.samples if sample[0] >= LOOK_BACK_S]
+        if len(later) < 2 or later[-1][0] - later[0][0] < LOOK_BACK_S:
+            return None
+        (began, had), (ended, has) = later[0], later[-1]
+        return (has - had) / (ended - began)
+
+    @property
+    def error(self) -> float | None:
+        """Of our estimate: 0.1 when it told a tenth too much."""
+        return None if self.expected_s is None else self.expected_s / self.seconds - 1
+
+    @property
+    def p99_ratio(self) -> float | None:
+        """Of the throttled move's p99 to that without a move."""
+        return _ratio(self.throttled, self.quiet)
+
+    @property
+    def unthrottled_ratio(self) -> float | None:
+        return _ratio(self.unthrottled, self.quiet)
+
+    def rates(self) -> list[tuple[float, float]]:
+        """(seconds since it began, bytes per second) between the samples."""
+        return [
+            ((then + now) / 2, (done - had) / (now - then))
+            for (then, had), (now, done) in pairwise(self.samples)
+            if now > then
+        ]
+
+    def as_json(self) -> dict[str, Any]:
+        names = ("rate", "dictated", "share", "burst_s", "steady_rate", "error")
+        ratios = ("p99_ratio", "unthrottled_ratio")
+        return {**asdict(self), **{name: getattr(self, name) for name in (*names, *ratios)}}
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Self:
+        known = {name: values[name] for name in cls.__dataclass_fields__}
+        known["samples"] = tuple((at, done) for at, done in known["samples"])
+        for name in ("quiet", "throttled", "unthrottled"):
+            if (found := known[name]) is not None:
+                known[name] = Latency(**{**found, "windows": tuple(map(tuple, found["windows"]))})
+        return cls(**known)
+
+
+def _ratio(one: Latency | None, other: Latency | None) -> float | None:
+    if one is None or other is None or not one.p99_ms or not other.p99_ms:
+        return None
+    return one.p99_ms / other.p99_ms
+
+
+@dataclass(slots=True)
+class Results:
+    """All runs so far; ``complete`` when none is missing."""
+
+    plan: dict[str, Any]
+    machine: dict[str, Any]
+    runs: list[MoveResult] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+    """Runs that came to nothing, and why."""
+    complete: bool = False
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether every run was made, no client's record failed, and no throttle is left."""
+        stretches = [
+            found
+            for run in self.runs
+            for found in (run.quiet, run.throttled, run.unthrottled)
+            if found is not None
+        ]
+        return (
+            self.complete
+            and not any(run.left for run in self.runs)
+            and not any(found.failed for found in stretches)
+        )
+
+    def write(self, folder: Path) -> None:
+        """Write ``summary.json``; the folder is made when it is missing."""
+        write_runs(
+            folder / SUMMARY,
+            [run.as_json() for run in self.runs],
+            experiment="replication-quota",
+            complete=self.complete,
+            plan=self.plan,
+            machine=self.machine,
+            failed=self.failed,
+        )
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """What :meth:`write` wrote. Raises ConfigError when the folder holds no such results."""
+        try:
+            summary = json.loads((folder / SUMMARY).read_text("utf-8"))
+            return cls(
+                summary["plan"],
+                summary["machine"],
+                [MoveResult.from_json(run) for run in summary["runs"]],
+                summary["failed"],
+                summary["complete"],
+            )
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ConfigError(
+                f"{folder} does not hold the results of `kafkaclient experiment "
+                f"replication-quota` ({SUMMARY}): {error}"
+            ) from error

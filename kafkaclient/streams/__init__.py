@@ -15,6 +15,13 @@ from kafkaclient.streams.assignment.clients import Assignment, Client, ClientAss
 from kafkaclient.streams.assignment.configs import AssignmentConfigs
 from kafkaclient.streams.assignment.fallback import assign_to_prior_owners
 from kafkaclient.streams.assignment.threads import ConsumerTasks, assign_tasks_to_threads
+from kafkaclient.streams.description import (
+    ApplicationDescription,
+    CopyDescription,
+    MemberDescription,
+    Role,
+    describe_application,
+)
 from kafkaclient.streams.tasks import TaskId
 
 if TYPE_CHECKING:
@@ -25,12 +32,16 @@ if TYPE_CHECKING:
     from kafkaclient.streams.state.key_value_store import KeyValueStore
 
 __all__ = [
+    "ApplicationDescription",
     "Assignment",
     "AssignmentConfigs",
     "Client",
     "ClientAssignment",
     "ConsumerTasks",
+    "CopyDescription",
     "KeyValueStore",
+    "MemberDescription",
+    "Role",
     "StreamsApp",
     "StreamsConfig",
     "TaskDescription",
@@ -39,6 +50,7 @@ __all__ = [
     "assign",
     "assign_tasks_to_threads",
     "assign_to_prior_owners",
+    "describe_application",
 ]
 
 _HOMES = {

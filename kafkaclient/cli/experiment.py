@@ -12,6 +12,7 @@ from rich.table import Table
 
 from kafkaclient.cli.chaos import chaos
 from kafkaclient.cli.run import FAILED, run_command, stderr_console
+from kafkaclient.cli.task_handover import task_handover
 from kafkaclient.cli.watcher import RunsWatcher
 from kafkaclient.experiments.slow_broker.compare import Row, rows
 from kafkaclient.experiments.slow_broker.experiment import Experiment
@@ -114,6 +115,7 @@ def slow_broker(  # noqa: PLR0913 - one for each fact of the experiment
 
 
 app.command("chaos")(chaos)
+app.command("task-handover")(task_handover)
 
 
 @app.command("report")

@@ -27,6 +27,7 @@ from kafkaclient.streams.tasks import TaskId
 if TYPE_CHECKING:
     from kafkaclient.streams.app import StreamsApp
     from kafkaclient.streams.config import StreamsConfig
+    from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes
     from kafkaclient.streams.runtime.instance import TaskDescription
     from kafkaclient.streams.runtime.task_states import TaskState
     from kafkaclient.streams.state.key_value_store import KeyValueStore
@@ -35,6 +36,7 @@ __all__ = [
     "ApplicationDescription",
     "Assignment",
     "AssignmentConfigs",
+    "ChangelogBytes",
     "Client",
     "ClientAssignment",
     "ConsumerTasks",
@@ -54,6 +56,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "ChangelogBytes": "runtime.changelog_reader",
     "KeyValueStore": "state.key_value_store",
     "StreamsApp": "app",
     "StreamsConfig": "config",

@@ -9,6 +9,7 @@ import re
 import signal
 import sys
 from asyncio.subprocess import PIPE, Process
+from collections import Counter
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from pathlib import Path
@@ -19,7 +20,10 @@ import pytest
 from aiokafka import AIOKafkaConsumer
 
 from kafkaclient import Producer
+from kafkaclient.admin import Admin
+from kafkaclient.experiments.flights import flights
 from kafkaclient.experiments.readback import read_back
+from kafkaclient.streams import Role, describe_application
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -205,3 +209,71 @@ async def reading(bootstrap: str, topic: str) -> AsyncIterator[Callable[[int], A
         yield seen
     finally:
         await consumer.stop()
+
+
+# --- word_count.py, flight_delays.py -------------------------------------------------------------
+
+
+@pytest.mark.full
+async def test_words_are_counted_by_two_processes(
+    kafka_cluster: ClusterHandle,
+    topic: str,
+    create_topic: Callable[..., Awaitable[None]],
+    tmp_path: Path,
+) -> None:
+    """The second one takes its share, and goes on alone when the first is killed."""
+    for name in (topic, f"{topic}-words", f"{topic}-counts"):
+        await create_topic(name, 2)
+    arguments = [kafka_cluster.bootstrap, topic, "--application", topic]
+    arguments += ["--state-dir", str(tmp_path)]
+    lines = [b"The quick brown fox", b"the lazy dog", b"The end"] * 100
+    async with (
+        Producer(kafka_cluster.bootstrap) as producer,
+        Admin(kafka_cluster.bootstrap) as admin,
+        reading(kafka_cluster.bootstrap, f"{topic}-counts") as seen,
+        asyncio.timeout(EXIT_S),
+        running("word_count.py", *arguments, "--instance", "b") as second,
+    ):
+        async with running("word_count.py", *arguments):
+            await (await producer.send_many(topic, lines))
+            await seen(900)
+            while True:
+                found = await describe_application(admin, topic)
+                if found.is_balanced and len(found.members) == 2:
+                    break
+                await asyncio.sleep(0.2)
+            roles = [[copy.role for copy in member.copies] for member in found.members]
+            assert [kinds.count(Role.ACTIVE) for kinds in roles] == [2, 2]
+            assert [kinds.count(Role.STANDBY) for kinds in roles] == [2, 2]
+        await (await producer.send_many(topic, lines))
+        counts = await seen(1800)
+        assert (counts.count(b"600"), counts.count(b"200"), len(counts)) == (1, 7, 1800)
+        second.send_signal(signal.SIGTERM)
+        assert await second.wait() == 0
+
+
+@pytest.mark.full
+async def test_delays_are_added_up(
+    kafka_cluster: ClusterHandle,
+    topic: str,
+    create_topic: Callable[..., Awaitable[None]],
+    tmp_path: Path,
+) -> None:
+    source, target = f"{topic}-in", f"{topic}-out"
+    for name in (source, target):
+        await create_topic(name, 2)
+    arguments = [kafka_cluster.bootstrap, source, target, "--application", topic]
+    arguments += ["--state-dir", str(tmp_path), "--load", "2000"]
+    expected = Counter()
+    for carrier, value in flights(2000, keyed=True):
+        expected[carrier] += json.loads(value)["dep_delay"] or 0
+    async with (
+        reading(kafka_cluster.bootstrap, target) as seen,
+        asyncio.timeout(EXIT_S),
+        running("flight_delays.py", *arguments) as process,
+    ):
+        totals = [json.loads(value) for value in await seen(2000)]
+        process.send_signal(signal.SIGTERM)
+        assert await process.wait() == 0
+    assert sum(total["flights"] + total["cancelled"] == 1 for total in totals) == len(expected)
+    assert {total["minutes"] for total in totals} >= set(expected.values())

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.admin import ConfigEntry
+    from kafkaclient.wire.groups import DescribedGroup
     from kafkaclient.wire.reassignments import OngoingReassignment
 
 __all__ = ["Admin"]
@@ -298,6 +299,33 @@ class Admin(TransactionAdmin):
             except UnsupportedVersionError:
                 return seen_by(cluster, None)  # a cluster with ZooKeeper
         return seen_by(cluster, quorum)
+
+    # --- groups -------------------------------------------------------------------------------
+
+    async def describe_group(self, group: str, *, timeout_s: float | None = None) -> DescribedGroup:
+        """A consumer group of the classic protocol, with its members. One that does not exist has
+        the state ``Dead``. Raises AuthorizationError, or the coordinator's BrokerError."""
+        opened = self._opened("describe_group")
+        async with opened.session.limit(f"describing group {group!r}", timeout_s):
+            return await opened.groups.describe(group)
+
+    async def committed_offsets(
+        self, group: str, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """What a group has committed; a partition without an offset is left out. Raises as
+        :meth:`describe_group`."""
+        opened = self._opened("committed_offsets")
+        async with opened.session.limit(f"reading the offsets of group {group!r}", timeout_s):
+            return await opened.groups.committed(group, partitions)
+
+    async def end_offsets(
+        self, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
+    ) -> dict[TopicPartition, int]:
+        """Where partitions end for those who read committed records; one that does not exist or has
+        no leader now is left out. Raises AuthorizationError, or the leader's BrokerError."""
+        opened = self._opened("end_offsets")
+        async with opened.session.limit("looking for the ends of partitions", timeout_s):
+            return await opened.groups.ends(partitions)
 
     # --- moves --------------------------------------------------------------------------------
 

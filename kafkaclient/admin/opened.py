@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from kafkaclient.admin.configs import Configs
+from kafkaclient.admin.groups import Groups
 from kafkaclient.admin.guard import Guard
 from kafkaclient.admin.limits import Limits
 from kafkaclient.admin.limits_topic import TopicLimits
@@ -38,6 +39,7 @@ class Opened:
         self.session = session
         self.requests = Requests(session)
         self.configs = Configs(session)
+        self.groups = Groups(session)
         self.guard = Guard(session, self.requests, rng)
         self.reassignments = Reassignments(session)
         self.transactions = TransactionRequests(session, session.coordinators())

@@ -6,7 +6,7 @@ from importlib import import_module
 
 import typer
 
-from kafkaclient.cli import configs, limits, reassign, throttle, topics
+from kafkaclient.cli import configs, limits, reassign, streams, throttle, topics
 from kafkaclient.cli.describe import describe
 from kafkaclient.cli.perf_test import PerfTestCommand, perf_test
 from kafkaclient.cli.report import report
@@ -29,6 +29,7 @@ app.add_typer(configs.app, name="configs")
 app.add_typer(limits.app, name="limits")
 app.add_typer(reassign.app, name="reassign")
 app.add_typer(throttle.app, name="throttle")
+app.add_typer(streams.app, name="streams")
 
 
 def _mount_demo() -> None:

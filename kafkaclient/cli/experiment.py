@@ -14,6 +14,7 @@ from kafkaclient.cli.chaos import chaos
 from kafkaclient.cli.partition_limits import partition_limits
 from kafkaclient.cli.replication_quota import replication_quota
 from kafkaclient.cli.run import FAILED, run_command, stderr_console
+from kafkaclient.cli.task_handover import task_handover
 from kafkaclient.cli.watcher import RunsWatcher
 from kafkaclient.experiments.slow_broker.compare import Row, rows
 from kafkaclient.experiments.slow_broker.experiment import Experiment
@@ -118,6 +119,7 @@ def slow_broker(  # noqa: PLR0913 - one for each fact of the experiment
 app.command("chaos")(chaos)
 app.command("partition-limits")(partition_limits)
 app.command("replication-quota")(replication_quota)
+app.command("task-handover")(task_handover)
 
 
 @app.command("report")

@@ -15,22 +15,35 @@ from kafkaclient.streams.assignment.clients import Assignment, Client, ClientAss
 from kafkaclient.streams.assignment.configs import AssignmentConfigs
 from kafkaclient.streams.assignment.fallback import assign_to_prior_owners
 from kafkaclient.streams.assignment.threads import ConsumerTasks, assign_tasks_to_threads
+from kafkaclient.streams.description import (
+    ApplicationDescription,
+    CopyDescription,
+    MemberDescription,
+    Role,
+    describe_application,
+)
 from kafkaclient.streams.tasks import TaskId
 
 if TYPE_CHECKING:
     from kafkaclient.streams.app import StreamsApp
     from kafkaclient.streams.config import StreamsConfig
+    from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes
     from kafkaclient.streams.runtime.instance import TaskDescription
     from kafkaclient.streams.runtime.task_states import TaskState
     from kafkaclient.streams.state.key_value_store import KeyValueStore
 
 __all__ = [
+    "ApplicationDescription",
     "Assignment",
     "AssignmentConfigs",
+    "ChangelogBytes",
     "Client",
     "ClientAssignment",
     "ConsumerTasks",
+    "CopyDescription",
     "KeyValueStore",
+    "MemberDescription",
+    "Role",
     "StreamsApp",
     "StreamsConfig",
     "TaskDescription",
@@ -39,9 +52,11 @@ __all__ = [
     "assign",
     "assign_tasks_to_threads",
     "assign_to_prior_owners",
+    "describe_application",
 ]
 
 _HOMES = {
+    "ChangelogBytes": "runtime.changelog_reader",
     "KeyValueStore": "state.key_value_store",
     "StreamsApp": "app",
     "StreamsConfig": "config",

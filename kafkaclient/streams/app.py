@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkaclient.errors import ConfigError, StreamsError
 from kafkaclient.streams.config import StreamsConfig
+from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes
 from kafkaclient.streams.runtime.instance import Instance
 from kafkaclient.streams.topology import Process, Processor, Topology
 
@@ -98,6 +99,11 @@ class StreamsApp:
     def stop(self) -> None:
         """Have :meth:`run` end in good order."""
         self._stopped.set()
+
+    @property
+    def changelog_bytes(self) -> ChangelogBytes:
+        """What this instance has read from changelogs since :meth:`run` began."""
+        return ChangelogBytes(0, 0) if self._instance is None else self._instance.changelog_bytes
 
     def tasks(self) -> list[TaskDescription]:
         """What this instance has at the moment, sorted."""

@@ -29,6 +29,15 @@ from kafkaclient.wire.admin import (
     NewPartitions,
 )
 from kafkaclient.wire.codec import CodecCall, decode_request, encode_response
+from kafkaclient.wire.groups import (
+    ConsumerAssignment,
+    DescribedGroup,
+    DescribedMember,
+    DescribeGroupsCall,
+    DescribeGroupsResult,
+    assignment_in,
+    user_data_in,
+)
 from kafkaclient.wire.reassignments import (
     AlterReassignmentsCall,
     AlterReassignmentsResult,
@@ -107,6 +116,43 @@ CALLS: list[tuple[CodecCall[Any], dict[str, Any], Any]] = [
             ]
         },
         AlterConfigsResult((ConfigOutcome(4, "1", 40, "no"),), 7),
+    ),
+    (
+        DescribeGroupsCall(("g",)),
+        {
+            "groups": [
+                {
+                    "error_code": 0,
+                    "group_id": "g",
+                    "group_state": "Stable",
+                    "protocol_type": "consumer",
+                    "protocol_data": "stream",
+                    "members": [
+                        {
+                            "member_id": "m",
+                            "client_id": "c",
+                            "client_host": "/h",
+                            "member_metadata": b"told",
+                            "member_assignment": b"given",
+                        }
+                    ],
+                }
+            ]
+        },
+        DescribeGroupsResult(
+            (
+                DescribedGroup(
+                    "g",
+                    0,
+                    None,
+                    "Stable",
+                    "consumer",
+                    "stream",
+                    (DescribedMember("m", "c", "/h", b"told", b"given"),),
+                ),
+            ),
+            7,
+        ),
     ),
     (
         AlterReassignmentsCall({T0: (1, 2), T1: None, U0: (3,)}),
@@ -204,7 +250,10 @@ def sent(call: CodecCall[Any], version: int) -> Any:
 @pytest.mark.parametrize(("call", "fields", "meaning", "version"), EVERY)
 def test_every_version_is_understood_both_ways(call, fields, meaning, version) -> None:
     assert sent(call, version) is not None
-    throttled = {} if isinstance(call, DescribeQuorumCall) else {"throttle_time_ms": 7}
+    untold = isinstance(call, DescribeQuorumCall) or (
+        isinstance(call, DescribeGroupsCall) and version == 0
+    )
+    throttled = {} if untold else {"throttle_time_ms": 7}
     answer = encode_response(call.api_key, version, 1, **throttled, **fields)[8:]
     result = call.decode(version, answer)
     if version == call.max_version:
@@ -234,7 +283,7 @@ def test_changes_of_a_configuration() -> None:
 
 
 def test_a_move_and_its_end() -> None:
-    message = sent(CALLS[3][0], 0)
+    message = sent(CALLS[4][0], 0)
     moves = {
         (topic.name, p.partition_index): p.replicas
         for topic in message.topics
@@ -259,3 +308,22 @@ def test_disk_space_is_unknown_before_version_4() -> None:
 def test_a_quorum_that_is_not_told() -> None:
     answer = encode_response(55, 2, 1, error_code=31, topics=[])[8:]
     assert DescribeQuorumCall().decode(2, answer) == DescribeQuorumResult(31, -1, ())
+
+
+@given(st.binary(max_size=60))
+def test_what_consumers_put_into_a_group_or_a_clear_error(data) -> None:
+    with contextlib.suppress(ProtocolError):
+        user_data_in(data)
+    with contextlib.suppress(ProtocolError):
+        assignment_in(data)
+
+
+def test_what_consumers_put_into_a_group() -> None:
+    """Version 1 of the subscription has the partitions that were owned behind the user data."""
+    topics = b"\0\0\0\1" + b"\0\1t"
+    assert user_data_in(b"\0\0" + topics + b"\0\0\0\2ab") == b"ab"
+    assert user_data_in(b"\0\1" + topics + b"\0\0\0\2ab" + b"\0\0\0\0") == b"ab"
+    assert user_data_in(b"\0\0" + topics + b"\xff\xff\xff\xff") is None
+    numbers = b"\0\0\0\2" + b"\0\0\0\0" + b"\0\0\0\1"
+    told = b"\0\0" + topics + numbers + b"\0\0\0\2ab"
+    assert assignment_in(told) == ConsumerAssignment((T0, T1), b"ab")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from aiokafka import TopicPartition as ConsumerPartition
 from aiokafka.errors import OffsetOutOfRangeError
@@ -18,11 +18,20 @@ if TYPE_CHECKING:
 
     from kafkaclient.streams.runtime.task import Task
 
-__all__ = ["ChangelogReader"]
+__all__ = ["ChangelogBytes", "ChangelogReader"]
 
 _POLL_MS = 100
 _MOST_RECORDS = 5_000
 """In one go: about 10 ms of the event loop's time."""
+
+
+class ChangelogBytes(NamedTuple):
+    """Keys and values that an instance has read from changelogs since it was started."""
+
+    restored: int
+    """By active tasks, which waited for it."""
+    followed: int
+    """By standbys, and by copies that warmed up."""
 
 
 class ChangelogReader:
@@ -37,6 +46,7 @@ class ChangelogReader:
         self._changed = asyncio.Event()
         self._round = 0
         """Counts the changes of what is followed: each one voids what is being fetched."""
+        self.bytes_read = ChangelogBytes(0, 0)
 
     def follow(self, tasks: Iterable[Task]) -> None:
         """From now on these, from their positions on."""
@@ -74,8 +84,17 @@ class ChangelogReader:
         if current != self._round:
             return
         for partition, records in found.items():
-            self._tasks[TopicPartition(*partition)].restore(records)
+            task = self._tasks[TopicPartition(*partition)]
+            task.restore(records)
+            self._count(task, sum(len(r.key) + len(r.value or b"") for r in records))
         await self._settle(current)
+
+    def _count(self, task: Task, size: int) -> None:
+        restored, followed = self.bytes_read
+        if task.state is TaskState.RESTORING:
+            self.bytes_read = ChangelogBytes(restored + size, followed)
+        else:
+            self.bytes_read = ChangelogBytes(restored, followed + size)
 
     async def _settle(self, current: int) -> None:
         for partition, task in list(self._tasks.items()):

@@ -23,7 +23,7 @@ from kafkaclient.producer.producer import Producer
 from kafkaclient.streams.membership.aiokafka_hooks import ConsumerHooks
 from kafkaclient.streams.membership.deadline import RebalanceSchedule
 from kafkaclient.streams.membership.protocol_assignor import ProtocolAssignor
-from kafkaclient.streams.runtime.changelog_reader import ChangelogReader
+from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, ChangelogReader
 from kafkaclient.streams.runtime.group_member import GroupMember
 from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.topics import prepare_topics
@@ -81,6 +81,7 @@ class Instance:
         self._producer: Producer | None = None
         """All tasks' own, at least once."""
         self._tasks: Mapping[TaskId, Task] = {}
+        self._reader: ChangelogReader | None = None
 
     def tasks(self) -> list[TaskDescription]:
         """Sorted; empty before the first assignment."""
@@ -89,16 +90,20 @@ class Instance:
             for task in self._tasks.values()
         )
 
+    @property
+    def changelog_bytes(self) -> ChangelogBytes:
+        return ChangelogBytes(0, 0) if self._reader is None else self._reader.bytes_read
+
     async def run(self, stopped: asyncio.Event) -> None:
         """Until stopped or cancelled; raises what ended it otherwise."""
         async with AsyncExitStack() as parts:
             self._directory = StateDirectory(self._config.directory, self._clock)
             parts.callback(self._directory.close)
             partitions = await prepare_topics(self._config, self._topology)
-            await self._start(parts, partitions)
+            reader = await self._start(parts, partitions)
             loops = [
                 asyncio.create_task(self._guarded(work), name=f"kafkaclient-streams-{name}")
-                for name, work in (("work", self._work()), ("changelogs", self._reader.run()))
+                for name, work in (("work", self._work()), ("changelogs", reader.run()))
             ]
             try:
                 await _first(self._crashed, stopped)
@@ -107,7 +112,7 @@ class Instance:
             if self._crashed.done():
                 self._crashed.result()
 
-    async def _start(self, parts: AsyncExitStack, partitions: Mapping[str, int]) -> None:
+    async def _start(self, parts: AsyncExitStack, partitions: Mapping[str, int]) -> ChangelogReader:
         config = self._config
         assignor = ProtocolAssignor()
         self._consumer = AIOKafkaConsumer(
@@ -132,12 +137,12 @@ class Instance:
             await parts.enter_async_context(self._producer)
         self._hooks = hooks = ConsumerHooks(self._consumer)
         self._schedule = RebalanceSchedule(config.acceptable_recovery_lag, self._clock, time.time)
-        self._reader = ChangelogReader(changelogs, self._observe)
+        self._reader = reader = ChangelogReader(changelogs, self._observe)
         self._manager = TaskManager(
             self._topology,
             self._directory,
             self._consumer,
-            self._reader,
+            reader,
             make_writer=self._make_writer,
             on_migrated=self._schedule.want,
             crash=self.crash,
@@ -150,7 +155,7 @@ class Instance:
             self._directory,
             self._manager,
             self._schedule,
-            self._reader,
+            reader,
             hooks,
             partitions,
             self,
@@ -159,6 +164,7 @@ class Instance:
         hooks.before_assignment(self._member.fetch_ends)
         # Only now: a consumer that has subscribed joins at once.
         self._consumer.subscribe(self._topology.topics, listener=self._member)
+        return reader
 
     def _consumer_options(self) -> dict[str, Any]:
         return {

@@ -1,0 +1,109 @@
+"""Consumer groups: their members, what they have committed, and where the logs end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from kafkaclient.broker_errors import broker_error, denied
+from kafkaclient.types import TopicPartition
+from kafkaclient.wire.codec import ListOffsetsCall
+from kafkaclient.wire.groups import DescribeGroupsCall
+from kafkaclient.wire.transactions import CoordinatorKind, FindCoordinatorCall, OffsetFetchCall
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kafkaclient.admin.session import Session
+    from kafkaclient.wire.groups import DescribedGroup
+
+__all__ = ["Groups"]
+
+_UNKNOWN_GROUP = 69
+"""GROUP_ID_NOT_FOUND: what brokers since 4.0 say of a group that they do not have."""
+
+
+class Groups:
+    """The calls about groups; each within the session's limit."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def describe(self, group: str) -> DescribedGroup:
+        """A group that does not exist has the state ``Dead``. Raises the coordinator's error."""
+        call = DescribeGroupsCall((group,))
+
+        async def attempt() -> DescribedGroup:
+            coordinator = await self._coordinator(group)
+            (found,) = (await self._session.once(call, coordinator)).groups
+            if found.error_code == _UNKNOWN_GROUP:
+                return found._replace(error_code=0, error_message=None, state="Dead")
+            _check(found.error_code, group, "describing", found.error_message)
+            return found
+
+        return await self._session.until_answered(attempt)
+
+    async def committed(
+        self, group: str, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """The offsets that are committed; a partition without one is left out."""
+        call = OffsetFetchCall(group, tuple(partitions), require_stable=False)
+
+        async def attempt() -> dict[TopicPartition, int]:
+            found = await self._session.once(call, await self._coordinator(group))
+            _check(found.error_code, group, "reading the offsets of")
+            return {
+                partition: each.offset
+                for partition, each in found.offsets.items()
+                if each.offset >= 0
+            }
+
+        return await self._session.until_answered(attempt) if call.partitions else {}
+
+    async def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where partitions end for those who read committed records. One that does not exist, or
+        has no leader now, is left out."""
+        wanted = set(partitions)
+
+        async def attempt() -> dict[TopicPartition, int]:
+            topics = tuple(sorted({topic for topic, _ in wanted}))
+            led: defaultdict[int, defaultdict[str, list[int]]] = defaultdict(
+                lambda: defaultdict(list)
+            )
+            for info in (await self._session.metadata(topics)).topics:
+                for found in info.partitions:
+                    partition = TopicPartition(info.name, found.partition)
+                    if found.leader >= 0 and partition in wanted:
+                        led[found.leader][info.name].append(found.partition)
+            answers = await asyncio.gather(
+                *(
+                    self._session.once(
+                        ListOffsetsCall(
+                            {topic: tuple(numbers) for topic, numbers in by_topic.items()},
+                            read_committed=True,
+                        ),
+                        node,
+                    )
+                    for node, by_topic in led.items()
+                )
+            )
+            ends = {}
+            for each in (each for answer in answers for each in answer.partitions):
+                if each.error_code:
+                    raise broker_error(each.error_code, f"the end of {each.topic}-{each.partition}")
+                ends[TopicPartition(each.topic, each.partition)] = each.offset
+            return ends
+
+        return await self._session.until_answered(attempt) if wanted else {}
+
+    async def _coordinator(self, group: str) -> int:
+        found = await self._session.once(FindCoordinatorCall(CoordinatorKind.GROUP, group))
+        _check(found.error_code, group, "looking for the coordinator of", found.error_message)
+        return found.node_id
+
+
+def _check(code: int, group: str, doing: str, detail: str | None = None) -> None:
+    if code:
+        advice = denied(code, "Describe", group, by_itself=True)
+        raise broker_error(code, f"{doing} group {group!r}", detail, advice=advice)

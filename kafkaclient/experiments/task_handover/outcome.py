@@ -1,0 +1,107 @@
+"""What came out: gaps and counts, from the records as another client's consumer reads them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from dataclasses import dataclass, field
+from importlib import import_module
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkaclient.wire.murmur2 import partition_for_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from kafkaclient.experiments.task_handover.plan import Step
+
+__all__ = ["Counted", "Outcome", "Window", "read_counts"]
+
+_READ_WITHIN_S = 120.0
+
+
+class Counted(NamedTuple):
+    """A record that came out: the number that a key had reached."""
+
+    key: bytes
+    number: int
+    at: float
+    """When the broker had it, in seconds since 1970."""
+
+
+class Window(NamedTuple):
+    """When a step was, in seconds since 1970."""
+
+    step: Step
+    begins: float
+    ends: float
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a run's records say, step by step. Pure; records are added in the order of their log."""
+
+    tasks: int
+    windows: Sequence[Window]
+    wrong: defaultdict[Step, int] = field(default_factory=lambda: defaultdict(int))
+    """Records whose number does not follow the one before it of the same key."""
+    _times: dict[int, list[float]] = field(default_factory=dict)
+    _last: defaultdict[bytes, int] = field(default_factory=lambda: defaultdict(int))
+
+    def add(self, records: Iterable[Counted]) -> None:
+        for key, number, at in records:
+            if number != self._last[key] + 1:
+                self.wrong[self._step_at(at)] += 1
+            self._last[key] = number
+            self._times.setdefault(partition_for_key(key, self.tasks), []).append(at)
+
+    def end(self, sent: Mapping[bytes, int]) -> None:
+        """All has been read; what is missing, or too much, is held against the last step."""
+        different = sum(self._last[key] != count for key, count in sent.items())
+        self.wrong[self.windows[-1].step] += different + len(self._last.keys() - sent.keys())
+
+    def gaps(self, window: Window) -> list[float]:
+        """By task the longest time in the window in which nothing came out, in seconds."""
+        longest = []
+        for task in range(self.tasks):
+            times = sorted(t for t in self._times.get(task, ()) if window.begins < t < window.ends)
+            marks = [window.begins, *times, window.ends]
+            longest.append(max(b - a for a, b in pairwise(marks)))
+        return longest
+
+    def _step_at(self, at: float) -> Step:
+        for window in self.windows:
+            if at < window.ends:
+                return window.step
+        return self.windows[-1].step
+
+
+async def read_counts(bootstrap: str, topic: str, partitions: int, outcome: Outcome) -> None:
+    """Read what is committed, with aiokafka's consumer. Raises TimeoutError when that does not
+    come to an end: a transaction that was left open is in the way."""
+    module = import_module("aiokafka")
+    wanted = [module.TopicPartition(topic, number) for number in range(partitions)]
+    witness = module.AIOKafkaConsumer(bootstrap_servers=bootstrap)
+    reader = module.AIOKafkaConsumer(
+        bootstrap_servers=bootstrap,
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )
+    await witness.start()
+    try:
+        await reader.start()
+        try:
+            ends = await witness.end_offsets(wanted)
+            reader.assign(wanted)
+            async with asyncio.timeout(_READ_WITHIN_S):
+                while any([await reader.position(each) < ends[each] for each in wanted]):
+                    for records in (await reader.getmany(timeout_ms=200)).values():
+                        outcome.add(
+                            Counted(r.key, int(r.value), r.timestamp / 1000) for r in records
+                        )
+        finally:
+            await reader.stop()
+    finally:
+        await witness.stop()

@@ -1,0 +1,190 @@
+"""What is made of a group's members, on the fake cluster and by itself."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from random import Random
+from typing import Any
+from uuid import UUID
+
+import pytest
+from aiokafka.coordinator.protocol import (
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+)
+
+from kafkaclient.admin import Admin
+from kafkaclient.errors import BrokerError, StreamsError
+from kafkaclient.streams import AssignmentConfigs, Role, TaskId, describe_application
+from kafkaclient.streams.description import described, read_members
+from kafkaclient.streams.membership.leader import lead
+from kafkaclient.streams.subscription_info import SubscriptionInfo
+from kafkaclient.streams.topology import Processor, Topology
+from kafkaclient.testing.fake import Control, FakeCluster
+from kafkaclient.types import TopicPartition
+from kafkaclient.wire.api import ApiKey
+from kafkaclient.wire.groups import DescribedGroup, DescribedMember
+
+A, B = UUID(int=1), UUID(int=2)
+TASKS = [TaskId(0, 0), TaskId(0, 1)]
+
+
+async def _nothing(*_: object) -> None:
+    """What the processor does."""
+
+
+def topology() -> Topology:
+    made = Topology("app")
+    made.add(Processor(topic="in", store="s", process=_nothing))
+    return made
+
+
+def group(
+    sums: dict[UUID, dict[TaskId, int]], end: int = 100_000, **options: Any
+) -> DescribedGroup:
+    """As brokers tell of a group whose members have reported so, assigned by the real leader and
+    encoded as aiokafka does."""
+    subscriptions = {
+        f"member-{process.int}": SubscriptionInfo(process_id=process, task_offset_sums=found)
+        for process, found in sums.items()
+    }
+    answers = lead(
+        {member: each.encode() for member, each in subscriptions.items()},
+        topology(),
+        {"in": len(TASKS)},
+        dict.fromkeys(TASKS, end),
+        AssignmentConfigs(**options),
+        next_probing_ms=5_000,
+    )
+    members = []
+    for member, subscription in subscriptions.items():
+        topics = defaultdict(list)
+        for topic, number in answers[member].partitions:
+            topics[topic].append(number)
+        metadata = ConsumerProtocolMemberMetadata(0, ["in"], subscription.encode())
+        assignment = ConsumerProtocolMemberAssignment(
+            0, list(topics.items()), answers[member].info.encode()
+        )
+        members.append(DescribedMember(member, "c", "/h", metadata.encode(), assignment.encode()))
+    return DescribedGroup("app", 0, None, "Stable", "consumer", "stream", tuple(members))
+
+
+def look(found: DescribedGroup, ends: int = 100_000) -> list[tuple[Any, ...]]:
+    partitions = [TopicPartition(t, p) for t in ("in", "app-s-changelog") for p in range(2)]
+    committed = {TopicPartition("in", 0): 99_990}
+    told = described(found, read_members(found), committed, dict.fromkeys(partitions, ends))
+    return [
+        (member.process_id.int, str(copy.task), copy.role, copy.lag, copy.progress)
+        for member in told.members
+        for copy in member.copies
+    ]
+
+
+def test_a_copy_that_warms_up() -> None:
+    running = dict.fromkeys(TASKS, -2)
+    found = group({A: running, B: {TASKS[1]: 25_000}})
+    assert look(found) == [
+        (1, "0_0", Role.ACTIVE, 10, None),
+        (1, "0_1", Role.ACTIVE, None, None),
+        (2, "0_1", Role.WARMUP, 75_000, 0.25),
+    ]
+    told = described(found, read_members(found), {}, {})
+    assert not told.is_balanced
+    assert told.next_rebalance_ms == 5_000
+    assert [copy.lag for member in told.members for copy in member.copies] == [None] * 3
+
+
+def test_a_copy_of_which_nothing_was_known_lacks_everything() -> None:
+    found = look(group({A: dict.fromkeys(TASKS, -2), B: {}}))
+    assert found[-1] == (2, "0_1", Role.WARMUP, 100_000, 0.0)
+
+
+def test_standbys_of_a_balanced_application() -> None:
+    found = group(
+        {A: {TASKS[0]: -2, TASKS[1]: 100_000}, B: {TASKS[1]: -2, TASKS[0]: 95_000}},
+        num_standby_replicas=1,
+    )
+    assert look(found) == [
+        (1, "0_0", Role.ACTIVE, 10, None),
+        (1, "0_1", Role.STANDBY, 0, 1.0),
+        (2, "0_1", Role.ACTIVE, None, None),
+        (2, "0_0", Role.STANDBY, 5_000, 0.95),
+    ]
+    assert described(found, read_members(found), {}, {}).is_balanced
+
+
+def test_who_gave_a_task_away_has_all_of_its_state() -> None:
+    """It reported that it ran it, no offset."""
+    found = group(
+        {A: dict.fromkeys(TASKS, -2), B: dict.fromkeys(TASKS, 100_000)}, num_standby_replicas=1
+    )
+    given = next(row for row in look(found) if row[0] == 1 and row[2] is Role.STANDBY)
+    assert given[3:] == (0, 1.0)
+
+
+def test_an_empty_changelog_is_complete() -> None:
+    found = group({A: {TASKS[0]: -2}, B: {TASKS[1]: -2}}, end=0, num_standby_replicas=1)
+    progress = {row[4] for row in look(found, ends=0) if row[2] is Role.STANDBY}
+    assert progress == {1.0}
+
+
+@pytest.mark.parametrize("state", ["Empty", "Dead", "PreparingRebalance"])
+def test_without_members_that_have_anything(state: str) -> None:
+    found = group({A: {}})._replace(state=state)
+    told = described(found, read_members(found), {}, {})
+    assert (told.members, told.is_rebalancing) == ((), state == "PreparingRebalance")
+
+
+def test_other_groups_are_no_applications() -> None:
+    found = group({A: {}})._replace(protocol="range")
+    with pytest.raises(StreamsError, match="agreed on 'range'"):
+        read_members(found)
+
+
+def test_a_member_from_the_future() -> None:
+    found = group({A: {}})
+    (member,) = found.members
+    newer = ConsumerProtocolMemberMetadata(0, ["in"], b"\0\0\0\x0c\0\0\0\x0c").encode()
+    with pytest.raises(StreamsError, match="member-1 speaks version 12"):
+        read_members(found._replace(members=(member._replace(metadata=newer),)))
+
+
+def answer_with(fake: FakeCluster, found: DescribedGroup) -> Control:
+    fields = {
+        "error_code": found.error_code,
+        "group_id": found.group_id,
+        "group_state": found.state,
+        "protocol_type": found.protocol_type,
+        "protocol_data": found.protocol,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "client_id": member.client_id,
+                "client_host": member.host,
+                "member_metadata": member.metadata,
+                "member_assignment": member.assignment,
+            }
+            for member in found.members
+        ],
+    }
+    return fake.control(ApiKey.DESCRIBE_GROUPS, lambda _request: {"groups": [fields]}, keep=True)
+
+
+async def test_asked_of_the_brokers() -> None:
+    fake = FakeCluster(3, partitions=2)
+    fake.set_versions(ApiKey.DESCRIBE_GROUPS, 0, 6)
+    async with Admin(fake.bootstrap, dialer=fake, rng=Random(1)) as admin:
+        await admin.create_topic("in", 2)
+        running = answer_with(fake, group({A: dict.fromkeys(TASKS, -2), B: {}}))
+        told = await describe_application(admin, "app")
+        copies = [copy for member in told.members for copy in member.copies]
+        assert [copy.role for copy in copies] == [Role.ACTIVE, Role.ACTIVE, Role.WARMUP]
+        # Nothing is committed; the topic is empty; there is no changelog.
+        assert [(c.position, c.end) for c in copies] == [(None, 0), (None, 0), (None, None)]
+        running.remove()
+        nobody = answer_with(fake, group({})._replace(error_code=69, state=""))
+        assert (await describe_application(admin, "app")).state == "Dead"
+        nobody.remove()
+        answer_with(fake, group({})._replace(error_code=30))
+        with pytest.raises(BrokerError, match="Describe on the group 'app'"):
+            await describe_application(admin, "app")

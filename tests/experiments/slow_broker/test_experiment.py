@@ -129,7 +129,7 @@ async def read_back(bootstrap: str, topic: str, sent: list[object]) -> ReadBack:
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     world = World()
     for name, value in {
-        "LocalCluster": lambda brokers: Cluster(world),
+        "LocalCluster": lambda **_: Cluster(world),
         "produce_count": world.produce_count,
         "create_topics": create_topics,
         "delete_topics": delete_topics,
@@ -274,7 +274,7 @@ async def test_when_it_is_cancelled_the_brokers_end_and_what_was_measured_stays(
 async def test_a_cluster_that_does_not_start_is_the_experiments_error(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(brokers: int) -> Any:
+    def fails(**_: Any) -> Any:
         raise KafkaError("no Java 17 or newer found")
 
     monkeypatch.setattr(module, "LocalCluster", fails)

@@ -1,0 +1,158 @@
+"""The data source on a standalone Spark cluster: a master and two workers, from PySpark."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkaclient.spark import spark_session
+from kafkaclient.testing import ClusterSecurity, LocalCluster, SecureListener
+from kafkaclient.testing.jre import find_java
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.local_cluster,
+    pytest.mark.timeout(400),
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+]
+
+ROOT = Path(__file__).parents[1]
+USER, SECRET = "spark", "spark-secret"
+
+
+@contextmanager
+def _running(log: Path, *arguments: str) -> Iterator[None]:
+    """One of Spark's daemons, until the end of the block."""
+    import pyspark  # noqa: PLC0415 - with Spark only
+
+    jars = Path(pyspark.__file__).parent / "jars" / "*"
+    command = [str(find_java().path), "-Xmx256m", "-cp", str(jars), *arguments]
+    environ = {
+        **os.environ,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": str(ROOT),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+    }
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=environ)
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait(30)
+
+
+def _logged(log: Path, pattern: str) -> str:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        found = re.search(pattern, log.read_text(errors="replace"))
+        if found:
+            return found[0]
+        time.sleep(0.2)
+    raise AssertionError(f"no {pattern} in {log}:\n{log.read_text(errors='replace')}")
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Two executors, so that tasks, planning and the query are in processes of their own."""
+    directory = tmp_path_factory.mktemp("spark")
+    here = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
+    deploy = "org.apache.spark.deploy"
+    with ExitStack() as stack:
+        log = directory / "master.log"
+        stack.enter_context(_running(log, f"{deploy}.master.Master", *here))
+        master = _logged(log, r"spark://127\.0\.0\.1:\d+")
+        for number in range(2):
+            log = directory / f"worker-{number}.log"
+            work = ("--cores", "1", "--memory", "512m", "--work-dir", str(directory / str(number)))
+            worker = (f"{deploy}.worker.Worker", *here, *work, master)
+            stack.enter_context(_running(log, *worker))
+            _logged(log, "Successfully registered with master")
+        session = spark_session(
+            "test_spark_cluster",
+            master,
+            {
+                "spark.executor.memory": "512m",
+                "spark.sql.shuffle.partitions": "2",
+                "spark.task.maxFailures": "3",
+                "spark.executorEnv.PYTHONPATH": str(ROOT),
+            },
+        )
+        stack.callback(session.stop)
+        yield session
+
+
+@pytest.fixture(scope="module")
+def secured() -> Iterator[LocalCluster]:
+    listener = SecureListener("SASL_SSL", "SASL_SSL")
+    security = ClusterSecurity(users={USER: SECRET, "admin": "admin"}, listeners=(listener,))
+    cluster = LocalCluster(1, security=security)
+    asyncio.run(cluster.start())
+    try:
+        yield cluster
+    finally:
+        asyncio.run(cluster.stop())
+
+
+def test_tls_and_sasl_by_options(spark: Any, secured: LocalCluster, topic: str) -> None:
+    options = {
+        "kafka.bootstrap.servers": secured.secured_bootstrap("SASL_SSL"),
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "SCRAM-SHA-512",
+        "kafka.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule "
+        f'required username="{USER}" password="{SECRET}";',
+        "kafka.ssl.truststore.type": "PEM",
+        "kafka.ssl.truststore.certificates": (secured.certificates / "ca.pem").read_text(),
+    }
+    frame = spark.range(1000).selectExpr("cast(id as string) key", "cast(id as string) value")
+    frame.write.format("kafkaclient").mode("append").options(**options, topic=topic).save()
+    back = spark.read.format("kafkaclient").options(**options, subscribe=topic, minPartitions="4")
+    found = back.load().selectExpr("cast(value as string) v")
+    assert sorted(int(row.v) for row in found.collect()) == list(range(1000))
+    wrong = {
+        **options,
+        "kafka.sasl.jaas.config": options["kafka.sasl.jaas.config"].replace(
+            SECRET, "not-the-secret"
+        ),
+    }
+    with pytest.raises(Exception, match=r"credentials") as refused:
+        spark.read.format("kafkaclient").options(**wrong, subscribe=topic).load().count()
+    assert "not-the-secret" not in str(refused.value)
+
+
+async def test_a_task_that_is_run_again_writes_its_rows_again(
+    spark: Any, kafka_cluster: Any, topic: str, create_topic: Any, read_topic: Any
+) -> None:
+    """At least once: nothing is missing, and what is there twice is that task's."""
+    from pyspark import TaskContext  # noqa: PLC0415 - with Spark only
+
+    await create_topic(topic, 2)
+
+    def fail_once(batches: Any) -> Any:
+        context = TaskContext.get()
+        yield from batches
+        if context.partitionId() == 1 and context.attemptNumber() == 0:
+            time.sleep(2)  # its rows are on their way
+            os._exit(1)
+
+    frame = spark.range(0, 3000, numPartitions=3).selectExpr("cast(id as string) value")
+    frame = frame.mapInArrow(fail_once, frame.schema)
+    options = {"kafka.bootstrap.servers": kafka_cluster.bootstrap, "topic": topic}
+    frame.write.format("kafkaclient").mode("append").options(**options).save()
+    values = [int(record.value) for record in await read_topic(topic)]
+    assert set(values) == set(range(3000))
+    twice = {value for value in values if values.count(value) > 1}
+    assert twice <= set(range(1000, 2000))

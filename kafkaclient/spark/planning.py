@@ -24,14 +24,15 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from types import TracebackType
 
+    from kafkaclient.net.dialer import Dialer
     from kafkaclient.spark.offsets import Edge
     from kafkaclient.spark.options import ReadOptions
 
-__all__ = ["Planner", "plan_batch"]
+__all__ = ["Planner", "plan_batch", "report_loss"]
 
 _log = logging.getLogger(__name__)
 
-# Both clients call the same option differently, or only one of them has it.
+# What is about fetching, the admin client does not know.
 _FOR_ADMIN = frozenset(
     name for declared in AdminConfig.OPTIONS.values() for name in declared.spellings
 )
@@ -40,10 +41,11 @@ _FOR_ADMIN = frozenset(
 class Planner:
     """Asks the cluster for partitions and offsets. An asynchronous context manager."""
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, dialer: Dialer | None = None) -> None:
         self._options = options
-        self._reader = Reader(options.client)
-        self._admin = Admin({k: v for k, v in options.client.items() if k in _FOR_ADMIN})
+        self._reader = Reader(options.client, dialer=dialer)
+        shared = {name: value for name, value in options.client.items() if name in _FOR_ADMIN}
+        self._admin = Admin(shared, dialer=dialer)
 
     async def __aenter__(self) -> Self:
         try:
@@ -137,9 +139,9 @@ class Planner:
         return told | await self.latest(young)
 
 
-async def plan_batch(options: ReadOptions) -> list[OffsetRange]:
+async def plan_batch(options: ReadOptions, dialer: Dialer | None = None) -> list[OffsetRange]:
     """What the tasks of a batch read are to read; nothing that is written later."""
-    async with Planner(options) as planner:
+    async with Planner(options, dialer) as planner:
         partitions = await planner.partitions()
         start = await planner.at(options.start, partitions, "starting")
         end = await planner.at(options.end, partitions, "ending")

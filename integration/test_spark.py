@@ -1,0 +1,245 @@
+"""``format("kafkaclient")`` on real Spark and real brokers, against aiokafka."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiokafka import AIOKafkaProducer
+
+from kafkaclient.spark import register, spark_session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [
+    pytest.mark.timeout(300),
+    # py4j leaves its sockets to the garbage collector.
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    session = spark_session("test_spark", "local[2]", {"spark.sql.shuffle.partitions": "2"})
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def options(kafka_cluster) -> dict[str, str]:
+    return {"kafka.bootstrap.servers": kafka_cluster.bootstrap}
+
+
+def rows_of(frame: Any, *columns: str) -> list[tuple]:
+    return sorted(
+        tuple(bytes(v) if isinstance(v, bytearray) else v for v in row)
+        for row in frame.select(*columns).collect()
+    )
+
+
+async def test_written_by_spark_read_by_aiokafka(spark, options, topic, create_topic, read_topic):
+    """To the topics and partitions that the rows say; found without being registered."""
+    await create_topic(topic, 2)
+    await create_topic(f"{topic}-b", 2)
+    frame = spark.range(0, 400, numPartitions=3).selectExpr(
+        "if(id % 3 = 0, null, concat('k', id)) key",
+        "if(id % 50 = 0, null, cast(concat('v', id) as binary)) value",
+        f"if(id % 4 = 0, '{topic}-b', '{topic}') topic",
+        "if(id % 5 = 0, 1, null) partition",
+        "if(id % 7 = 0, array(named_struct('key', 'n', 'value', cast(id as string))), null) h",
+        "id as offset",  # not written, as with the JVM's connector
+    )
+    headers = "transform(h, e -> named_struct('key', e.key, 'value', cast(e.value as binary)))"
+    frame = frame.withColumn("headers", _expression(headers)).drop("h")
+    frame.write.format("kafkaclient").mode("append").options(**options).save()
+    found = {}
+    for name in (topic, f"{topic}-b"):
+        for record in await read_topic(name):
+            found.setdefault((name, record.key, record.value), []).append(record)
+    expected = [
+        (
+            f"{topic}-b" if n % 4 == 0 else topic,
+            None if n % 3 == 0 else b"k%d" % n,
+            None if n % 50 == 0 else b"v%d" % n,
+        )
+        for n in range(400)
+    ]
+    assert sorted(found, key=repr) == sorted(set(expected), key=repr)
+    assert sum(map(len, found.values())) == 400
+    for n in range(1, 400):
+        if n % 50:
+            (record,) = found[expected[n]]
+            assert record.headers == ((("n", b"%d" % n),) if n % 7 == 0 else ())
+            assert record.partition == 1 or n % 5
+
+
+def _expression(text: str) -> Any:
+    from pyspark.sql import functions  # noqa: PLC0415 - with Spark only
+
+    return functions.expr(text)
+
+
+async def _fill(bootstrap: str, topic: str, numbers: range, partitions: int = 3) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, linger_ms=5)
+    await producer.start()
+    try:
+        for n in numbers:
+            headers = [("n", b"%d" % n)] if n % 2 else None
+            key = None if n % 3 else b"k%d" % n
+            await producer.send(topic, b"%d" % n, key, n % partitions, 1000 + n, headers)
+    finally:
+        await producer.stop()
+
+
+async def test_written_by_aiokafka_read_by_spark(spark, options, topic, create_topic, read_topic):
+    await create_topic(topic, 3)
+    await _fill(options["kafka.bootstrap.servers"], topic, range(600))
+    theirs = await read_topic(topic)
+    reader = spark.read.format("kafkaclient").options(**options)
+    whole = reader.options(subscribe=topic, includeHeaders="true", minPartitions="5").load()
+    assert whole.rdd.getNumPartitions() >= 5
+    columns = ["partition", "offset", "unix_millis(timestamp)", "key", "value", "headers"]
+    ours = [
+        (p, o, t, k and bytes(k), bytes(v), tuple((n, bytes(c)) for n, c in h or ()))
+        for p, o, t, k, v, h in whole.selectExpr(*columns).collect()
+    ]
+    assert sorted(ours, key=lambda r: r[:2]) == sorted(map(tuple, theirs), key=lambda r: r[:2])
+    assert {tuple(row) for row in whole.select("topic", "timestampType").distinct().collect()} == {
+        (topic, 0)
+    }
+    # Some of it: by offsets, and by time.
+    reader = spark.read.format("kafkaclient").options(**options)
+    starts = json.dumps({topic: {"0": 190, "1": -2}})
+    some = reader.options(
+        assign=json.dumps({topic: [0, 1]}),
+        startingOffsets=starts,
+        endingOffsets=json.dumps({topic: {"0": -1, "1": 3}}),
+    ).load()
+    assert rows_of(some, "partition", "offset") == [
+        *((0, n) for n in range(190, 200)),
+        *((1, n) for n in range(3)),
+    ]
+    reader = spark.read.format("kafkaclient").options(**options, subscribePattern=f"{topic[:-1]}.")
+    late = reader.options(startingTimestamp="1580", endingTimestamp="1590").load()
+    assert rows_of(late, "value") == sorted((b"%d" % n,) for n in range(580, 590))
+
+
+async def test_a_stream_goes_on_from_its_checkpoint(
+    spark, options, topic, create_topic, read_topic, tmp_path: Path
+):
+    bootstrap = options["kafka.bootstrap.servers"]
+    await create_topic(topic, 3)
+    await create_topic(f"{topic}-out", 2)
+    await _fill(bootstrap, topic, range(300))
+
+    def run() -> list[int]:
+        frame = spark.readStream.format("kafkaclient").options(**options)
+        frame = frame.options(subscribe=topic, startingOffsets="earliest")
+        frame = frame.option("maxOffsetsPerTrigger", 120).load()
+        query = (
+            frame.select("key", "value")
+            .writeStream.format("kafkaclient")
+            .options(**options, topic=f"{topic}-out", checkpointLocation=str(tmp_path))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert query.awaitTermination(120)
+        return [p["numInputRows"] for p in query.recentProgress if p["numInputRows"]]
+
+    assert run() == [120, 120, 60]
+    await _fill(bootstrap, topic, range(300, 360))
+    assert run() == [60]
+    found = [record.value for record in await read_topic(f"{topic}-out")]
+    assert sorted(found) == sorted(b"%d" % n for n in range(360))
+
+
+async def test_mistakes_are_told_before_any_task_runs(spark, options, topic, create_topic):
+    """And no secret is in what Spark tells of a query."""
+    await create_topic(topic, 1)
+    register(spark)  # does no harm to a session that has found the source by itself
+    secrets = {
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "PLAIN",
+        "kafka.sasl.jaas.config": "org.apache.kafka.common.security.plain.PlainLoginModule "
+        'required username="me" password="hush-hush";',
+        "kafka.ssl.key.password": "hush-hush",
+    }
+    frame = spark.range(10).selectExpr("cast(id as string) value")
+
+    def write(frame: Any, mode: str = "append", **extra: str) -> None:
+        frame.write.format("kafkaclient").mode(mode).options(**options, **extra).save()
+
+    def read(**extra: str) -> None:
+        spark.read.format("kafkaclient").options(**options, **extra).load().collect()
+
+    for act, said in (
+        (lambda: write(frame.selectExpr("1 value"), topic=topic), "column value is of type INT"),
+        (lambda: write(frame), "give the option or the column topic"),
+        (lambda: write(frame, "overwrite", topic=topic), "cannot be overwritten"),
+        (lambda: write(frame, topic=topic, tropic="x"), "did you mean topic"),
+        (lambda: write(frame, **{"kafka.acks": "x", **secrets}, topic=topic), "acks"),
+        (lambda: read(subscribe=topic, startingOfsets="x"), "did you mean startingOffsets"),
+        (lambda: read(subscribe=f"{topic}-none"), f"{topic}-none"),
+        (
+            lambda: read(subscribe=topic, startingOffsets=json.dumps({topic: {"0": 7}})),
+            f"startingOffsets has offset 7 for {topic}-0, which has 0 to 0",
+        ),
+        (
+            lambda: read(subscribe=topic, startingOffsets=json.dumps({topic: {"1": 0}})),
+            f"must name every partition; {topic}-0 is missing",
+        ),
+    ):
+        with pytest.raises(Exception, match=r".") as refused:
+            act()
+        assert said in str(refused.value)
+        assert "hush" not in str(refused.value)
+    hidden = spark.read.format("kafkaclient").options(**options, **secrets, subscribe=topic).load()
+    plan = hidden._jdf.queryExecution()
+    assert "hush" not in plan.logical().toString() + plan.analyzed().toString()
+    assert "hush" not in plan.logical().treeString() + plan.analyzed().toJSON()
+
+
+@pytest.mark.full
+async def test_a_task_that_fails_says_which_row(spark, options, topic, create_topic):
+    await create_topic(topic, 1)
+    frame = spark.range(0, 100, numPartitions=1)
+    bad = frame.selectExpr("cast(id as string) value", "if(id = 42, 9, 0) partition")
+    with pytest.raises(Exception, match=r"row 42 of partition 0") as failed:
+        bad.write.format("kafkaclient").mode("append").options(**options, topic=topic).save()
+    assert f"topic {topic}" in str(failed.value)
+
+
+@pytest.mark.full
+async def test_a_first_batch_whose_start_is_not_known_any_more(
+    spark, options, topic, create_topic, read_topic, tmp_path: Path
+):
+    """Spark keeps the end of a batch, and not where the first began: that must not be guessed."""
+    await create_topic(topic, 1)
+    await _fill(options["kafka.bootstrap.servers"], topic, range(10), 1)
+
+    def start(fails: bool, **extra: str) -> Any:
+        def work(batch: Any, number: int) -> None:
+            if fails:
+                raise RuntimeError("the first batch fails")
+            counted.append(batch.count())
+
+        frame = spark.readStream.format("kafkaclient").options(**options, **extra, subscribe=topic)
+        stream = frame.load().writeStream.foreachBatch(work)
+        return stream.option("checkpointLocation", str(tmp_path)).start()
+
+    counted: list[int] = []
+    query = start(fails=True)
+    deadline = time.monotonic() + 60
+    while not query.recentProgress and query.isActive and time.monotonic() < deadline:
+        time.sleep(0.2)  # noqa: ASYNC251 - Spark blocks the whole test
+    await _fill(options["kafka.bootstrap.servers"], topic, range(10, 20), 1)
+    with pytest.raises(Exception, match="the first batch fails"):
+        query.awaitTermination(60)
+    again = start(fails=False)
+    with pytest.raises(Exception, match="stopped in its first batch"):
+        again.awaitTermination(60)
+    assert counted == []

@@ -1,0 +1,75 @@
+"""A task's writing, on the fake cluster."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("pyspark")
+
+from pyspark.sql.types import IntegerType, StringType, StructType  # noqa: E402
+
+from kafkaclient import Producer  # noqa: E402
+from kafkaclient.errors import BulkDeliveryError, InvalidRecordError  # noqa: E402
+from kafkaclient.spark.rows import WriteColumns  # noqa: E402
+from kafkaclient.spark.sink import TaskSink, Written  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+SCHEMA = StructType().add("value", StringType()).add("topic", StringType())
+TO_TOPICS = WriteColumns.check(SCHEMA, None)
+TO_PARTITIONS = WriteColumns.check(SCHEMA.add("partition", IntegerType()), "t")
+
+
+@asynccontextmanager
+async def sink(fake, columns: WriteColumns, **options: object) -> AsyncIterator[TaskSink]:
+    made = TaskSink(Producer(fake.bootstrap, dialer=fake, **options), columns)
+    await made.start()
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+def values(fake, topic: str) -> list[bytes | None]:
+    return [record.value for n in range(3) for record in fake.log(topic, n)]
+
+
+async def test_every_row_is_acknowledged(fake) -> None:
+    fake.create_topic("u", 3)
+    async with sink(fake, TO_TOPICS) as task:
+        for n in range(200):
+            topics = ["t", "u", "t"] if n % 2 else ["t", "t", "t"]
+            await task.take(pa.record_batch({"value": [f"{n}", None, "x"], "topic": topics}))
+        assert await task.finish() == Written(600)
+    assert len(values(fake, "t")) == 500
+    assert sorted(v for v in values(fake, "u") if v) == []
+    assert values(fake, "u").count(None) == 100
+
+
+async def test_a_bad_row_is_named(fake) -> None:
+    async with sink(fake, TO_PARTITIONS) as task:
+        good = {"value": ["a", "b"], "topic": ["-", "-"], "partition": [0, None]}
+        bad = {**good, "partition": pa.array([1, 9], pa.int32())}
+        await task.take(pa.record_batch({**good, "partition": pa.array([0, None], pa.int32())}))
+        with pytest.raises(InvalidRecordError, match=r"row 3 of the task: topic t: .*9") as refused:
+            await task.take(pa.record_batch(bad))
+        assert refused.value.__cause__ is not None
+    async with sink(fake, TO_TOPICS) as task:
+        with pytest.raises(InvalidRecordError, match=r"row 1 of the task: column topic is null"):
+            await task.take(pa.record_batch({"value": ["a", "b"], "topic": ["t", None]}))
+
+
+async def test_what_brokers_refuse_fails_the_task(fake) -> None:
+    """The task must not succeed with a record that is not in the log."""
+    for number in range(3):
+        fake.fail_produce("t", number, 29)  # TOPIC_AUTHORIZATION_FAILED
+    columns = WriteColumns.check(StructType().add("value", StringType()), "t")
+    async with sink(fake, columns) as task:
+        await task.take(pa.record_batch({"value": ["a"]}))
+        with pytest.raises(BulkDeliveryError, match="topic t"):
+            await task.finish()

@@ -1,0 +1,172 @@
+"""Where triggers begin and end, on the fake cluster; Spark's part is played here."""
+
+from __future__ import annotations
+
+import pickle
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadMaxRows,
+    ReadMinRows,
+)
+
+from kafkaclient.errors import OffsetOutOfRangeError
+from kafkaclient.spark import stream
+from kafkaclient.spark.planning import Planner
+from kafkaclient.spark.stream import KafkaStreamReader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+ALL = ReadAllAvailable()
+
+
+@pytest.fixture
+def opened(
+    fake, options, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., KafkaStreamReader]]:
+    monkeypatch.setattr(stream, "Planner", partial(Planner, dialer=fake))
+    readers = []
+
+    def make(**given: str) -> KafkaStreamReader:
+        readers.append(KafkaStreamReader(options("streaming", **given)))
+        return readers[-1]
+
+    yield make
+    for reader in readers:
+        reader.stop()
+
+
+def at(*offsets: int) -> dict[str, Any]:
+    return {"t": {str(number): offset for number, offset in enumerate(offsets)}}
+
+
+def ranges(parts: list[Any]) -> list[tuple[int, int, int]]:
+    return [(p.value.partition, p.value.start, p.value.end) for p in parts]
+
+
+def test_a_query_goes_on_where_it_was(opened, fill) -> None:
+    fill(0, 5)
+    reader = opened()
+    assert pickle.dumps(reader)  # it goes to the tasks
+    assert reader.getDefaultReadLimit() == ALL
+    start = reader.initialOffset()
+    assert start == at(5, 0, 0)
+    assert reader.latestOffset(start, ALL) == start
+    fill(0, 2)
+    fill(2, 3)
+    end = reader.latestOffset(start, ALL)
+    assert end == at(7, 0, 3)
+    assert ranges(reader.partitions(start, end)) == [(0, 5, 7), (2, 0, 3)]
+    assert reader.partitions(end, end) == []
+    assert reader.reportLatestOffset() == end
+
+
+def test_limits(opened, fill) -> None:
+    for number in range(3):
+        fill(number, 40 * number)
+    reader = opened(startingOffsets="earliest", maxOffsetsPerTrigger="30")
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMaxRows(30)
+    assert reader.latestOffset(at(0, 0, 0), limit) == at(0, 10, 20)
+    assert reader.latestOffset(at(0, 0, 0), ALL) == at(0, 40, 80)
+    pieces = opened(minPartitions="6").partitions(at(0, 0, 0), at(0, 40, 80))
+    assert ranges(pieces) == [
+        (1, 0, 20),
+        (1, 20, 40),
+        *((2, n, n + 20) for n in range(0, 80, 20)),
+    ]
+
+
+def test_a_trigger_waits_for_enough(opened, fill, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(stream.time, "monotonic", lambda: now[0])
+    reader = opened(minOffsetsPerTrigger="10", maxTriggerDelay="1m")
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMinRows(10)
+    fill(0, 4)
+    first = reader.latestOffset(at(0, 0, 0), limit)
+    assert first == at(4, 0, 0)  # the first does not wait
+    fill(0, 4)
+    assert reader.latestOffset(first, limit) == first
+    assert reader.latestOffset(first, ALL) == at(8, 0, 0)
+    now[0] += 61
+    assert reader.latestOffset(first, limit) == at(8, 0, 0)
+    fill(1, 6)
+    assert reader.latestOffset(first, limit) == at(8, 6, 0)
+
+
+def test_available_now(opened, fill) -> None:
+    fill(0, 10)
+    reader = opened(startingOffsets="earliest", maxOffsetsPerTrigger="6", minOffsetsPerTrigger="5")
+    reader.prepareForTriggerAvailableNow()
+    fill(0, 10)
+    limit = reader.getDefaultReadLimit()
+    first = reader.latestOffset(reader.initialOffset(), limit)
+    assert first == at(6, 0, 0)
+    last = reader.latestOffset(first, limit)
+    assert last == at(10, 0, 0)
+    assert reader.latestOffset(last, limit) == last
+
+
+def test_new_partitions_are_read_from_their_start(opened, fake, fill) -> None:
+    reader = opened()
+    fake.add_partitions("t", 5)
+    fill(3, 4)
+    fill(4, 4)
+    end = reader.latestOffset(at(0, 0, 0), ALL)
+    assert end == at(0, 0, 0, 4, 4)
+    assert ranges(reader.partitions(at(0, 0, 0), end)) == [(3, 0, 4), (4, 0, 4)]
+    fake.delete_records("t", 4, 2)
+    with pytest.raises(OffsetOutOfRangeError, match="new partition t-4 begins at offset 2"):
+        reader.partitions(at(0, 0, 0), end)
+    lenient = opened(failOnDataLoss="false").partitions(at(0, 0, 0), end)
+    assert ranges(lenient) == [(3, 0, 4), (4, 2, 4)]
+
+
+def test_a_topic_that_was_deleted(opened, fake, fill) -> None:
+    fill(0, 5)
+    reader = opened()
+    start = reader.latestOffset(at(0, 0, 0), ALL)
+    fake.delete_topic("t")
+    end = reader.latestOffset(start, ALL)
+    assert end == {}
+    with pytest.raises(OffsetOutOfRangeError, match="partition t-0 is gone"):
+        reader.partitions(start, end)
+    fake.create_topic("t", 3)
+    with pytest.raises(OffsetOutOfRangeError, match="partition t-0 ends at 0, and had 5"):
+        reader.partitions(start, reader.latestOffset(start, ALL))
+    assert opened(failOnDataLoss="false").partitions(start, at(0, 0, 0)) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "moves"),
+    [
+        ({}, True),
+        ({"startingOffsets": '{"t": {"0": 0, "1": 0, "2": -1}}'}, True),
+        ({"startingTimestamp": "0", "startingOffsetsByTimestampStrategy": "latest"}, True),
+        ({"startingOffsets": "earliest"}, False),
+        ({"startingOffsets": '{"t": {"0": 0, "1": 0, "2": 0}}'}, False),
+    ],
+)
+def test_a_first_batch_that_is_done_again(opened, fill, given: dict[str, str], moves: bool) -> None:
+    """Spark asks for the start, and plans the end that it has kept."""
+    reader = opened(**given)
+    start = reader.initialOffset()
+    if moves:
+        with pytest.raises(OffsetOutOfRangeError, match="stopped in its first batch"):
+            reader.partitions(start, at(1, 0, 0))
+    else:
+        assert ranges(reader.partitions(start, at(1, 0, 0))) == [(0, 0, 1)]
+    fill(0, 1)
+    reader = opened(**given)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ALL)
+    reader.partitions(start, end)  # the usual way

@@ -77,7 +77,8 @@ class Transactions(Protocol):
     ) -> Mapping[PreparedTransaction, State]: ...
 
     async def end(self, prepared: PreparedTransaction, *, commit: bool) -> bool:
-        """Whether it is ended this way, now or since earlier."""
+        """Whether it is ended this way, now or since earlier. Of one that has timed out it may not
+        be known that it is aborted."""
         ...
 
     async def left(self, batch: int) -> list[PreparedTransaction]:
@@ -159,8 +160,8 @@ async def _taken_back(transactions: Transactions, decision: Decision) -> bool:
     if State.ABORTED not in found or not found <= {State.ABORTED, State.OPEN}:
         return False
     # Somebody may be committing them at this moment: only what could be aborted was not.
-    ended = [await transactions.end(each, commit=False) for each in decision.transactions]
-    return all(ended)
+    still_open = [each for each, state in states.items() if state is State.OPEN]
+    return all([await transactions.end(each, commit=False) for each in still_open])
 
 
 async def _finish(

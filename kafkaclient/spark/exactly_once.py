@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from kafkaclient.net.dialer import Dialer
     from kafkaclient.spark.options import WriteOptions
     from kafkaclient.spark.rows import WriteColumns
     from kafkaclient.wire.transaction_states import TransactionDescription
@@ -162,8 +163,11 @@ class KafkaLedger:
     """The topic named as the query. Its only producer has the query's name as transactional id: the
     coordinator sees to it that the last who asked is the only one who writes."""
 
-    def __init__(self, options: Mapping[str, object], query: str) -> None:
+    def __init__(
+        self, options: Mapping[str, object], query: str, *, dialer: Dialer | None = None
+    ) -> None:
         self._options = dict(options)
+        self._dialer = dialer
         self._query = query
         self._producer: Producer | None = None
 
@@ -176,12 +180,13 @@ class KafkaLedger:
     async def last(self) -> Decision | None:
         await self._close()
         # Before reading: what an earlier producer has begun to write is ended, and no more comes.
-        producer = Producer(self._options | {"transactional_id": self._query})
+        producer = Producer(self._options | {"transactional_id": self._query}, dialer=self._dialer)
         await producer.start()
         self._producer = producer
         decision = None
         tp = TopicPartition(self._query, 0)
-        async with Reader(self._options | {"isolation_level": "read_committed"}) as reader:
+        committed = self._options | {"isolation_level": "read_committed"}
+        async with Reader(committed, dialer=self._dialer) as reader:
             first = await reader.offsets(self._query, at="earliest")
             end = await reader.offsets(self._query, at="latest")
             async for batch in reader.read({tp: (first[tp], end[tp])}):

@@ -178,6 +178,8 @@ class WriteOptions:
         exactly_once = given.flag("exactlyOnce", default=False)
         if exactly_once and mode == "batch":
             raise ConfigError("option exactlyOnce is for streaming writes")
+        if exactly_once:
+            ProducerConfig.build(client | {"transactional.id": "checked"}, {})
         for name in given.which(_TRANSACTIONAL):
             if not exactly_once:
                 raise ConfigError(f"option {name} is for writes with exactlyOnce=true")

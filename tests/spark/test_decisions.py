@@ -29,6 +29,8 @@ class Kafka:
     def __init__(self) -> None:
         self.rows: dict[PreparedTransaction, tuple[int, list[int]]] = {}
         self.state: dict[PreparedTransaction, State] = {}
+        self.expired: set[PreparedTransaction] = set()
+        """With transactions v1 a time-out looks like fencing."""
         self.written: list[Decision] = []
         self.owner = 0
         self.script: dict[int, str] = {}
@@ -52,6 +54,7 @@ class Kafka:
         return [each for each, state in self.state.items() if state is State.OPEN]
 
     def expire(self) -> None:
+        self.expired.update(self.open())
         self.state.update(dict.fromkeys(self.open(), State.ABORTED))
 
 
@@ -99,7 +102,7 @@ class Driver:
         if self.kafka.state[prepared] is State.OPEN:
             self.kafka.state[prepared] = wanted
         self.step("after")
-        return self.kafka.state[prepared] is wanted
+        return self.kafka.state[prepared] is wanted and prepared not in self.kafka.expired
 
     async def left(self, batch: int) -> list[PreparedTransaction]:
         self.step("before")

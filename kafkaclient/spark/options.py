@@ -52,7 +52,10 @@ _READ = (
 )
 _ENDING = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _TRIGGER = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
-_WRITE = ("topic", "includeHeaders")
+_WRITE = ("topic", "includeHeaders", "exactlyOnce", "transactionalIdPrefix", "failOnDataLoss")
+_TRANSACTIONAL = ("transactionalIdPrefix", "failOnDataLoss")
+_DEFAULT_PREFIX = "kafkaclient-spark"
+_PREFIX = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 _ALL = (*dict.fromkeys((*_READ, *_ENDING, *_TRIGGER, *_WRITE)),)
 
 # Of the JVM's connector and of its consumer; they mean nothing without a consumer group.
@@ -82,7 +85,7 @@ _REFUSED = {
     "kafka.value.deserializer": "values are read as BINARY: cast the column",
     "kafka.key.serializer": "keys are written from STRING or BINARY columns",
     "kafka.value.serializer": "values are written from STRING or BINARY columns",
-    "kafka.transactional.id": "this sink writes at least once, without transactions",
+    "kafka.transactional.id": "each task gets its own: give exactlyOnce and transactionalIdPrefix",
 }
 _UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "": 1e-3}
 
@@ -158,6 +161,10 @@ class WriteOptions:
     """For :class:`~kafkaclient.config.ProducerConfig`."""
     topic: str | None
     """Of all rows; None: each has its own."""
+    exactly_once: bool = False
+    transactional_id_prefix: str = _DEFAULT_PREFIX
+    fail_on_data_loss: bool = True
+    """Whether a decided batch that cannot be committed as a whole any more is an error."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str], mode: Mode) -> WriteOptions:
@@ -168,7 +175,27 @@ class WriteOptions:
         topic = given.get("topic")
         if topic is not None and not topic.strip():
             raise ConfigError("option topic is empty: give a topic's name")
-        return cls(client=client, topic=topic.strip() if topic is not None else None)
+        exactly_once = given.flag("exactlyOnce", default=False)
+        if exactly_once and mode == "batch":
+            raise ConfigError("option exactlyOnce is for streaming writes")
+        if exactly_once:
+            ProducerConfig.build(client | {"transactional.id": "checked"}, {})
+        for name in given.which(_TRANSACTIONAL):
+            if not exactly_once:
+                raise ConfigError(f"option {name} is for writes with exactlyOnce=true")
+        return cls(
+            client=client,
+            topic=topic.strip() if topic is not None else None,
+            exactly_once=exactly_once,
+            transactional_id_prefix=given.read("transactionalIdPrefix", _prefix, _DEFAULT_PREFIX),
+            fail_on_data_loss=given.flag("failOnDataLoss", default=True),
+        )
+
+
+def _prefix(text: str) -> str:
+    if not _PREFIX.fullmatch(text):
+        raise ValueError("give up to 100 letters, digits, dots, underscores and hyphens")
+    return text
 
 
 class _Given:

@@ -52,7 +52,7 @@ class KafkaWriter(DataSourceArrowWriter):
         self._columns = columns
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return write_rows(self._options, self._columns, iterator)
+        return write_rows(TaskSink(Producer(self._options.client), self._columns), iterator)
 
 
 class KafkaStreamWriter(DataSourceStreamArrowWriter):
@@ -63,15 +63,12 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
         self._columns = columns
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return write_rows(self._options, self._columns, iterator)
+        return write_rows(TaskSink(Producer(self._options.client), self._columns), iterator)
 
 
-def write_rows(
-    options: WriteOptions, columns: WriteColumns, batches: Iterator[pa.RecordBatch]
-) -> Written:
+def write_rows(sink: TaskSink, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
     """All that one task does. Spark's thread waits for rows, the loop's for brokers."""
     with LoopThread("kafkaclient-write") as loop:
-        sink = TaskSink(Producer(options.client), columns)
         try:
             loop.run(sink.start())
             for batch in batches:
@@ -121,7 +118,7 @@ class TaskSink:
         await self._under_way[0]
         self._under_way.popleft()
 
-    async def finish(self) -> Written:
+    async def finish(self) -> WriterCommitMessage:
         """When every record is acknowledged; raises BulkDeliveryError if one is not."""
         await self._producer.flush()
         while self._under_way:

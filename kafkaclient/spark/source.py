@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from kafkaclient.errors import ConfigError, OffsetOutOfRangeError
 from kafkaclient.reader import Reader
+from kafkaclient.spark.exactly_once import ExactlyOnceWriter
 from kafkaclient.spark.loop import LoopThread
 from kafkaclient.spark.options import ReadOptions, WriteOptions
 from kafkaclient.spark.planning import plan_batch, report_loss
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
-    from pyspark.sql.datasource import DataSourceStreamReader
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter, DataSourceStreamReader
     from pyspark.sql.types import StructType
 
     from kafkaclient.spark.offsets import OffsetRange
@@ -67,10 +68,11 @@ class KafkaDataSource(DataSource):
         self,
         schema: StructType,
         overwrite: bool,
-    ) -> KafkaStreamWriter:
+    ) -> DataSourceStreamArrowWriter:
         _check_append(overwrite)
         options = WriteOptions.parse(self.options, "streaming")
-        return KafkaStreamWriter(options, WriteColumns.check(schema, options.topic))
+        kind = ExactlyOnceWriter if options.exactly_once else KafkaStreamWriter
+        return kind(options, WriteColumns.check(schema, options.topic))
 
 
 def _check_append(overwrite: bool) -> None:

@@ -1,0 +1,84 @@
+"""Streaming writes with exactlyOnce on real Spark and real brokers, killed and restarted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from integration.transaction_stories import read
+from kafkaclient import Producer
+from kafkaclient.admin import Admin, TxnState
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+pytestmark = [pytest.mark.timeout(600), pytest.mark.full]
+
+PARTITIONS = 6  # as transaction_stories reads
+KILLS = int(os.environ.get("KAFKACLIENT_KILLS", "3"))
+VICTIM = Path(__file__).with_name("spark_victim.py")
+
+
+def start(bootstrap: str, source: str, sink: str, checkpoint: Path, run: int) -> Any:
+    """A process with Spark and the query, in a session of its own."""
+    return subprocess.Popen(
+        [sys.executable, str(VICTIM), bootstrap, source, sink, str(checkpoint), str(run)],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def kill(process: Any) -> None:
+    """The driver, its JVM and all Python workers at once."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+async def test_drivers_and_tasks_are_killed(
+    kafka_cluster: Any,
+    topic: str,
+    create_topic: Callable[..., Awaitable[None]],
+    tmp_path: Path,
+) -> None:
+    """Each row is there once for read-committed readers, and nothing is left open. Each life has
+    another number of tasks, the first attempt of some tasks fails."""
+    source, sink = f"{topic}-in", f"{topic}-out"
+    await create_topic(source, PARTITIONS)
+    await create_topic(sink, PARTITIONS)
+    rows = 4000
+    async with Producer(kafka_cluster.bootstrap) as producer:
+        for n in range(rows):
+            await producer.send(source, b"%d" % n)
+    rng = Random(7)
+    for run in range(KILLS):
+        process = start(kafka_cluster.bootstrap, source, sink, tmp_path, run)
+        try:
+            for line in process.stdout:
+                if line.startswith("batch"):
+                    break
+            time.sleep(rng.uniform(0, 3))  # noqa: ASYNC251 - nothing else is going on
+        finally:
+            kill(process)
+    process = start(kafka_cluster.bootstrap, source, sink, tmp_path, KILLS)
+    try:
+        said = process.communicate(timeout=400)[0]
+        assert process.returncode == 0, said[-3000:]
+    finally:
+        if process.poll() is None:
+            kill(process)
+    assert await read(kafka_cluster.bootstrap, sink) == sorted(b"%d" % n for n in range(rows))
+    async with Admin(kafka_cluster.bootstrap, limits=None) as admin:
+        assert await admin.list_transactions("victim-", states=[TxnState.ONGOING]) == []
+        ends = [t for t in await admin.list_topics() if t.startswith("victim-")]
+        assert len(ends) == 1  # the ledger
+    uncommitted = await read(kafka_cluster.bootstrap, sink, "read_uncommitted")
+    assert len(uncommitted) > rows  # attempts that failed and lives that ended had written

@@ -13,6 +13,7 @@ from kafkaclient.cli.run import stderr_console
 from kafkaclient.errors import ConfigError
 from kafkaclient.experiments.record import write_runs
 from kafkaclient.experiments.spark_load import Fleet, check_slots, merged, shares
+from kafkaclient.spark.failures import spark_failures
 from kafkaclient.spark.progress import followed
 from kafkaclient.spark.session import spark_session
 
@@ -34,7 +35,8 @@ def run_fleet(plan: PerfTestPlan, master: str, producers: int) -> list[Run]:
     runs, records = [], []
     with _progress(console) as progress:
         task = progress.add_task("starting Spark", facts="")
-        spark = spark_session("kafkaclient perf-test", master, Fleet.settings)
+        with spark_failures("starting Spark"):
+            spark = spark_session("kafkaclient perf-test", master, Fleet.settings)
         try:
             for number in range(1, plan.repeat + 1):
                 whole, alone = _run(spark, plan, producers, number, progress, task)

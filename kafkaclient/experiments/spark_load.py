@@ -23,13 +23,14 @@ from kafkaclient.experiments.traffic import (
     Traffic,
     merged_traffic,
 )
+from kafkaclient.spark.failures import SparkJobError, spark_failures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kafkaclient.experiments.payload import KeyValue
 
-__all__ = ["Fleet", "ProducerPlan", "SparkLoadError", "check_slots", "merged", "shares"]
+__all__ = ["Fleet", "ProducerPlan", "check_slots", "merged", "shares"]
 
 _BARRIER = {
     # A load that fails must not be sent once more.
@@ -40,10 +41,6 @@ _BARRIER = {
     "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "60",
 }
 """For the session that a fleet works in."""
-
-
-class SparkLoadError(KafkaError):
-    """A producer of the fleet could not do its part; the message says which, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +106,16 @@ class Fleet:
         self._context = spark.sparkContext
 
     def run(self, plans: Sequence[ProducerPlan]) -> list[Run]:
-        """Run all plans at once; raises SparkLoadError, or ConfigError, for the first that failed.
+        """Run all plans at once; raises SparkJobError, or ConfigError, for the first that failed.
 
         Needs as many free task slots as there are plans.
         """
         tasks = self._context.parallelize(plans, len(plans)).barrier()
-        told = [json.loads(text) for text in tasks.mapPartitions(_work).collect()]
+        with spark_failures(f"the load of {len(plans)} producers"):
+            told = [json.loads(text) for text in tasks.mapPartitions(_work).collect()]
         for number, found in enumerate(told):
             if "error" in found:
-                kind = ConfigError if found["usage"] else SparkLoadError
+                kind = ConfigError if found["usage"] else SparkJobError
                 raise kind(f"producer {number}: {found['error']}")
         return [_run_told(found) for found in told]
 

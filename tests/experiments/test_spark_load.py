@@ -15,8 +15,9 @@ from kafkaclient.experiments.latency import Distribution, Summary
 from kafkaclient.experiments.load import LoadSpec, Outcome
 from kafkaclient.experiments.payload import random_payloads
 from kafkaclient.experiments.run import Labels, Run, record_of
-from kafkaclient.experiments.spark_load import Fleet, SparkLoadError, check_slots, merged, shares
+from kafkaclient.experiments.spark_load import Fleet, check_slots, merged, shares
 from kafkaclient.experiments.traffic import BrokerTraffic, PartitionTraffic, Traffic
+from kafkaclient.spark.failures import SparkJobError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -145,7 +146,7 @@ def test_what_a_task_measured_arrives_whole(fleet: Fleet, monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize(
     ("raised", "expected"),
-    [(BootstrapError("nobody"), SparkLoadError), (ConfigError("bad"), ConfigError)],
+    [(BootstrapError("nobody"), SparkJobError), (ConfigError("bad"), ConfigError)],
 )
 def test_a_task_that_fails_is_named(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch, raised: Exception, expected: type[Exception]

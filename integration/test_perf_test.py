@@ -136,3 +136,38 @@ def test_telemetry_is_kept_of_a_run(kafka_cluster, topic: str, tmp_path, create_
         assert 0 <= row["created_s"] <= row["bound_s"] <= row["sent_s"] < row["acknowledged_s"]
     span = max(row["acknowledged_s"] for row in rows) - min(row["created_s"] for row in rows)
     assert 1.5 < span < 60
+
+
+@pytest.mark.timeout(240)
+def test_many_producers_in_spark_tasks(
+    kafka_cluster, topic: str, tmp_path, create_topic, read_topic
+) -> None:
+    asyncio.run(create_topic(topic, partitions=6))
+    path, facts = tmp_path / "run.json", tmp_path / "facts"
+    result = perf_test(
+        *(kafka_cluster, topic, *LOAD, "--json", str(path), "--warmup-records", "1000"),
+        *("--command-property", f"telemetry={facts}", "client.id=fleet"),
+        *("--spark-master", "local[2]", "--producers", "2"),
+    )
+    assert result.returncode == 0, result.stderr
+    whole, steady = result.stdout.splitlines()
+    assert re.fullmatch(
+        r"3000 records sent, \d+\.\d{6} records/sec \(\d+\.\d{2} MB/sec\), "
+        r"\d+\.\d{2} ms avg latency, \d+\.\d{2} ms max latency, "
+        r"\d+ ms 50th, \d+ ms 95th, \d+ ms 99th, \d+ ms 99\.9th\.",
+        whole,
+    )
+    assert steady.startswith("2000 steady state records sent, ")
+    assert "Partitions" in result.stderr
+    record = json.loads(path.read_text())
+    assert (record["records"], record["rate"], record["errors"]) == (3000, 1500, 0)
+    each = record["producers"]
+    assert [one["records"] for one in each] == [1500, 1500]
+    assert {one["rate"] for one in each} == {750}
+    assert record["max_ms"] == max(one["max_ms"] for one in each)
+    consumed = asyncio.run(read_topic(topic))
+    assert len(consumed) == 3000
+    rows = telemetry.read(facts).to_pylist()
+    assert {row["client_id"] for row in rows} == {"fleet-0", "fleet-1"}
+    begun = sorted(telemetry.started_at(file) for file in facts.glob("*-000000.parquet"))
+    assert (begun[1] - begun[0]).total_seconds() < 1.0, "they start together"

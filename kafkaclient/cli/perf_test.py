@@ -12,9 +12,10 @@ from uuid import uuid4
 import typer
 from typer.core import TyperCommand
 
+from kafkaclient.cli.perf_fleet import run_fleet
 from kafkaclient.cli.perf_report import progress_shown, show_run
 from kafkaclient.cli.properties import read_properties, split_pairs
-from kafkaclient.cli.run import FAILED, run_command, stderr_console
+from kafkaclient.cli.run import FAILED, run_blocking, run_command, stderr_console
 from kafkaclient.errors import ConfigError
 from kafkaclient.experiments.clients import CLIENTS, make_client
 from kafkaclient.experiments.load import Load, LoadSpec
@@ -175,6 +176,13 @@ def perf_test(  # noqa: PLR0913 - the flags of Kafka's tool
     ] = "kafkaclient",
     json: Annotated[Path | None, typer.Option(help="Write the run's record to this file.")] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Number of runs, one after the other.")] = 1,
+    spark_master: Annotated[
+        str | None,
+        typer.Option(help="Run in tasks of this Spark master, one producer each: 'local[4]', ..."),
+    ] = None,
+    producers: Annotated[
+        int, typer.Option(min=1, help="How many, started together; they share records and rate.")
+    ] = 1,
 ) -> None:
     """Send records to a topic at a given rate and report throughput and latency.
 
@@ -182,16 +190,20 @@ def perf_test(  # noqa: PLR0913 - the flags of Kafka's tool
     else there; on stderr a progress bar and, at the end, what went to each broker and partition.
     The other producers run with acks=all, enable.idempotence=true and linger.ms=5 as well, unless
     told otherwise.
+
+    Example, four producers as one: kafkaclient perf-test --topic load --num-records 1000000
+    --record-size 100 --throughput -1 --bootstrap-server localhost:9092 --spark-master 'local[4]'
+    --producers 4
     """
 
-    async def main() -> list[Run]:
+    def planned() -> PerfTestPlan:
         config = _config(
             bootstrap_server,
             _one_of("--command-property", command_property, "--producer-props", producer_props),
             _one_of("--command-config", command_config, "--producer.config", producer_config),
         )
         transaction_ms = _transactions(config, transactional_id, transaction_duration_ms)
-        plan = PerfTestPlan(
+        return PerfTestPlan(
             producer=producer,
             topic=topic,
             config=config,
@@ -202,9 +214,20 @@ def perf_test(  # noqa: PLR0913 - the flags of Kafka's tool
             json=json,
             repeat=repeat,
         )
-        return await run_perf_test(plan)
 
-    runs = run_command(main())
+    async def main() -> list[Run]:
+        if producers > 1:
+            raise ConfigError(
+                f"--producers {producers} run in Spark's tasks: give --spark-master, for example "
+                f"'local[{producers}]'"
+            )
+        return await run_perf_test(planned())
+
+    if spark_master is None:
+        runs = run_command(main())
+    else:
+        master = spark_master
+        runs = run_blocking(lambda: run_fleet(planned(), master, producers))
     if any(run.outcome.errors for run in runs):
         raise typer.Exit(FAILED)
 

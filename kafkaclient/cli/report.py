@@ -18,6 +18,7 @@ from kafkaclient.cli.run import run_blocking, stderr_console
 from kafkaclient.errors import ConfigError
 from kafkaclient.experiments.facts.report import write_report
 from kafkaclient.experiments.facts.results import findings, write_findings
+from kafkaclient.spark.failures import spark_failures
 from kafkaclient.spark.progress import followed
 from kafkaclient.spark.report.runs import find_runs
 from kafkaclient.spark.session import spark_session
@@ -81,7 +82,8 @@ def _report(folders: Sequence[Path], out: Path, master: str | None, window_ms: f
     runs = find_runs(folders, telemetry.started_at)
     judgement = job.Judgement(window_s=window_ms / 1e3)
     with _shown() as (progress, task):
-        spark = spark_session("kafkaclient report", master)
+        with spark_failures("starting Spark"):
+            spark = spark_session("kafkaclient report", master)
         try:
 
             def begin(step: str) -> None:
@@ -92,7 +94,7 @@ def _report(folders: Sequence[Path], out: Path, master: str | None, window_ms: f
                 progress.update(task, tasks=f"{done} of {tasks} tasks")
 
             progress.update(task, total=len(job.STEPS))
-            with followed(spark, tell):
+            with followed(spark, tell), spark_failures("the report"):
                 tables = job.aggregate(spark, runs, out / "tables", judgement, begin)
             made_with = f"kafkaclient {version('kafkaclient')}, Spark {spark.version}"
         finally:

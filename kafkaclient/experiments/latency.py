@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hdrh.histogram import HdrHistogram
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 __all__ = ["PERCENTILES", "Distribution", "LatencyRecorder", "Summary", "Window"]
 
@@ -59,6 +59,28 @@ class Distribution:
         for microseconds, count in counts.items():
             self._histogram.record_value(min(max(microseconds, 1), _HIGHEST_US), count)
         self._max_ms = max(latencies_s, default=0.0) * 1e3
+
+    @classmethod
+    def merged(cls, parts: Iterable[Distribution]) -> Distribution:
+        """The distribution of all records of the parts."""
+        whole = cls(array("f"))
+        for part in parts:
+            whole._histogram.add(part._histogram)
+            whole._max_ms = max(whole._max_ms, part._max_ms)
+        return whole
+
+    @classmethod
+    def decoded(cls, encoded: str, max_ms: float) -> Distribution:
+        """The distribution that :meth:`encoded` told, with its ``max_ms``."""
+        found = cls(array("f"))
+        found._histogram = HdrHistogram.decode(encoded)
+        found._max_ms = max_ms
+        return found
+
+    def encoded(self) -> str:
+        """The histogram in HdrHistogram's own format (V2, compressed, base64)."""
+        text: bytes = self._histogram.encode()
+        return text.decode("ascii")
 
     @property
     def count(self) -> int:

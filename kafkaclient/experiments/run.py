@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kafkaclient.experiments.payload import KeyValue
     from kafkaclient.experiments.traffic import Traffic
 
-__all__ = ["Labels", "Run", "measure"]
+__all__ = ["Labels", "Run", "measure", "record_of"]
 
 _GIVE_UP_AFTER_S = 1.0
 
@@ -54,22 +54,30 @@ async def measure(
         raise
     await client.stop()
     traffic = client.traffic()
-    record = _record(client.name, load, outcome.summary, labels)
+    rate = load.spec.rate
     steady = outcome.steady_state
     return Run(
         outcome,
         traffic,
-        _with_traffic(replace(record, errors=outcome.errors.total()), traffic),
-        None if steady is None else _record(client.name, load, steady, labels),
+        record_of(client.name, rate, outcome, traffic, labels),
+        None if steady is None else _record(client.name, rate, steady, labels),
     )
 
 
-def _record(client: str, load: Load, summary: Summary, labels: Labels) -> RunRecord:
+def record_of(
+    client: str, rate: float | None, outcome: Outcome, traffic: Traffic | None, labels: Labels
+) -> RunRecord:
+    """The record of a load's outcome; ``rate`` is its target, None: as fast as possible."""
+    record = _record(client, rate, outcome.summary, labels)
+    return _with_traffic(replace(record, errors=outcome.errors.total()), traffic)
+
+
+def _record(client: str, rate: float | None, summary: Summary, labels: Labels) -> RunRecord:
     percentile = summary.distribution.percentile_ms
     return RunRecord(
         client=client,
         setting=labels.setting,
-        rate=load.spec.rate,
+        rate=rate,
         linger_ms=labels.linger_ms,
         run=labels.run,
         records=summary.records,

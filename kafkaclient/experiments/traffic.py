@@ -6,7 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-__all__ = ["BrokerTraffic", "Completed", "PartitionTraffic", "Traffic", "skew_of", "unheard"]
+__all__ = [
+    "BrokerTraffic",
+    "Completed",
+    "PartitionTraffic",
+    "Traffic",
+    "merged_traffic",
+    "skew_of",
+    "unheard",
+]
 
 Completed: TypeAlias = Callable[[float, float, int, BaseException | None], None]
 """``completed(started, finished, nbytes, error)``: one record is answered; times as perf_counter's.
@@ -72,3 +80,44 @@ def skew_of(partitions: Sequence[PartitionTraffic]) -> float | None:
     """A topic's skew, given all its partitions: over those that have a leader."""
     given = [partition.bytes_sent for partition in partitions if partition.leader >= 0]
     return max(given) * len(given) / sum(given) if any(given) else None
+
+
+def merged_traffic(parts: Sequence[Traffic]) -> Traffic | None:
+    """What several clients sent to one topic together, without gauges; None without parts."""
+    if not parts:
+        return None
+    brokers: dict[int, list[BrokerTraffic]] = {}
+    partitions: dict[int, list[PartitionTraffic]] = {}
+    for part in parts:
+        for broker in part.brokers:
+            brokers.setdefault(broker.node_id, []).append(broker)
+        for partition in part.partitions:
+            partitions.setdefault(partition.partition, []).append(partition)
+    merged = tuple(
+        PartitionTraffic(
+            partition=number,
+            leader=found[-1].leader,
+            records_sent=sum(one.records_sent for one in found),
+            bytes_sent=sum(one.bytes_sent for one in found),
+            batches_sent=_sum([one.batches_sent for one in found]),
+        )
+        for number, found in sorted(partitions.items())
+    )
+    return Traffic(
+        brokers=tuple(
+            BrokerTraffic(
+                node_id=node_id,
+                bytes_sent=sum(one.bytes_sent for one in found),
+                requests_sent=_sum([one.requests_sent for one in found]),
+                exclusions=_sum([one.exclusions for one in found]),
+            )
+            for node_id, found in sorted(brokers.items())
+        ),
+        partitions=merged,
+        skew=skew_of(merged),
+    )
+
+
+def _sum(values: Sequence[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None

@@ -287,3 +287,25 @@ def test_unreachable_brokers_are_told_in_a_line(perf_test: PerfTest) -> None:
 )
 def test_a_flag_may_take_several_words(words: str, repeated: str) -> None:
     assert list(repeat_flags(words.split())) == [*repeated.split(), "--topic", "t"]
+
+
+def test_many_producers_need_spark(perf_test: PerfTest) -> None:
+    result = perf_test("--record-size", "10", "--producers", "3")
+    assert result.exit_code == 2
+    assert "--spark-master" in result.stderr
+    assert "local[3]" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--print-metrics",), "--print-metrics tells of one producer"),
+        (("--producers", "3"), "local[2] runs 2 tasks at once"),
+    ],
+)
+def test_what_spark_cannot_do_is_said_before_it_is_started(
+    perf_test: PerfTest, words: tuple[str, ...], said: str
+) -> None:
+    result = perf_test("--record-size", "10", "--spark-master", "local[2]", *words)
+    assert result.exit_code == 2
+    assert said in result.stderr

@@ -50,6 +50,7 @@ def sent(found: Sequence[Findings]) -> Figure:
         "grid": {"rows": len(found), "columns": 2, "pattern": "independent"},
         "annotations": [],
         "hovermode": "x",
+        "legend": {"y": 1.035},
     }
     named: set[int] = set()
     for row, run in enumerate(found):

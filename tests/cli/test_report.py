@@ -1,0 +1,118 @@
+"""``kafkaclient report`` without Spark: what it refuses, and what it prints."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from kafkaclient.cli import report as command
+from kafkaclient.cli.app import app
+from kafkaclient.experiments import page
+from kafkaclient.spark.report import job
+from kafkaclient.spark.report.job import Tables
+from kafkaclient.telemetry import SCHEMA
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Spark:
+    """Stands for a session; ``_sc`` None: one that tells no progress."""
+
+    version = "4.2.0"
+    _sc = None
+    stopped = False
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+def tables(batches: int) -> Tables:
+    figures = dict.fromkeys(("avg_ms", "p50_ms", "p90_ms", "p95_ms", "p999_ms", "max_ms"), 2.0)
+    totals = {"batches": batches, "records": 10, "bytes": 1024, "failed_records": 0}
+    row = {"run": 0, "topic": None, "broker": None, "partition": None, "batches": batches}
+    return Tables(
+        totals=[{"run": 0, **totals, "retried_batches": 0, "seconds": 2.0}] if batches else [],
+        errors=[],
+        latency=[{**row, "part": "whole", **figures, "p99_ms": 12.5}],
+        curves=[],
+        skew=[],
+        series=[],
+        decisions=[],
+    )
+
+
+@pytest.fixture
+def facts(tmp_path: Path) -> Path:
+    folder = tmp_path / "before"
+    folder.mkdir()
+    schema = SCHEMA.with_metadata({"kafkaclient.started": "2026-01-01T00:00:00+00:00"})
+    empty = pa.table([pa.array([], field.type) for field in schema], schema=schema)
+    pq.write_table(empty, folder / "batches-a-1-000000.parquet")
+    return folder
+
+
+@pytest.fixture
+def spark(monkeypatch: pytest.MonkeyPatch) -> Spark:
+    found = Spark()
+    monkeypatch.setattr(command, "spark_session", lambda *_: found)
+    monkeypatch.setattr(page, "_plotly_js", lambda: "")
+    return found
+
+
+def run(monkeypatch: pytest.MonkeyPatch, batches: int, *words: str | Path) -> Any:
+    windows: list[float] = []
+
+    def aggregate(_spark: Any, runs: Any, _folder: Path, judgement: Any, tell: Any) -> Tables:
+        windows.append(judgement.window_s)
+        for step in job.STEPS:
+            tell(step)
+        return tables(batches)
+
+    monkeypatch.setattr(job, "aggregate", aggregate)
+    result = CliRunner().invoke(app, ["report", *map(str, words)])
+    return result, windows
+
+
+def test_tables_are_printed_and_files_written(
+    monkeypatch: pytest.MonkeyPatch, spark: Spark, facts: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    result, windows = run(monkeypatch, 4, facts, "--out", out, "--window-ms", "50")
+    assert result.exit_code == 0, result.stderr
+    assert windows == [0.05]
+    for text in ("before", "12.50", "records/s"):
+        assert text in result.stdout
+    assert {path.name for path in out.iterdir()} == {
+        *("report.html", "summary.json", "latency.csv", "decisions.csv"),
+    }
+    assert spark.stopped
+
+
+def test_json_goes_to_stdout_alone(
+    monkeypatch: pytest.MonkeyPatch, spark: Spark, facts: Path, tmp_path: Path
+) -> None:
+    result, _ = run(monkeypatch, 4, facts, "--out", tmp_path / "out", "--json")
+    assert json.loads(result.stdout)["runs"][0]["records_per_s"] == 5.0
+
+
+def test_files_without_batches_are_an_error(
+    monkeypatch: pytest.MonkeyPatch, spark: Spark, facts: Path, tmp_path: Path
+) -> None:
+    result, _ = run(monkeypatch, 0, facts, "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "the files hold no batches" in result.stderr
+    assert spark.stopped
+
+
+def test_a_folder_without_telemetry_is_refused_before_spark_is_started(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    result, _ = run(monkeypatch, 4, tmp_path, "--out", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "give folders that producers wrote" in result.stderr

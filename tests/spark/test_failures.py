@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import pytest
+from py4j.protocol import Py4JError
+
+from kafkaclient.errors import ConfigError
+from kafkaclient.spark.failures import SparkJobError, spark_failures
+
+SAID = """An error occurred while calling o30.parquet.
+: org.apache.spark.SparkException: Job aborted.
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.jobAbortedError(Errors.scala:496)
+\t... 42 more
+Caused by: java.io.IOException: No space left on device
+\tat java.base/java.io.FileOutputStream.writeBytes(Native Method)
+"""
+
+
+def test_what_spark_said_first_is_told() -> None:
+    with pytest.raises(SparkJobError) as raised, spark_failures("the report"):
+        raise Py4JError(SAID)
+    message = str(raised.value)
+    assert message.startswith("the report: An error occurred while calling")
+    assert "No space left on device" in message
+    assert "Errors.scala" not in message
+    assert isinstance(raised.value.__cause__, Py4JError)
+
+
+@pytest.mark.parametrize("error", [ConfigError("wrong"), OSError("gone"), ValueError("defect")])
+def test_other_errors_pass(error: Exception) -> None:
+    with pytest.raises(type(error)) as raised, spark_failures("the report"):
+        raise error
+    assert raised.value is error

@@ -225,6 +225,28 @@ async def test_ctrl_c_undoes_and_a_kill_leaves_nothing_that_is_not_found(
     assert await replicas_of(admin, topic) == [(0,)]
 
 
+@pytest.mark.local_cluster
+async def test_a_topic_that_stops_while_it_moves_is_told_before(
+    kafka_cluster, admin, create_topic, topic
+) -> None:
+    """Two replicas have to be in sync, of one; of two, as soon as the move begins (KIP-966)."""
+    await create_topic(topic, assignments={0: [0]})
+    t0 = TopicPartition(topic, 0)
+    words = ("reassign", "generate", "--topics", topic, "--broker-list", "1", "--measure", "0")
+    code, _, stderr = await run(kafka_cluster, *words)
+    assert (code, f"topic {topic} takes no records" in stderr) == (0, True), stderr
+    await fill(kafka_cluster, topic, 20)
+    async with Producer(kafka_cluster.bootstrap, linger_ms=0) as producer:
+        await producer.send_and_wait(topic, b"before", partition=0)
+        begun = await admin.reassigner.begin({t0: (1,)}, 1)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(2):
+                await producer.send_and_wait(topic, b"meanwhile", partition=0)
+        assert await admin.reassigner.undo(begun) == []
+        await producer.send_and_wait(topic, b"after", partition=0)
+    await at_rest(admin)
+
+
 @pytest.mark.full
 async def test_a_dead_broker_does_not_stop_the_rest(plan_file) -> None:
     """Killed while it gets a replica: told as stuck; the rest goes on, and nothing stays behind."""

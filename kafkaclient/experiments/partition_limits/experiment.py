@@ -136,13 +136,16 @@ class Experiment:
 
     async def _java(self, cluster: ClusterHandle, topic: str, records: int) -> RunRecord:
         spec = LoadSpec(num_records=records)
+        size = self.plan.record_size
         limit = self.plan.seconds * _JAVA_SLOWER + 30.0
         try:
             async with asyncio.timeout(limit):
-                outcome = await run_java(cluster, topic, {}, spec, self.plan.record_size)
+                # Proxies carry less than brokers.
+                outcome = await run_java(
+                    cluster, topic, {}, spec, size, bootstrap=cluster.bootstrap
+                )
         except TimeoutError:
             raise KafkaError(f"{records:,} records took more than {limit:.0f} s") from None
-        size = self.plan.record_size
         return outcome.whole.record(spec, Labels("default", None), size, records)
 
     async def sent(self, cluster: ClusterHandle, topic: str) -> tuple[list[Sent], list[str]]:
@@ -299,7 +302,7 @@ def _check_memory(plan: Plan) -> None:
 
 def _config(cluster: ClusterHandle) -> dict[str, str]:
     return {
-        "bootstrap.servers": cluster.proxied_bootstrap,
+        "bootstrap.servers": cluster.bootstrap,
         "client.id": "kafkaclient-experiment",
     }
 

@@ -198,7 +198,8 @@ class _Topic:
         began = time.monotonic()
         await self._create()
         answered = time.monotonic() - began
-        led = asyncio.create_task(self._until("leaders", self._led, self.partitions, began))
+        # Without a bar: a terminal has one at a time.
+        led = asyncio.create_task(self._polled("leaders", self._led, self.partitions, began))
         replicas = self.partitions * self.replication
         try:
             directories = await self._until("directories", self._directories, replicas, began)
@@ -240,13 +241,24 @@ class _Topic:
     async def _until(
         self, what: str, done: Callable[[], Awaitable[int]], total: int, began: float
     ) -> float:
+        """As :meth:`_polled`, for somebody who looks on."""
+        have = 0
+
+        async def counted() -> int:
+            nonlocal have
+            have = await done()
+            return have
+
+        async with self.experiment.watcher.working(f"{self.name}: {what}", total, lambda: have):
+            return await self._polled(what, counted, total, began)
+
+    async def _polled(
+        self, what: str, done: Callable[[], Awaitable[int]], total: int, began: float
+    ) -> float:
         """Seconds since ``began`` until so many are done. Raises KafkaError after minutes."""
         have = 0
         try:
-            async with (
-                asyncio.timeout(_PATIENCE_S),
-                self.experiment.watcher.working(f"{self.name}: {what}", total, lambda: have),
-            ):
+            async with asyncio.timeout(_PATIENCE_S):
                 while True:
                     asked = time.monotonic()
                     have = await done()

@@ -15,6 +15,8 @@ from kafkaclient.admin import Admin, ReassignmentPlan
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.cluster import LocalCluster
 from kafkaclient.types import TopicPartition
+from kafkaclient.wire.admin import IncrementalAlterConfigsCall
+from kafkaclient.wire.reassignments import AlterReassignmentsCall
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -223,6 +225,82 @@ async def test_ctrl_c_undoes_and_a_kill_leaves_nothing_that_is_not_found(
     assert f"for: {topic}-0" in stdout
     await at_rest(admin)
     assert await replicas_of(admin, topic) == [(0,)]
+
+
+@pytest.mark.local_cluster
+async def test_a_topic_that_stops_while_it_moves_is_told_before(
+    kafka_cluster, admin, create_topic, topic
+) -> None:
+    """Two replicas have to be in sync, of one; of two, as soon as the move begins (KIP-966)."""
+    await create_topic(topic, assignments={0: [0]})
+    t0 = TopicPartition(topic, 0)
+    words = ("reassign", "generate", "--topics", topic, "--broker-list", "1", "--measure", "0")
+    code, _, stderr = await run(kafka_cluster, *words)
+    assert (code, f"topic {topic} takes no records" in stderr) == (0, True), stderr
+    await fill(kafka_cluster, topic, 20)
+    async with Producer(kafka_cluster.bootstrap, linger_ms=0) as producer:
+        await producer.send_and_wait(topic, b"before", partition=0)
+        begun = await admin.reassigner.begin({t0: (1,)}, 1)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(2):
+                await producer.send_and_wait(topic, b"meanwhile", partition=0)
+        assert await admin.reassigner.undo(begun) == []
+        await producer.send_and_wait(topic, b"after", partition=0)
+    await at_rest(admin)
+
+
+class Crash(Exception):
+    """What ends a tool."""
+
+
+async def dies_after(cluster, plan, changes: int) -> bool:
+    """Begin a plan with a tool that makes so many changes and then no call any more; whether it
+    came to its end."""
+    async with Admin(cluster.bootstrap, limits=None) as doomed:
+        session = doomed._opened("dies_after").session
+        once, made = session.once, 0
+
+        async def dying(call, node=None):
+            nonlocal made
+            made += isinstance(call, IncrementalAlterConfigsCall | AlterReassignmentsCall)
+            if made > changes:
+                raise Crash
+            return await once(call, node)
+
+        session.once = dying
+        try:
+            await doomed.reassigner.begin(plan, MB)
+        except Crash:
+            return False
+        return True
+
+
+@pytest.mark.full
+@pytest.mark.local_cluster
+async def test_whatever_change_was_the_last_nothing_is_left(
+    kafka_cluster, admin, create_topic, topic
+) -> None:
+    """A topic's lists, the rates of three brokers, the moves: a crash before and after each."""
+    await create_topic(topic, assignments={0: [0, 1], 1: [1, 2]})
+    await fill(kafka_cluster, topic, 25)
+    plan = {TopicPartition(topic, 0): (0, 2), TopicPartition(topic, 1): (1, 0)}
+    ended = []
+    for changes in range(6):
+        ended.append(await dies_after(kafka_cluster, plan, changes))
+        await asyncio.sleep(0.5)  # until every broker has heard of it
+        assert await nothing_throttled(admin) == (changes == 0)
+        if await admin.list_partition_reassignments():
+            await admin.replication_quotas.clear()
+            assert not await nothing_throttled(admin), "a move has lost its quota"
+            assert None in (await admin.reassigner.cancel(plan)).values()
+        elif changes % 2:
+            await admin.reassigner.verify(plan)
+        else:
+            await admin.replication_quotas.clear()
+        await at_rest(admin)
+    assert ended == [False] * 5 + [True]
+    told = await kafkas_tool(kafka_cluster, "--list")
+    assert "No partition reassignments found." in told
 
 
 @pytest.mark.full

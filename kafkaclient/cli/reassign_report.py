@@ -59,6 +59,7 @@ def estimate_json(found: Estimate, quota: int | None, network: int | None) -> di
         "bytes_out": {str(node): count for node, count in sorted(found.bytes_out.items())},
         "inbound": found.inbound,
         "silent": {str(node): why for node, why in sorted(found.silent.items())},
+        "waiting": list(found.waiting),
         "quota": quota,
         "safe_range": {"above": safe.below, "below": safe.above},
         "move_time_s": None if quota is None else found.move_time_s(quota),
@@ -84,6 +85,15 @@ def print_estimate(found: Estimate, quota: int | None, network: int | None) -> N
     for node, why in sorted(found.silent.items()):
         stderr_console().print(
             f"warning: broker {node} did not tell what it has, the estimate is without it: {why}",
+            markup=False,
+            soft_wrap=True,
+        )
+    for topic in found.waiting:
+        stderr_console().print(
+            f"warning: topic {topic} takes no records with acks=all while it moves: "
+            "min.insync.replicas is more than its replicas, and the new ones count as soon as the "
+            "move begins. Lower it until the move is over (kafkaclient configs alter --topic "
+            f"{topic} --add-config min.insync.replicas=1)",
             markup=False,
             soft_wrap=True,
         )

@@ -117,14 +117,17 @@ async def run_java(
     options: Mapping[str, str],
     spec: LoadSpec,
     record_size: int,
+    *,
+    bootstrap: str | None = None,
 ) -> JavaOutcome:
-    """Run the tool through the cluster's proxies, with acks=all and idempotence on.
+    """Run the tool with acks=all and idempotence on, through the cluster's proxies if no other
+    ``bootstrap`` is given.
 
     Raises KafkaError, with the end of what the tool wrote, when it fails or prints no result.
     """
     properties = {"client.id": "kafkaclient-experiment", **_LEVEL, **options}
     words = (
-        *("--bootstrap-server", cluster.proxied_bootstrap, "--topic", topic),
+        *("--bootstrap-server", bootstrap or cluster.proxied_bootstrap, "--topic", topic),
         *("--num-records", str(spec.num_records), "--record-size", str(record_size)),
         *("--throughput", str(spec.rate) if spec.rate else "-1"),
         *(("--warmup-records", str(spec.warmup_records)) if spec.warmup_records else ()),

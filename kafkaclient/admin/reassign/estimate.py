@@ -80,6 +80,9 @@ class Estimate:
     """R: the smallest among what moves, which makes the safe range the narrowest."""
     silent: Mapping[int, str] = field(default_factory=dict)
     """Brokers that did not tell what they have, and why: all the rest is without them."""
+    waiting: tuple[str, ...] = ()
+    """Topics whose records with acks=all are refused until new replicas are in sync, which is
+    until the end of the move; see :func:`waiting_topics`."""
 
     @property
     def move_ratio(self) -> float:
@@ -120,6 +123,7 @@ def estimate(
     *,
     inbound: float = 0.0,
     silent: Mapping[int, str] | None = None,
+    min_in_sync: Mapping[str, int] | None = None,
 ) -> Estimate:
     """From metadata of all partitions and what is on the disks."""
     bytes_in: Counter[int] = Counter()
@@ -149,7 +153,29 @@ def estimate(
         inbound=inbound,
         replication_factor=min(factors, default=1) or 1,
         silent=silent or {},
+        waiting=waiting_topics(moves, partitions, min_in_sync or {}),
     )
+
+
+def waiting_topics(
+    moves: Mapping[TopicPartition, Move],
+    partitions: Mapping[TopicPartition, PartitionView],
+    min_in_sync: Mapping[str, int],
+) -> tuple[str, ...]:
+    """Topics that take records with acks=all now, and will not while they move.
+
+    A leader asks for ``min.insync.replicas``, but for no more than there are replicas
+    (``Partition.effectiveMinIsr``). While a partition moves it has its old and its new replicas, so
+    that one with a single replica and a minimum of two stops until the new one is in sync.
+    """
+    found = set()
+    for partition, move in moves.items():
+        least, view = min_in_sync.get(partition.topic, 1), partitions[partition]
+        now = min(least, len(view.replicas))
+        then = min(least, len(view.replicas) + len(arrivals(move)))
+        if now <= len(view.isr) < then:
+            found.add(partition.topic)
+    return tuple(sorted(found))
 
 
 def inbound_rate(first: Sizes, second: Sizes, seconds: float) -> float:

@@ -127,8 +127,15 @@ class Reassigner:
                 await asyncio.sleep(measure_s)
                 later, _ = await surveyor.sizes(nodes)
                 inbound = inbound_rate(sizes, later, self._clock() - began)
-        own = {partition: moves[partition] for partition in plan}
-        return estimate(own, partitions_of(cluster), sizes, inbound=inbound, silent=silent)
+            min_in_sync = await surveyor.min_in_sync(partition.topic for partition in plan)
+        return estimate(
+            {partition: moves[partition] for partition in plan},
+            partitions_of(cluster),
+            sizes,
+            inbound=inbound,
+            silent=silent,
+            min_in_sync=min_in_sync,
+        )
 
     # --- moves --------------------------------------------------------------------------------
 

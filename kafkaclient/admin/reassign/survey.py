@@ -32,6 +32,9 @@ T = TypeVar("T")
 _PATIENCE_S = 5.0
 """For one broker's answer; the next reading asks it again."""
 
+_MIN_IN_SYNC = "min.insync.replicas"
+_TOPICS_A_REQUEST = 500
+
 _DEBUG_REPLICA = -2
 """Who asks as this gets the log end offset of any replica, not only the leader's (Java:
 ``ListOffsetsRequest.DEBUGGING_REPLICA_ID``)."""
@@ -77,6 +80,21 @@ class Surveyor:
                 if not replica.is_future
             }
         return sizes, silent
+
+    async def min_in_sync(self, topics: Iterable[str]) -> dict[str, int]:
+        """``min.insync.replicas`` by topic, of those that a broker tells of."""
+        wanted = sorted(set(topics))
+        found: dict[str, int] = {}
+        for at in range(0, len(wanted), _TOPICS_A_REQUEST):
+            some = wanted[at : at + _TOPICS_A_REQUEST]
+            call = DescribeConfigsCall(
+                tuple((ConfigKind.TOPIC, name) for name in some), (_MIN_IN_SYNC,)
+            )
+            for resource in (await self._session.call(call)).resources:
+                for entry in resource.entries:
+                    if entry.value is not None:
+                        found[resource.name] = int(entry.value)
+        return found
 
     async def reading(self, followed: Iterable[TopicPartition] | None = None) -> Reading:
         """What there is to know of the moves under way. ``followed``: partitions that may have

@@ -136,13 +136,16 @@ class Experiment:
 
     async def _java(self, cluster: ClusterHandle, topic: str, records: int) -> RunRecord:
         spec = LoadSpec(num_records=records)
+        size = self.plan.record_size
         limit = self.plan.seconds * _JAVA_SLOWER + 30.0
         try:
             async with asyncio.timeout(limit):
-                outcome = await run_java(cluster, topic, {}, spec, self.plan.record_size)
+                # Proxies carry less than brokers.
+                outcome = await run_java(
+                    cluster, topic, {}, spec, size, bootstrap=cluster.bootstrap
+                )
         except TimeoutError:
             raise KafkaError(f"{records:,} records took more than {limit:.0f} s") from None
-        size = self.plan.record_size
         return outcome.whole.record(spec, Labels("default", None), size, records)
 
     async def sent(self, cluster: ClusterHandle, topic: str) -> tuple[list[Sent], list[str]]:
@@ -195,7 +198,8 @@ class _Topic:
         began = time.monotonic()
         await self._create()
         answered = time.monotonic() - began
-        led = asyncio.create_task(self._until("leaders", self._led, self.partitions, began))
+        # Without a bar: a terminal has one at a time.
+        led = asyncio.create_task(self._polled("leaders", self._led, self.partitions, began))
         replicas = self.partitions * self.replication
         try:
             directories = await self._until("directories", self._directories, replicas, began)
@@ -237,13 +241,24 @@ class _Topic:
     async def _until(
         self, what: str, done: Callable[[], Awaitable[int]], total: int, began: float
     ) -> float:
+        """As :meth:`_polled`, for somebody who looks on."""
+        have = 0
+
+        async def counted() -> int:
+            nonlocal have
+            have = await done()
+            return have
+
+        async with self.experiment.watcher.working(f"{self.name}: {what}", total, lambda: have):
+            return await self._polled(what, counted, total, began)
+
+    async def _polled(
+        self, what: str, done: Callable[[], Awaitable[int]], total: int, began: float
+    ) -> float:
         """Seconds since ``began`` until so many are done. Raises KafkaError after minutes."""
         have = 0
         try:
-            async with (
-                asyncio.timeout(_PATIENCE_S),
-                self.experiment.watcher.working(f"{self.name}: {what}", total, lambda: have),
-            ):
+            async with asyncio.timeout(_PATIENCE_S):
                 while True:
                     asked = time.monotonic()
                     have = await done()
@@ -299,7 +314,7 @@ def _check_memory(plan: Plan) -> None:
 
 def _config(cluster: ClusterHandle) -> dict[str, str]:
     return {
-        "bootstrap.servers": cluster.proxied_bootstrap,
+        "bootstrap.servers": cluster.bootstrap,
         "client.id": "kafkaclient-experiment",
     }
 

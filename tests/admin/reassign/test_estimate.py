@@ -84,6 +84,25 @@ def test_an_estimate_from_what_is_on_the_disks() -> None:
     assert (found.inbound, found.replication_factor) == (3.0, 2)
 
 
+def test_topics_that_stop_while_they_move() -> None:
+    """The new replicas count for min.insync.replicas before they are in sync."""
+    view = PartitionView(0, leader=0, replicas=(0,), isr=(0,))
+    pair = PartitionView(0, leader=0, replicas=(0, 1), isr=(0, 1))
+    behind = PartitionView(0, leader=0, replicas=(0, 1), isr=(0,))
+
+    def waiting(view: PartitionView, new: set[int], least: int | None) -> tuple[str, ...]:
+        moves = {T0: Move(frozenset(view.replicas), frozenset(new))}
+        told = {} if least is None else {"t": least}
+        return estimate(moves, {T0: view}, {}, min_in_sync=told).waiting
+
+    assert waiting(view, {1}, 2) == ("t",)
+    assert waiting(view, {1}, 1) == waiting(view, {1}, None) == waiting(view, set(), 2) == ()
+    assert waiting(pair, {2}, 2) == ()
+    assert waiting(pair, {2}, 3) == ("t",)
+    # Stopped already, and not because of the move.
+    assert waiting(behind, {2}, 2) == ()
+
+
 def test_nothing_to_move() -> None:
     found = estimate({}, {}, {})
     assert (found.move_ratio, found.move_time_s(1), found.expected_s(1)) == (0.0, 0.0, 0.0)

@@ -420,6 +420,9 @@ async def test_an_estimate(admin, write_records) -> None:
     assert (found.partitions, found.total_partitions, found.brokers) == (1, 6, 5)
     assert found.bytes_to_move == found.bytes_in[3] == found.bytes_out[0] > 0
     assert found.inbound == 0.0
+    assert found.waiting == ()
+    await admin.alter_configs(ConfigResource.topic("foo"), {"min.insync.replicas": "4"})
+    assert (await admin.reassigner.estimate({FOO0: [0, 1, 3]})).waiting == ("foo",)
 
 
 async def test_nothing_moves(admin) -> None:

@@ -22,8 +22,9 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
 from kafkaclient import Producer
+from kafkaclient.admin import Admin
 from kafkaclient.errors import StateStoreError, StreamsError
-from kafkaclient.streams import StreamsApp
+from kafkaclient.streams import Role, StreamsApp, describe_application
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -167,6 +168,21 @@ def assert_exact(found: dict[bytes, list[int]], sent: Counter[bytes]) -> None:
     assert not wrong
 
 
+async def assert_described(bootstrap: str, group: str) -> None:
+    """Two tasks on each of two processes, seen from outside; nothing is left to move."""
+    async with Admin(bootstrap) as admin:
+        found = await describe_application(admin, group)
+        while found.is_rebalancing or not found.is_balanced:
+            await asyncio.sleep(0.1)
+            found = await describe_application(admin, group)
+    tasks = [{str(copy.task) for copy in member.copies} for member in found.members]
+    assert [len(each) for each in tasks] == [2, 2]
+    assert set.union(*tasks) == {"0_0", "0_1", "0_2", "0_3"}
+    copies = [copy for member in found.members for copy in member.copies]
+    assert {copy.role for copy in copies} == {Role.ACTIVE}
+    assert all(copy.lag is not None and copy.position and copy.end for copy in copies)
+
+
 async def test_every_record_counts_once_whoever_comes_and_goes(
     kafka_cluster: ClusterHandle,
     topic: str,
@@ -193,7 +209,7 @@ async def test_every_record_counts_once_whoever_comes_and_goes(
             second = await stack.enter_async_context(instance(source, target, b))
             await second.runs(2)
             await first.runs(2)
-            await asyncio.sleep(0.5)
+            await assert_described(bootstrap, common["application_id"])
             await second.end(signal.SIGKILL)
             await first.runs(4)
             third = await stack.enter_async_context(instance(source, target, b))

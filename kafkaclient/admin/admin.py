@@ -318,6 +318,15 @@ class Admin(TransactionAdmin):
         async with opened.session.limit(f"reading the offsets of group {group!r}", timeout_s):
             return await opened.groups.committed(group, partitions)
 
+    async def alter_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, int], *, timeout_s: float | None = None
+    ) -> None:
+        """Set what a group without members has committed. Raises AuthorizationError, or the
+        coordinator's BrokerError, such as UNKNOWN_MEMBER_ID when it has members."""
+        opened = self._opened("alter_offsets")
+        async with opened.session.limit(f"setting the offsets of group {group!r}", timeout_s):
+            await opened.groups.alter_offsets(group, offsets)
+
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:

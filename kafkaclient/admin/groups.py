@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.codec import ListOffsetsCall
-from kafkaclient.wire.groups import DescribeGroupsCall
+from kafkaclient.wire.groups import DescribeGroupsCall, OffsetCommitCall
 from kafkaclient.wire.transactions import CoordinatorKind, FindCoordinatorCall, OffsetFetchCall
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from kafkaclient.admin.session import Session
     from kafkaclient.wire.groups import DescribedGroup
@@ -61,6 +61,16 @@ class Groups:
 
         return await self._session.until_answered(attempt) if call.partitions else {}
 
+    async def alter_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Set offsets of a group that has no members."""
+        call = OffsetCommitCall(group, offsets)
+
+        async def attempt() -> None:
+            found = await self._session.once(call, await self._coordinator(group))
+            _check(found.error_code, group, "setting the offsets of", operation="Read")
+
+        await self._session.until_answered(attempt)
+
     async def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Where partitions end for those who read committed records. One that does not exist, or
         has no leader now, is left out."""
@@ -103,7 +113,9 @@ class Groups:
         return found.node_id
 
 
-def _check(code: int, group: str, doing: str, detail: str | None = None) -> None:
+def _check(
+    code: int, group: str, doing: str, detail: str | None = None, *, operation: str = "Describe"
+) -> None:
     if code:
-        advice = denied(code, "Describe", group, by_itself=True)
+        advice = denied(code, operation, group, by_itself=True)
         raise broker_error(code, f"{doing} group {group!r}", detail, advice=advice)

@@ -65,9 +65,10 @@ def describe(
 ) -> None:
     """Show who runs what, who has copies, how far behind they are, and when tasks move next.
 
-    An active task's lag are the records that it has to process still. A copy's is what its
-    changelog has beyond what the copy had when its member joined the group last: it is less by
-    now. A copy that has come close makes its member join again at once.
+    An active task's lag are the records that it has to process still; a copy's is what its
+    changelog has beyond it, and its state the share that it has. Instances of `kafkaclient.streams`
+    tell every second; of Kafka Streams' copies it is known how far they were when their member
+    joined the group last.
 
     Exit status: 0 shown, 1 failed or nobody is there, 2 wrong use, 3 (`--check`) not balanced.
 

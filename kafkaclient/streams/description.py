@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.errors import StreamsError
 from kafkaclient.streams.assignment_info import NO_REBALANCE, AssignmentInfo, tasks_by_partition
+from kafkaclient.streams.positions import positions_group
 from kafkaclient.streams.subscription_info import SubscriptionInfo, decode_subscription
 from kafkaclient.streams.tasks import LATEST_OFFSET, MAX_LAG, TaskId
 from kafkaclient.wire.groups import assignment_in, user_data_in
@@ -52,8 +53,9 @@ class CopyDescription:
     partitions: tuple[TopicPartition, ...]
     """What an active task reads; a standby's or a warm-up's changelogs."""
     position: int | None
-    """Summed over ``partitions``: an active task's committed offsets; how far a copy's state was
-    when its member joined the group last. None: not known, such as before the first commit."""
+    """Summed over ``partitions``: an active task's committed offsets; how far a copy's state is, as
+    its instance publishes it every second, else as it was when its member joined the group last.
+    None: not known, such as before the first commit."""
     end: int | None
     """Where ``partitions`` end now, summed; None: not known."""
 
@@ -69,7 +71,7 @@ class CopyDescription:
 
     @property
     def progress(self) -> float | None:
-        """The share of its changelog that a copy had, 0 to 1; None for an active task."""
+        """The share of its changelog that a copy has, 0 to 1; None for an active task."""
         if self.role is Role.ACTIVE or self.end is None:
             return None
         return 1.0 if self.end == 0 else min(1.0, (self.position or 0) / self.end)
@@ -117,9 +119,11 @@ class _Read:
     info: AssignmentInfo
     active: Mapping[TaskId, tuple[TopicPartition, ...]]
 
+    def changelogs(self) -> set[TopicPartition]:
+        return {p for found in self.info.standby_tasks.values() for p in found}
+
     def partitions(self) -> set[TopicPartition]:
-        changelogs = {p for found in self.info.standby_tasks.values() for p in found}
-        return changelogs.union(*self.active.values())
+        return self.changelogs().union(*self.active.values())
 
 
 async def describe_application(admin: Admin, group: str) -> ApplicationDescription:
@@ -134,7 +138,19 @@ async def describe_application(admin: Admin, group: str) -> ApplicationDescripti
     sources = {p for each in read for found in each.active.values() for p in found}
     committed = await admin.committed_offsets(group, sorted(sources))
     ends = await admin.end_offsets({p for each in read for p in each.partitions()})
-    return described(found, read, committed, ends)
+    published = {
+        process: await admin.committed_offsets(
+            positions_group(group, process),
+            {
+                partition
+                for each in read
+                if each.subscription.process_id == process
+                for partition in each.changelogs()
+            },
+        )
+        for process in {each.subscription.process_id for each in read}
+    }
+    return described(found, read, committed, ends, published)
 
 
 def read_members(group: DescribedGroup) -> list[_Read]:
@@ -154,8 +170,9 @@ def described(
     read: list[_Read],
     committed: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
+    published: Mapping[UUID, Mapping[TopicPartition, int]],
 ) -> ApplicationDescription:
-    """Put together what is known; pure."""
+    """Put together what is known; pure. ``published`` are the positions of copies, by process."""
     copies = Counter(task for each in read for task in each.info.standby_tasks)
     tasks = copies.keys() | {task for each in read for task in each.active}
     wanted = min((copies[task] for task in tasks), default=0)
@@ -180,7 +197,8 @@ def described(
                 task=task,
                 role=Role.WARMUP if (each.member.member_id, task) in warming else Role.STANDBY,
                 partitions=tuple(sorted(partitions)),
-                position=_position(each, task, _sum(ends, partitions)),
+                position=_published(published, each, partitions)
+                or _position(each, task, _sum(ends, partitions)),
                 end=_sum(ends, partitions),
             )
             for task, partitions in each.info.standby_tasks.items()
@@ -239,6 +257,14 @@ def _position(each: _Read, task: TaskId, end: int | None) -> int | None:
     if position == LATEST_OFFSET:
         return end
     return None if position is None or position < 0 else position
+
+
+def _published(
+    published: Mapping[UUID, Mapping[TopicPartition, int]],
+    each: _Read,
+    partitions: Collection[TopicPartition],
+) -> int | None:
+    return _sum(published.get(each.subscription.process_id, {}), partitions)
 
 
 def _sum(

@@ -6,6 +6,7 @@ What members tell each other is opaque to brokers; consumers wrap it in the two 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -13,8 +14,11 @@ from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.codec import CodecCall
 from kafkaclient.wire.reader import Reader
+from kafkaclient.wire.transactions import PartitionCodes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kafkaclient.types import Buffer
 
 __all__ = [
@@ -23,6 +27,7 @@ __all__ = [
     "DescribeGroupsResult",
     "DescribedGroup",
     "DescribedMember",
+    "OffsetCommitCall",
     "assignment_in",
     "user_data_in",
 ]
@@ -94,6 +99,47 @@ class DescribeGroupsCall(CodecCall[DescribeGroupsResult]):
             for group in message.groups
         )
         return DescribeGroupsResult(groups, message.throttle_time_ms or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitCall(CodecCall[PartitionCodes]):
+    """Set the offsets of a group without members. Must go to its coordinator."""
+
+    api_key: ClassVar[ApiKey] = ApiKey.OFFSET_COMMIT
+    min_version: ClassVar[int] = 2
+    max_version: ClassVar[int] = 9
+    group_id: str
+    offsets: Mapping[TopicPartition, int]
+
+    def _fields(self, version: int) -> dict[str, Any]:
+        topics: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+        for (topic, partition), offset in self.offsets.items():
+            topics[topic].append(
+                {
+                    "partition_index": partition,
+                    "committed_offset": offset,
+                    "committed_leader_epoch": -1,
+                    "committed_metadata": "",
+                }
+            )
+        return {
+            "group_id": self.group_id,
+            "generation_id_or_member_epoch": -1,
+            "member_id": "",
+            "group_instance_id": None,
+            "retention_time_ms": -1,
+            "topics": [
+                {"name": topic, "partitions": partitions} for topic, partitions in topics.items()
+            ],
+        }
+
+    def _result(self, message: Any) -> PartitionCodes:
+        codes = {
+            TopicPartition(topic.name, p.partition_index): p.error_code
+            for topic in message.topics
+            for p in topic.partitions
+        }
+        return PartitionCodes(codes, message.throttle_time_ms or 0)
 
 
 class ConsumerAssignment(NamedTuple):

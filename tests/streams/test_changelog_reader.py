@@ -10,7 +10,7 @@ from aiokafka import TopicPartition as ConsumerPartition
 from aiokafka.errors import OffsetOutOfRangeError
 
 from kafkaclient.streams import TaskId
-from kafkaclient.streams.runtime.changelog_reader import ChangelogReader
+from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, ChangelogReader
 from kafkaclient.streams.runtime.task import Task
 from kafkaclient.streams.runtime.task_states import TaskEvent
 from kafkaclient.streams.state.directory import TaskDirectory
@@ -114,13 +114,18 @@ async def test_standbys_wait_while_something_is_restored(world: World) -> None:
     assert world.consumer.paused == []
 
 
-async def test_what_was_fetched_for_an_earlier_assignment_is_not_applied(world: World) -> None:
+async def test_what_was_fetched_over_a_change_is_fetched_again(world: World) -> None:
+    """The consumer may have it from the assignment before, or from the present one: then its
+    position has moved, and without going back the records would be missing in the store."""
     world.a.advance(TaskEvent.ASSIGNED_STANDBY)
     world.reader.follow([world.a])
     await asyncio.sleep(0)
     world.reader.follow([world.a])
-    await world.give({A: [record(0, b"k", b"1")]})
+    await world.give({A: [record(0, b"k", b"1")], B: [record(0, b"k", b"1")]})
     assert (world.a.store.get(b"k"), world.a.position) == (None, 0)
+    assert world.consumer.positions[A] == 0
+    await world.give({A: [record(0, b"k", b"1")]})
+    assert (world.a.store.get(b"k"), world.a.position) == (b"1", 2)
 
 
 async def test_nothing_is_asked_for_when_nothing_is_followed(world: World) -> None:
@@ -139,3 +144,13 @@ async def test_a_changelog_that_does_not_reach_so_far_is_read_anew(world: World)
     await world.give({A: [record(40, b"new", b"1")]})
     assert (world.a.store.get(b"old"), world.a.store.get(b"new")) == (None, b"1")
     assert world.a.position == 42
+
+
+async def test_bytes_are_counted_by_what_they_were_read_for(world: World) -> None:
+    world.a.advance(TaskEvent.ASSIGNED_STANDBY)
+    world.reader.follow([world.a])
+    await world.give({A: [record(0, b"k", b"123"), record(1, b"k", None)]})
+    assert world.reader.bytes_read == (0, 5)
+    world.a.advance(TaskEvent.ASSIGNED_ACTIVE)
+    await world.give({A: [record(2, b"key", b"1")]})
+    assert world.reader.bytes_read == ChangelogBytes(restored=4, followed=5)

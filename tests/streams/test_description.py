@@ -72,7 +72,7 @@ def group(
 def look(found: DescribedGroup, ends: int = 100_000) -> list[tuple[Any, ...]]:
     partitions = [TopicPartition(t, p) for t in ("in", "app-s-changelog") for p in range(2)]
     committed = {TopicPartition("in", 0): 99_990}
-    told = described(found, read_members(found), committed, dict.fromkeys(partitions, ends))
+    told = described(found, read_members(found), committed, dict.fromkeys(partitions, ends), {})
     return [
         (member.process_id.int, str(copy.task), copy.role, copy.lag, copy.progress)
         for member in told.members
@@ -88,7 +88,7 @@ def test_a_copy_that_warms_up() -> None:
         (1, "0_1", Role.ACTIVE, None, None),
         (2, "0_1", Role.WARMUP, 75_000, 0.25),
     ]
-    told = described(found, read_members(found), {}, {})
+    told = described(found, read_members(found), {}, {}, {})
     assert not told.is_balanced
     assert told.next_rebalance_ms == 5_000
     assert [copy.lag for member in told.members for copy in member.copies] == [None] * 3
@@ -97,6 +97,14 @@ def test_a_copy_that_warms_up() -> None:
 def test_a_copy_of_which_nothing_was_known_lacks_everything() -> None:
     found = look(group({A: dict.fromkeys(TASKS, -2), B: {}}))
     assert found[-1] == (2, "0_1", Role.WARMUP, 100_000, 0.0)
+
+
+def test_what_instances_publish_is_newer_than_what_they_told_when_they_joined() -> None:
+    found = group({A: dict.fromkeys(TASKS, -2), B: {TASKS[1]: 25_000}})
+    changelog = TopicPartition("app-s-changelog", 1)
+    told = described(found, read_members(found), {}, {changelog: 100_000}, {B: {changelog: 60_000}})
+    (copy,) = told.members[1].copies
+    assert (copy.position, copy.lag, copy.progress) == (60_000, 40_000, 0.6)
 
 
 def test_standbys_of_a_balanced_application() -> None:
@@ -110,7 +118,7 @@ def test_standbys_of_a_balanced_application() -> None:
         (2, "0_1", Role.ACTIVE, None, None),
         (2, "0_0", Role.STANDBY, 5_000, 0.95),
     ]
-    assert described(found, read_members(found), {}, {}).is_balanced
+    assert described(found, read_members(found), {}, {}, {}).is_balanced
 
 
 def test_who_gave_a_task_away_has_all_of_its_state() -> None:
@@ -131,7 +139,7 @@ def test_an_empty_changelog_is_complete() -> None:
 @pytest.mark.parametrize("state", ["Empty", "Dead", "PreparingRebalance"])
 def test_without_members_that_have_anything(state: str) -> None:
     found = group({A: {}})._replace(state=state)
-    told = described(found, read_members(found), {}, {})
+    told = described(found, read_members(found), {}, {}, {})
     assert (told.members, told.is_rebalancing) == ((), state == "PreparingRebalance")
 
 

@@ -263,3 +263,5 @@ class _Mode:
             f"{self._mode}: {sum(self._load.sent.values()):,} records counted, "
             f"{sum(outcome.wrong.values()):,} wrong"
         )
+        for example in outcome.examples:
+            self._watcher.say(f"{self._mode}: {example}")

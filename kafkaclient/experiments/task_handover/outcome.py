@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Counted", "Outcome", "Window", "read_counts"]
 
 _READ_WITHIN_S = 120.0
+_MOST_EXAMPLES = 50
 
 
 class Counted(NamedTuple):
@@ -46,20 +47,33 @@ class Outcome:
     windows: Sequence[Window]
     wrong: defaultdict[Step, int] = field(default_factory=lambda: defaultdict(int))
     """Records whose number does not follow the one before it of the same key."""
+    examples: list[str] = field(default_factory=list)
+    """The first few of them."""
     _times: dict[int, list[float]] = field(default_factory=dict)
     _last: defaultdict[bytes, int] = field(default_factory=lambda: defaultdict(int))
 
     def add(self, records: Iterable[Counted]) -> None:
         for key, number, at in records:
             if number != self._last[key] + 1:
-                self.wrong[self._step_at(at)] += 1
+                step = self._step_at(at)
+                self.wrong[step] += 1
+                task = partition_for_key(key, self.tasks)
+                last = self._last[key]
+                self._note(f"{step}: task 0_{task}: {key!r}: {number} after {last} at {at:.3f}")
             self._last[key] = number
             self._times.setdefault(partition_for_key(key, self.tasks), []).append(at)
 
     def end(self, sent: Mapping[bytes, int]) -> None:
         """All has been read; what is missing, or too much, is held against the last step."""
-        different = sum(self._last[key] != count for key, count in sent.items())
-        self.wrong[self.windows[-1].step] += different + len(self._last.keys() - sent.keys())
+        for key in sent.keys() | self._last.keys():
+            count, last = sent.get(key, 0), self._last[key]
+            if last != count:
+                self.wrong[self.windows[-1].step] += 1
+                self._note(f"at the end: {key!r}: {last} of {count}")
+
+    def _note(self, example: str) -> None:
+        if len(self.examples) < _MOST_EXAMPLES:
+            self.examples.append(example)
 
     def gaps(self, window: Window) -> list[float]:
         """By task the longest time in the window in which nothing came out, in seconds."""

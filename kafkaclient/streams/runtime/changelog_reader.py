@@ -82,12 +82,21 @@ class ChangelogReader:
             await self._start_over(error.args[0], current)
             return
         if current != self._round:
+            self._again(found)
             return
         for partition, records in found.items():
             task = self._tasks[TopicPartition(*partition)]
             task.restore(records)
             self._count(task, sum(len(r.key) + len(r.value or b"") for r in records))
         await self._settle(current)
+
+    def _again(self, found: Iterable[ConsumerPartition]) -> None:
+        """What is followed has changed while records were waited for. They may be of before, or of
+        now, in which case the consumer would go on behind them: have them fetched once more."""
+        for partition in found:
+            task = self._tasks.get(TopicPartition(*partition))
+            if task is not None:
+                self._consumer.seek(partition, task.position)
 
     def _count(self, task: Task, size: int) -> None:
         restored, followed = self.bytes_read

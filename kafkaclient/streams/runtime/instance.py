@@ -19,13 +19,16 @@ except ImportError as error:
         "a streams application reads with aiokafka's consumer: pip install 'kafkaclient[streams]'"
     ) from error
 
+from kafkaclient.admin.admin import Admin
 from kafkaclient.producer.producer import Producer
 from kafkaclient.streams.membership.aiokafka_hooks import ConsumerHooks
 from kafkaclient.streams.membership.deadline import RebalanceSchedule
 from kafkaclient.streams.membership.protocol_assignor import ProtocolAssignor
+from kafkaclient.streams.positions import positions_group, publish_positions
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, ChangelogReader
 from kafkaclient.streams.runtime.group_member import GroupMember
 from kafkaclient.streams.runtime.task_manager import TaskManager
+from kafkaclient.streams.runtime.task_states import TaskState
 from kafkaclient.streams.runtime.topics import prepare_topics
 from kafkaclient.streams.runtime.writers import AtLeastOnceWriter, ExactlyOnceWriter
 from kafkaclient.streams.state.directory import StateDirectory
@@ -36,7 +39,6 @@ if TYPE_CHECKING:
 
     from kafkaclient.streams.config import StreamsConfig
     from kafkaclient.streams.runtime.task import Task
-    from kafkaclient.streams.runtime.task_states import TaskState
     from kafkaclient.streams.runtime.writers import Writer
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.streams.topology import Topology
@@ -103,7 +105,11 @@ class Instance:
             reader = await self._start(parts, partitions)
             loops = [
                 asyncio.create_task(self._guarded(work), name=f"kafkaclient-streams-{name}")
-                for name, work in (("work", self._work()), ("changelogs", reader.run()))
+                for name, work in (
+                    ("work", self._work()),
+                    ("changelogs", reader.run()),
+                    ("positions", self._publish_positions()),
+                )
             ]
             try:
                 await _first(self._crashed, stopped)
@@ -165,6 +171,18 @@ class Instance:
         # Only now: a consumer that has subscribed joins at once.
         self._consumer.subscribe(self._topology.topics, listener=self._member)
         return reader
+
+    async def _publish_positions(self) -> None:
+        config = self._config
+        await publish_positions(
+            lambda: Admin(config.bootstrap_servers, **config.producer_options),
+            positions_group(config.application_id, self._directory.process_id),
+            lambda: {
+                task.changelog: task.position
+                for task in self._tasks.values()
+                if task.state is TaskState.STANDBY
+            },
+        )
 
     def _consumer_options(self) -> dict[str, Any]:
         return {

@@ -42,14 +42,14 @@ def task_handover(  # noqa: PLR0913 - one for each fact of the experiment
     modes: Annotated[
         str, typer.Option(help=f"What to measure: {', '.join(MODES)}, joined by commas.")
     ] = f"{KIP441},{RESTORE_FIRST}",
-    keys: Annotated[int, typer.Option(help="Keys in the state before it begins.")] = 600_000,
-    value_size: Annotated[int, typer.Option(help="Bytes of a key's value.")] = 1_000,
+    keys: Annotated[int, typer.Option(help="Keys in the state before it begins.")] = 2_000_000,
+    value_size: Annotated[int, typer.Option(help="Bytes of a key's value.")] = 200,
     tasks: Annotated[int, typer.Option(help="Tasks, which are partitions.")] = 6,
     rate: Annotated[float, typer.Option(help="Records per second.")] = 600.0,
     brokers: Annotated[int, typer.Option(help="How many brokers.")] = 1,
     acceptable_recovery_lag: Annotated[
         int, typer.Option(help="acceptable.recovery.lag: less for a small state.")
-    ] = 10_000,
+    ] = 1_000,
     settle: Annotated[
         float, typer.Option(help="Seconds that a step goes on after all is balanced.")
     ] = 3.0,

@@ -22,6 +22,10 @@ pytestmark = [
 ]
 
 
+BEGAN = int(time.time() * 1000) - 100_000
+"""When the first record was written, in milliseconds; what is much older, brokers delete."""
+
+
 @pytest.fixture(scope="module")
 def spark() -> Iterator[Any]:
     session = spark_session("test_spark", "local[2]", {"spark.sql.shuffle.partitions": "2"})
@@ -90,7 +94,7 @@ async def _fill(bootstrap: str, topic: str, numbers: range, partitions: int = 3)
         for n in numbers:
             headers = [("n", b"%d" % n)] if n % 2 else None
             key = None if n % 3 else b"k%d" % n
-            await producer.send(topic, b"%d" % n, key, n % partitions, 1000 + n, headers)
+            await producer.send(topic, b"%d" % n, key, n % partitions, BEGAN + n, headers)
     finally:
         await producer.stop()
 
@@ -124,7 +128,9 @@ async def test_written_by_aiokafka_read_by_spark(spark, options, topic, create_t
         *((1, n) for n in range(3)),
     ]
     reader = spark.read.format("kafkaclient").options(**options, subscribePattern=f"{topic[:-1]}.")
-    late = reader.options(startingTimestamp="1580", endingTimestamp="1590").load()
+    late = reader.options(
+        startingTimestamp=f"{BEGAN + 580}", endingTimestamp=f"{BEGAN + 590}"
+    ).load()
     assert rows_of(late, "value") == sorted((b"%d" % n,) for n in range(580, 590))
 
 

@@ -45,6 +45,7 @@ def _running(log: Path, *arguments: str) -> Iterator[None]:
         "PYTHONPATH": str(ROOT),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
+        "SPARK_SCALA_VERSION": "2.13",  # as Spark's own scripts set it; a worker looks for it
     }
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, env=environ)

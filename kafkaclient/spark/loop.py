@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterator
-    from concurrent.futures import Future
     from types import TracebackType
 
 __all__ = ["LoopThread"]
@@ -33,25 +32,25 @@ class LoopThread:
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Its result, or its exception, when it has ended; cancelled if this thread is
         interrupted while it waits."""
-        future = self.begin(coroutine)
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
 
-    def begin(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
-
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
-        """The items, each awaited while the one before it is worked on."""
-        ahead = self.begin(_next(items))
+        """The items, each awaited while the one before it is worked on. When it has ended, early
+        or not, nothing of ``items`` runs any more."""
+        ahead = self.run(_begun(items))
         try:
-            while (found := ahead.result()) is not None:
-                ahead = self.begin(_next(items))
+            while True:
+                found, ahead = self.run(_turn(ahead, items))
+                if found is None:
+                    return
                 yield found
         finally:
-            ahead.cancel()
+            self.run(_ended(ahead))
 
     def close(self) -> None:
         """Cancel what runs, and end the thread. Calling it again does nothing."""
@@ -78,6 +77,24 @@ class LoopThread:
         self._end = asyncio.Event()
         self._started.set()
         await self._end.wait()
+
+
+async def _begun(items: AsyncIterator[T]) -> asyncio.Task[T | None]:
+    return asyncio.create_task(_next(items))
+
+
+async def _turn(
+    ahead: asyncio.Task[T | None], items: AsyncIterator[T]
+) -> tuple[T | None, asyncio.Task[T | None]]:
+    found = await ahead
+    return found, asyncio.create_task(_next(items))
+
+
+async def _ended(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+    if not task.cancelled():
+        task.exception()  # seen: whoever stops early does not ask for it
 
 
 async def _next(items: AsyncIterator[T]) -> T | None:

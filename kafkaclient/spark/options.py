@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.types import TopicPartition
 
-__all__ = ["Mode", "ReadOptions", "Subscription", "WriteOptions"]
+__all__ = ["SUBSCRIPTIONS", "Mode", "ReadOptions", "Subscription", "WriteOptions"]
 
 _log = logging.getLogger(__name__)
 
@@ -38,9 +38,9 @@ T = TypeVar("T")
 Mode = Literal["batch", "streaming"]
 
 _CLIENT = "kafka."
-_SUBSCRIPTIONS = ("assign", "subscribe", "subscribePattern")
+SUBSCRIPTIONS = ("assign", "subscribe", "subscribePattern")
 _READ = (
-    *_SUBSCRIPTIONS,
+    *SUBSCRIPTIONS,
     "startingOffsets",
     "startingTimestamp",
     "startingOffsetsByTimestamp",
@@ -270,10 +270,10 @@ def _unknown(name: str, known: tuple[str, ...], mode: Mode) -> str:
 
 
 def _subscription(given: _Given) -> Subscription:
-    chosen = given.which(_SUBSCRIPTIONS)
+    chosen = given.which(SUBSCRIPTIONS)
     if len(chosen) != 1:
         found = f"{' and '.join(chosen)} are given" if chosen else "none is given"
-        raise ConfigError(f"give one of the options {', '.join(_SUBSCRIPTIONS)}: {found}")
+        raise ConfigError(f"give one of the options {', '.join(SUBSCRIPTIONS)}: {found}")
     return given.read(chosen[0], _SUBSCRIBED[chosen[0]], Subscription())
 
 

@@ -51,6 +51,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._connected: tuple[LoopThread, Planner] | None = None
         self._target: dict[TopicPartition, int] | None = None
         """Trigger.AvailableNow: nothing past it is read."""
+        self._start: dict[TopicPartition, int] | None = None
         self._seen: dict[TopicPartition, int] = {}
         self._last_batch = float("-inf")
         self._start_is_a_guess = False
@@ -58,8 +59,12 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- where a trigger begins and ends --------------------------------------------------------
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
-        self._start_is_a_guess = _moves(self._options)
-        return offsets_to(self._run(self._initial))
+        """Where the first batch begins. Spark asks when it looks for the end of that batch, and
+        again when it plans it; the answers must be the same."""
+        if self._start is None:
+            self._start = self._run(self._initial)
+            self._start_is_a_guess = _moves(self._options)
+        return offsets_to(self._start)
 
     async def _initial(self, planner: Planner) -> dict[TopicPartition, int]:
         return await planner.at(self._options.start, await planner.partitions(), "starting")

@@ -62,6 +62,7 @@ def test_a_query_goes_on_where_it_was(opened, fill) -> None:
     assert reader.latestOffset(start, ALL) == start
     fill(0, 2)
     fill(2, 3)
+    assert reader.initialOffset() == start  # it is asked for again when the batch is planned
     end = reader.latestOffset(start, ALL)
     assert end == at(7, 0, 3)
     assert ranges(reader.partitions(start, end)) == [(0, 5, 7), (2, 0, 3)]

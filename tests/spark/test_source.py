@@ -1,0 +1,119 @@
+"""The data source as Spark asks it, without a session."""
+
+from __future__ import annotations
+
+import pickle
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("pyspark")
+
+from pyspark.sql.datasource import CaseInsensitiveDict, DataSource
+from pyspark.sql.types import StringType, StructType
+
+from kafkaclient.errors import ConfigError
+from kafkaclient.spark import register, source
+from kafkaclient.spark.offsets import OffsetRange
+from kafkaclient.spark.rows import read_schema
+from kafkaclient.spark.source import KafkaDataSource, RangePartition, read_range
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TEXT = StructType().add("value", StringType())
+
+
+def made(**options: str) -> KafkaDataSource:
+    return KafkaDataSource(CaseInsensitiveDict({"kafka.bootstrap.servers": "b:1", **options}))
+
+
+def test_spark_finds_it_by_name() -> None:
+    found = import_module("pyspark_kafkaclient").DefaultSource
+    assert issubclass(found, DataSource)
+    assert found is KafkaDataSource
+    assert found.name() == "kafkaclient"
+
+
+def test_it_is_registered_by_hand() -> None:
+    registered: list[Any] = []
+
+    class Session:
+        class dataSource:
+            register = staticmethod(registered.append)
+
+    register(Session)
+    assert registered == [KafkaDataSource]
+
+
+def test_the_columns_of_a_read() -> None:
+    assert "headers" not in made(subscribe="t").schema().names
+    assert made(subscribe="t", includeHeaders="True").schema().names[-1] == "headers"
+    assert made(topic="t").schema() == read_schema(headers=False)  # asked for before a write, too
+    with pytest.raises(ConfigError, match="did you mean includeHeaders"):
+        made(subscribe="t", includeHeader="true").schema()
+    # Fine for a batch, or for a stream; which it is is not known yet.
+    made(subscribe="t", endingOffsets="latest").schema()
+    made(subscribe="t", startingOffsets="latest").schema()
+
+
+def test_the_columns_are_fixed() -> None:
+    given = made(subscribe="t")
+    for reader in (given.reader, given.streamReader):
+        pickle.dumps(reader(read_schema(headers=False)))
+        with pytest.raises(ConfigError, match="give no schema"):
+            reader(TEXT)
+
+
+def test_writers() -> None:
+    given = made(topic="t")
+    for writer in (given.writer, given.streamWriter):
+        pickle.dumps(writer(TEXT, False))
+        with pytest.raises(ConfigError, match="cannot be overwritten"):
+            writer(TEXT, True)
+    with pytest.raises(ConfigError, match="option or the column topic"):
+        made().writer(TEXT, False)
+
+
+def test_a_task_reads_its_range(
+    fake, fill: Callable[..., None], options: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = source.Reader
+    monkeypatch.setattr(source, "Reader", lambda client: real(client, dialer=fake))
+    fill(1, 30)
+
+    def offsets(start: int, end: int, **given: str) -> list[int]:
+        task = RangePartition(OffsetRange("t", 1, start, end))
+        read = read_range(options(**given), task.value)
+        return [offset for batch in read for offset in batch.column("offset").to_pylist()]
+
+    assert offsets(3, 30, includeHeaders="true") == list(range(3, 30))
+    assert offsets(3, 3) == []
+    assert list(read_range(options(), None)) == []
+    # Deleted since it was planned.
+    fake.delete_records("t", 1, 10)
+    with pytest.raises(source.OffsetOutOfRangeError, match="from offset 3 to 12, and has 10 to 30"):
+        offsets(3, 12)
+    assert offsets(3, 12, failOnDataLoss="false") == [10, 11]
+    assert offsets(3, 8, failOnDataLoss="false") == []
+    with pytest.raises(source.OffsetOutOfRangeError, match="from offset 28 to 40, and ends at 30"):
+        offsets(28, 40)
+    assert offsets(28, 40, failOnDataLoss="false") == [28, 29]
+    assert offsets(35, 40, failOnDataLoss="false") == []
+
+
+def test_a_task_that_needs_no_more(
+    fake, fill: Callable[..., None], options: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LIMIT: Spark takes no more batches while the next one is on its way."""
+    real = source.Reader
+    monkeypatch.setattr(source, "Reader", lambda client: real(client, dialer=fake))
+    fill(1, 30)
+    few = options(**{"kafka.max.partition.fetch.bytes": "1"})
+    fake.round_trip_s = 0.2
+    read = read_range(few, OffsetRange("t", 1, 0, 30))
+    assert next(read).num_rows >= 1
+    read.close()
+    assert not any(fake.connections(broker) for broker in range(3))

@@ -38,7 +38,7 @@ def start(bootstrap: str, source: str, sink: str, checkpoint: Path, run: int) ->
 
 
 def kill(process: Any) -> None:
-    """The driver, its JVM and all Python workers at once."""
+    """The driver and its JVM. Python workers, a commit's too, find out by themselves."""
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 

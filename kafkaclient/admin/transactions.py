@@ -40,8 +40,9 @@ _LOST = {
     59: "its producer id is not known any more",
 }
 _LOST[90] = _LOST[47]
-_FENCING_TIMEOUT_MS = 1
-"""As Java has it: nobody is going to have a transaction open under the new epoch."""
+_FENCING_TIMEOUT_MS = 30_000
+"""Nobody is going to have a transaction open under the new epoch, but brokers take it as the time
+for their own log, too: with 1 ms, as Java had it, replicated logs never make it (KAFKA-16047)."""
 
 
 class TransactionRequests:

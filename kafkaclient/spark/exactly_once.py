@@ -23,7 +23,12 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from kafkaclient.admin import Admin, TxnState
 from kafkaclient.config.admin import AdminConfig
-from kafkaclient.errors import KafkaError, TopicExistsError, TransactionLostError
+from kafkaclient.errors import (
+    KafkaError,
+    TopicExistsError,
+    TransactionLostError,
+    UnknownTopicError,
+)
 from kafkaclient.producer.producer import Producer
 from kafkaclient.reader import Reader
 from kafkaclient.spark.decisions import Decision, State, abort_batch, commit_batch
@@ -153,8 +158,11 @@ async def _coordination(
 ) -> AsyncIterator[tuple[KafkaLedger, KafkaTransactions]]:
     shared = AdminConfig.build(options.client, {}).for_producer()
     async with Admin(shared, limits=None) as admin:
-        with suppress(TopicExistsError):
-            await admin.create_topic(query, partitions=1, configs=_LEDGER)
+        try:
+            await admin.describe_topic(query)
+        except UnknownTopicError:
+            with suppress(TopicExistsError):  # of a run that is ending
+                await admin.create_topic(query, partitions=1, configs=_LEDGER)
         async with KafkaLedger(shared, query) as ledger:
             yield ledger, KafkaTransactions(admin, query)
 

@@ -54,12 +54,11 @@ def is_about(told: dict[str, float], values: np.ndarray) -> bool:
 
 @pytest.mark.timeout(300)
 def test_two_runs_compared(tmp_path: Path) -> None:
+    facts, out = tmp_path / "the facts", tmp_path / "the report"
     even = Shape(6000, producers=3, batches_per_s=1500.0, failed=0.01, rows_per_file=512)
-    write_run(tmp_path / "facts" / "even", even, seed=1)
+    write_run(facts / "even", even, seed=1)
     avoiding = Shape(6000, shares=(0.1, 1.0, 1.0), batches_per_s=1500.0)
-    write_run(tmp_path / "facts" / "avoiding", avoiding, seed=2)
-    out = tmp_path / "out"
-    facts = tmp_path / "facts"
+    write_run(facts / "avoiding", avoiding, seed=2)
     result = report(tmp_path / "conf", facts / "even", facts / "avoiding", "--out", out)
     assert result.returncode == 0, result.stderr
     assert "regretted" in result.stdout

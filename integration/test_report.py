@@ -17,18 +17,25 @@ from kafkaclient import telemetry
 if TYPE_CHECKING:
     from pathlib import Path
 
+# For a job this short, compiling code well is not worth its time.
+SETTINGS = """spark.sql.shuffle.partitions 2
+spark.sql.codegen.wholeStage false
+spark.sql.codegen.factoryMode NO_CODEGEN
+"""
 COMMAND = [sys.executable, "-c", "from kafkaclient.cli import main; main()", "report"]
 
 
-def report(*words: str | Path) -> subprocess.CompletedProcess[str]:
+def report(settings: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    settings.mkdir()
+    (settings / "spark-defaults.conf").write_text(SETTINGS)
+    environment = {"SPARK_CONF_DIR": str(settings), "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
     return subprocess.run(
         [*COMMAND, *map(str, words), "--master", "local[2]"],
         capture_output=True,
         text=True,
         timeout=280,
         check=False,
-        # For a job this short, compiling the JVM's code well is not worth its time.
-        env={**os.environ, "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"},
+        env={**os.environ, **environment},
     )
 
 
@@ -47,13 +54,12 @@ def is_about(told: dict[str, float], values: np.ndarray) -> bool:
 
 @pytest.mark.timeout(300)
 def test_two_runs_compared(tmp_path: Path) -> None:
+    facts, out = tmp_path / "the facts", tmp_path / "the report"
     even = Shape(6000, producers=3, batches_per_s=1500.0, failed=0.01, rows_per_file=512)
-    write_run(tmp_path / "facts" / "even", even, seed=1)
+    write_run(facts / "even", even, seed=1)
     avoiding = Shape(6000, shares=(0.1, 1.0, 1.0), batches_per_s=1500.0)
-    write_run(tmp_path / "facts" / "avoiding", avoiding, seed=2)
-    out = tmp_path / "out"
-    facts = tmp_path / "facts"
-    result = report(facts / "even", facts / "avoiding", "--out", out)
+    write_run(facts / "avoiding", avoiding, seed=2)
+    result = report(tmp_path / "conf", facts / "even", facts / "avoiding", "--out", out)
     assert result.returncode == 0, result.stderr
     assert "regretted" in result.stdout
     assert (out / "report.html").stat().st_size > 100_000

@@ -124,7 +124,7 @@ def _shown() -> Iterator[tuple[Progress, Any]]:
         yield progress, progress.add_task(_STARTING, total=None, tasks="")
 
 
-def _tables(found: Sequence[Findings]) -> Iterator[Table]:
+def _tables(found: Sequence[Findings]) -> Iterator[Table | str]:
     runs = _table(
         "Runs",
         *("run", "batches", "records/s", "MB/s", "failed", "avg ms", "p50", "p99", "p99.9", "max"),
@@ -146,6 +146,7 @@ def _tables(found: Sequence[Findings]) -> Iterator[Table]:
             _share(run.verdict.get("regretted")),
         )
     yield runs
+    yield ""
     brokers = _table(
         "Brokers, ms",
         *("run", "broker", "batches", "deciding p99", "waiting p99", "broker p50", "broker p99"),

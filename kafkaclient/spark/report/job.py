@@ -75,7 +75,7 @@ def aggregate(
     spark.sql(queries.FACTS).createOrReplaceTempView("facts")
 
     def stored(name: str, query: str, **args: Any) -> None:
-        path = (folder / f"{name}.parquet").absolute().as_uri()
+        path = _url(folder / f"{name}.parquet")
         spark.sql(query, args=args or None).write.mode("overwrite").parquet(path)
         spark.read.parquet(path).createOrReplaceTempView(name)
 
@@ -105,8 +105,13 @@ def _batches(spark: Any, runs: Sequence[Run]) -> Any:
         f"`{field.name}` {_TYPES.get(str(field.type), 'STRING')}" for field in SCHEMA
     )
     reader = spark.read.schema(schema).option("pathGlobFilter", PATTERN)
-    files = reader.parquet(*(run.folder.absolute().as_uri() for run in runs))
+    files = reader.parquet(*(_url(run.folder) for run in runs))
     return files.selectExpr("*", "_metadata.file_name AS file")
+
+
+def _url(path: Path) -> str:
+    """Of this machine's file system, whatever Spark's default is; Hadoop's URLs escape nothing."""
+    return f"file://{path.absolute()}"
 
 
 def _producers(spark: Any, runs: Sequence[Run]) -> Any:

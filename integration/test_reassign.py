@@ -227,7 +227,6 @@ async def test_ctrl_c_undoes_and_a_kill_leaves_nothing_that_is_not_found(
     assert await replicas_of(admin, topic) == [(0,)]
 
 
-@pytest.mark.full
 @pytest.mark.local_cluster
 async def test_a_topic_that_stops_while_it_moves_is_told_before(
     kafka_cluster, admin, create_topic, topic

@@ -138,6 +138,7 @@ def test_telemetry_is_kept_of_a_run(kafka_cluster, topic: str, tmp_path, create_
     assert 1.5 < span < 60
 
 
+@pytest.mark.full
 @pytest.mark.timeout(240)
 def test_many_producers_in_spark_tasks(
     kafka_cluster, topic: str, tmp_path, create_topic, read_topic

@@ -23,6 +23,7 @@ SETTINGS = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.timeout(180)
 def test_every_row_is_read_back_once_and_the_results_are_written(tmp_path: Path) -> None:
     result = subprocess.run(

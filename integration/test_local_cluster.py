@@ -165,6 +165,7 @@ async def test_tools_of_kafka(kafka_cluster: LocalCluster, topic: str) -> None:
     assert failed.returncode != 0
 
 
+@pytest.mark.full
 async def test_a_cluster_to_order_on_the_packaged_java(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,6 +52,7 @@ def is_about(told: dict[str, float], values: np.ndarray) -> bool:
     return all(told[name] == pytest.approx(value, rel=0.03) for name, value in expected.items())
 
 
+@pytest.mark.full
 @pytest.mark.timeout(300)
 def test_two_runs_compared(tmp_path: Path) -> None:
     facts, out = tmp_path / "the facts", tmp_path / "the report"

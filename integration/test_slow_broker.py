@@ -62,6 +62,7 @@ def test_every_record_is_acknowledged_and_the_results_are_written(tmp_path: Path
     assert "<script src" not in page
 
 
+@pytest.mark.full
 @pytest.mark.timeout(120)
 def test_ctrl_c_ends_the_brokers_and_keeps_what_was_measured(tmp_path: Path) -> None:
     with subprocess.Popen(

@@ -163,6 +163,7 @@ async def test_a_stream_goes_on_from_its_checkpoint(
     assert sorted(found) == sorted(b"%d" % n for n in range(360))
 
 
+@pytest.mark.full
 async def test_mistakes_are_told_before_any_task_runs(spark, options, topic, create_topic):
     """And no secret is in what Spark tells of a query."""
     await create_topic(topic, 1)

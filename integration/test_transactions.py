@@ -51,6 +51,7 @@ async def test_transactions_v2(
     assert not any("zombie" in line or "aborted" in line for line in lines)
 
 
+@pytest.mark.full
 async def test_the_coordinator_is_killed(
     kafka_cluster: LocalCluster, topic: str, create_topic: Callable[..., Awaitable[None]]
 ) -> None:

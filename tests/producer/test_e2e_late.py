@@ -104,7 +104,7 @@ async def test_the_share_floor_holds_without_lingering(late: Any) -> None:
         ) as producer:
             await producer.partitions_for("t")
             load = Load(producer)
-            await load.run(2048, 4)
+            await load.run(2048, 3)
             await load.finish()
         shares[floor], p99[floor] = load.shares(since=1.0)[0], load.percentile(99)
     assert shares[0.0] < 0.07

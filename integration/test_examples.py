@@ -161,6 +161,7 @@ async def test_web_service_delivers_what_it_accepted(
 # --- consume_transform_produce.py ----------------------------------------------------------------
 
 
+@pytest.mark.full
 async def test_each_order_gets_one_invoice(kafka_cluster: ClusterHandle, topic: str) -> None:
     """Members of the group are killed and started again while they work: nothing is billed twice,
     nothing is left out."""

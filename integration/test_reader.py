@@ -142,6 +142,7 @@ async def test_by_time_and_what_has_been_deleted(kafka_cluster, topic, create_to
         assert [r.value for r in batch] == [b"%d" % n for n in range(30, 100)]
 
 
+@pytest.mark.full
 @pytest.mark.local_cluster
 async def test_a_broker_killed_in_the_middle(kafka_cluster, topic, create_topic):
     """The partitions it led are read on at their new leaders; nothing is lost or given twice."""

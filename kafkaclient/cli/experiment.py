@@ -14,6 +14,7 @@ from kafkaclient.cli.chaos import chaos
 from kafkaclient.cli.partition_limits import partition_limits
 from kafkaclient.cli.replication_quota import replication_quota
 from kafkaclient.cli.run import FAILED, run_command, stderr_console
+from kafkaclient.cli.run_experiment import run_experiment
 from kafkaclient.cli.task_handover import task_handover
 from kafkaclient.cli.watcher import RunsWatcher
 from kafkaclient.experiments.slow_broker.compare import Row, rows
@@ -89,7 +90,7 @@ def slow_broker(  # noqa: PLR0913 - one for each fact of the experiment
     `kafkaclient experiment slow-broker --out build/ours --peers none --repeat 3`
     """
 
-    async def main() -> None:
+    def begin() -> Experiment:
         check_extras()
         plan = Plan(
             settings=tuple(choose(parse_peers(peers), settings)),
@@ -101,18 +102,10 @@ def slow_broker(  # noqa: PLR0913 - one for each fact of the experiment
             seconds=seconds,
             record_size=record_size,
         )
-        experiment = Experiment(plan, out, RunsWatcher(stderr_console()))
-        made.append(experiment)
-        await experiment.run()
+        return Experiment(plan, out, RunsWatcher(stderr_console()))
 
-    made: list[Experiment] = []
-    try:
-        run_command(main())
-    finally:
-        # Also after Ctrl-C, and when the brokers could not be ended: what was measured is shown.
-        if made and made[0].results.runs:
-            _show(out, made[0].results, as_json=as_json)
-    if not _is_clean(made[0].results):
+    experiment = run_experiment(begin, lambda found: _show(out, found.results, as_json=as_json))
+    if not _is_clean(experiment.results):
         raise typer.Exit(FAILED)
 
 
@@ -137,6 +130,8 @@ def report(*, out: Out) -> None:
 
 
 def _show(out: Path, results: Results, *, as_json: bool) -> None:
+    if not results.runs:
+        return
     write_report(out, results)
     if as_json:
         sys.stdout.write((out / SUMMARY).read_text("utf-8"))

@@ -10,7 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from kafkaclient.cli.run import FAILED, run_command, stderr_console
+from kafkaclient.cli.run import FAILED, stderr_console
+from kafkaclient.cli.run_experiment import run_experiment
 from kafkaclient.cli.watcher import Watcher
 from kafkaclient.experiments.replication_quota.experiment import Experiment
 from kafkaclient.experiments.replication_quota.plan import SCENARIOS, Plan, parse_scenarios
@@ -66,7 +67,7 @@ def replication_quota(
     --seconds 20`
     """
 
-    async def main() -> None:
+    def begin() -> Experiment:
         check_extras()
         plan = Plan(
             scenarios=parse_scenarios(scenarios),
@@ -77,26 +78,20 @@ def replication_quota(
             record_size=record_size,
             quiet_s=quiet_seconds,
         )
-        experiment = Experiment(plan, out, Watcher(stderr_console()))
-        made.append(experiment.results)
-        await experiment.run()
+        return Experiment(plan, out, Watcher(stderr_console()))
 
-    made: list[Results] = []
-    try:
-        run_command(main())
-    finally:
-        # Also after Ctrl-C: what was measured is shown.
-        if made and made[0].runs:
-            write_report(out, made[0])
-            if as_json:
-                sys.stdout.write((out / SUMMARY).read_text("utf-8"))
-            else:
-                _show(out, made[0])
-    if not made[0].is_clean:
+    experiment = run_experiment(begin, lambda found: _show(out, found.results, as_json=as_json))
+    if not experiment.results.is_clean:
         raise typer.Exit(FAILED)
 
 
-def _show(out: Path, results: Results) -> None:
+def _show(out: Path, results: Results, *, as_json: bool) -> None:
+    if not results.runs:
+        return
+    write_report(out, results)
+    if as_json:
+        sys.stdout.write((out / SUMMARY).read_text("utf-8"))
+        return
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = _PIPE_WIDTH

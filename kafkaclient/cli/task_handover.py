@@ -10,7 +10,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from kafkaclient.cli.run import FAILED, run_command, stderr_console
+from kafkaclient.cli.run import FAILED, stderr_console
+from kafkaclient.cli.run_experiment import run_experiment
 from kafkaclient.cli.watcher import Watcher
 from kafkaclient.experiments.slow_broker.plan import check_extras
 from kafkaclient.experiments.task_handover.experiment import Experiment
@@ -76,7 +77,7 @@ def task_handover(  # noqa: PLR0913 - one for each fact of the experiment
     --peer-python ~/quix/bin/python`
     """
 
-    async def main() -> None:
+    def begin() -> Experiment:
         check_extras()
         check_streams()
         plan = Plan(
@@ -90,22 +91,16 @@ def task_handover(  # noqa: PLR0913 - one for each fact of the experiment
             settle_s=settle,
             peer_python=peer_python,
         )
-        experiment = Experiment(plan, out, Watcher(stderr_console()))
-        made.append(experiment.results)
-        await experiment.run()
+        return Experiment(plan, out, Watcher(stderr_console()))
 
-    made: list[Results] = []
-    try:
-        run_command(main())
-    finally:
-        # Also after Ctrl-C: what was measured is shown.
-        if made and made[0].runs:
-            _show(out, made[0], as_json=as_json)
-    if not made[0].is_clean:
+    experiment = run_experiment(begin, lambda found: _show(out, found.results, as_json=as_json))
+    if not experiment.results.is_clean:
         raise typer.Exit(FAILED)
 
 
 def _show(out: Path, results: Results, *, as_json: bool) -> None:
+    if not results.runs:
+        return
     write_report(out, results)
     if as_json:
         sys.stdout.write((out / SUMMARY).read_text("utf-8"))

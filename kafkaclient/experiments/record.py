@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Self
 
+from kafkaclient.errors import ConfigError
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["RunRecord", "write_records", "write_runs"]
+__all__ = ["RunRecord", "reading_results", "write_records", "write_runs"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,3 +85,15 @@ def write_records(path: Path, records: Sequence[RunRecord]) -> None:
     """
     runs = [record.as_json() for record in records]
     write_runs(path, runs, **runs[-1])
+
+
+@contextmanager
+def reading_results(folder: Path, experiment: str, *files: str) -> Iterator[None]:
+    """Raises ConfigError for whatever is wrong with an experiment's files while they are read."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"{folder} does not hold the results of `kafkaclient experiment {experiment}` "
+            f"({', '.join(files)}): {error}"
+        ) from error

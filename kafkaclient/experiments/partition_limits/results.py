@@ -6,9 +6,8 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-from kafkaclient.errors import ConfigError
 from kafkaclient.experiments.partition_limits.published import THROUGHPUT_MBPS
-from kafkaclient.experiments.record import write_runs
+from kafkaclient.experiments.record import reading_results, write_runs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,7 +108,7 @@ class Results:
     @classmethod
     def read(cls, folder: Path) -> Self:
         """What :meth:`write` wrote. Raises ConfigError when the folder holds no such results."""
-        try:
+        with reading_results(folder, "partition-limits", SUMMARY):
             summary = json.loads((folder / SUMMARY).read_text("utf-8"))
             return cls(
                 summary["plan"],
@@ -118,8 +117,3 @@ class Results:
                 summary["left_out"],
                 summary["complete"],
             )
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ConfigError(
-                f"{folder} does not hold the results of `kafkaclient experiment "
-                f"partition-limits` ({SUMMARY}): {error}"
-            ) from error

@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Self
 
-from kafkaclient.errors import ConfigError
-from kafkaclient.experiments.record import write_runs
+from kafkaclient.experiments.record import reading_results, write_runs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -180,7 +179,7 @@ class Results:
     @classmethod
     def read(cls, folder: Path) -> Self:
         """What :meth:`write` wrote. Raises ConfigError when the folder holds no such results."""
-        try:
+        with reading_results(folder, "replication-quota", SUMMARY):
             summary = json.loads((folder / SUMMARY).read_text("utf-8"))
             return cls(
                 summary["plan"],
@@ -189,8 +188,3 @@ class Results:
                 summary["failed"],
                 summary["complete"],
             )
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ConfigError(
-                f"{folder} does not hold the results of `kafkaclient experiment "
-                f"replication-quota` ({SUMMARY}): {error}"
-            ) from error

@@ -6,8 +6,7 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
-from kafkaclient.errors import ConfigError
-from kafkaclient.experiments.record import RunRecord, write_runs
+from kafkaclient.experiments.record import RunRecord, reading_results, write_runs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,7 +86,7 @@ class Results:
     @classmethod
     def read(cls, folder: Path) -> Self:
         """What :meth:`write` wrote. Raises ConfigError when the folder holds no such results."""
-        try:
+        with reading_results(folder, "slow-broker", SUMMARY, LATENCIES):
             summary = json.loads((folder / SUMMARY).read_text("utf-8"))
             latencies = json.loads((folder / LATENCIES).read_text("utf-8"))
             return cls(
@@ -106,8 +105,3 @@ class Results:
                 ],
                 complete=summary["complete"],
             )
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ConfigError(
-                f"{folder} does not hold the results of `kafkaclient experiment slow-broker` "
-                f"({SUMMARY}, {LATENCIES}): {error}"
-            ) from error

@@ -49,6 +49,11 @@ integration: $(STAMP) ## real brokers; KAFKACLIENT_BOOTSTRAP=host:port for anoth
 bench: $(STAMP) ## this producer beside its peers on one broker, half an hour; BENCH="--seconds 1 ..."
 	$(BIN)/python -m benchmarks.produce --out build/bench $(BENCH)
 
+bench-spark: $(STAMP) ## the Spark source beside spark-sql-kafka 3.5.1, ten minutes; BENCH_SPARK="--rows 1000000 ..."
+	test -d build/spark-peer || $(BIN)/uv venv --quiet --python $(BIN)/python build/spark-peer
+	$(BIN)/uv pip install --quiet --python build/spark-peer pyspark==3.5.1 setuptools
+	$(BIN)/python -m benchmarks.spark --out build/bench-spark --peer-python build/spark-peer/bin/python $(BENCH_SPARK)
+
 chaos: $(STAMP) ## ten minutes of faults on 3 brokers, then every record looked for; CHAOS="--seed 2 --brokers 5 ..."
 	$(BIN)/kafkaclient experiment chaos --seconds 600 --seed 1 --out build/chaos $(CHAOS)
 
@@ -77,4 +82,4 @@ constraints: ## pin the newest versions that pyproject.toml allows
 clean: ## remove what was built
 	rm -rf build dist *.egg-info kafkaclient/*/*.so kafkaclient/*/*.c
 
-.PHONY: help install build demo test check unit slice integration sanitize bench fuzz chaos soak pictures constraints clean
+.PHONY: help install build demo test check unit slice integration sanitize bench bench-spark fuzz chaos soak pictures constraints clean

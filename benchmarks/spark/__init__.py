@@ -1,0 +1,1 @@
+"""``format("kafkaclient")`` beside Spark's own connector, on the same brokers."""

@@ -1,0 +1,252 @@
+"""Spark jobs with ``format("kafkaclient")`` and with Spark's own connector, in one run.
+
+Each has a Spark of its own on two cores, which stays warm; they take turns on one broker. The
+peer is spark-sql-kafka of the PySpark in another environment (``--peer-python``), which ``make
+bench-spark`` makes. Writes OUT/summary.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import time
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from rich.console import Console
+from rich.table import Table
+
+from kafkaclient.admin import Admin
+from kafkaclient.experiments.machine import machine_facts
+from kafkaclient.reader import Reader
+from kafkaclient.testing.cluster import LocalCluster
+from kafkaclient.testing.jre import find_java
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+_WORKER = Path(__file__).with_name("worker.py")
+_PARTITIONS = 6
+_MEASURED_S = 60
+_WARM_UP_S = 15
+_AFTERWARDS_S = 15
+_TRIGGER_S = 1
+_ROW_BYTES = 100
+_STAMP_DIGITS = 13
+_OURS, _PEER = "kafkaclient", "kafka"
+
+
+class Worker:
+    """A Spark in a process of its own."""
+
+    def __init__(self, process: asyncio.subprocess.Process, connector: str) -> None:
+        self.connector = connector
+        self.spark = ""
+        self._process = process
+
+    async def answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = await self._process.stdout.readline()
+        if not line:
+            raise SystemExit(f"the Spark of {self.connector} ended; see what it wrote above")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    async def tell(self, **job: Any) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(job).encode() + b"\n")
+        await self._process.stdin.drain()
+
+    async def do(self, **job: Any) -> dict[str, Any]:
+        await self.tell(**job)
+        return await self.answer()
+
+
+@asynccontextmanager
+async def _worker(python: Path, connector: str) -> AsyncIterator[Worker]:
+    environ = os.environ | {
+        "JAVA_HOME": str(find_java().path.resolve().parent.parent),
+        "PYSPARK_PYTHON": str(python),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    process = await asyncio.create_subprocess_exec(
+        str(python), str(_WORKER), connector, stdin=-1, stdout=-1, env=environ, limit=2**24
+    )
+    try:
+        worker = Worker(process, connector)
+        worker.spark = (await worker.answer())["spark"]
+        yield worker
+    finally:
+        if process.stdin is not None:
+            process.stdin.close()
+        await asyncio.wait_for(process.wait(), 60)
+
+
+@asynccontextmanager
+async def _topics(bootstrap: str, *names: str) -> AsyncIterator[None]:
+    """Topics for the length of the block; brokers time what is appended to those named out-."""
+    async with Admin(bootstrap) as admin:
+        for name in names:
+            times = "LogAppendTime" if name.startswith("out-") else "CreateTime"
+            configs = {"message.timestamp.type": times}
+            await admin.create_topic(name, _PARTITIONS, 1, configs=configs)
+        try:
+            yield
+        finally:
+            for name in names:
+                await admin.delete_topic(name)
+
+
+def _options(bootstrap: str) -> dict[str, str]:
+    return {"kafka.bootstrap.servers": bootstrap}
+
+
+async def _batches(
+    bootstrap: str, workers: list[Worker], rows: int, repeat: int
+) -> list[dict[str, Any]]:
+    """Each connector writes a topic of its own, and then reads the same one; the first round warms
+    up and does not count."""
+    runs = []
+    writing = {**_options(bootstrap), "kafka.acks": "all", "kafka.compression.type": "none"}
+    for number in range(repeat + 1):
+        topics = {w.connector: f"batch-{number}-{w.connector}" for w in workers}
+        async with _topics(bootstrap, *topics.values()):
+            for job in ("make", "write", "read"):
+                for worker in workers:
+                    topic = topics[worker.connector if job == "write" else _OURS]
+                    options = writing if job == "write" else _options(bootstrap)
+                    done = await worker.do(do=job, rows=rows, topic=topic, options=options)
+                    assert done["rows"] == rows, (worker.connector, job, done)
+                    run = {"run": number, "job": job, "client": worker.connector, **done}
+                    run["rows_per_s"] = rows / done["seconds"]
+                    _tell(run)
+                    if number:
+                        runs.append(run)
+    return runs
+
+
+async def _stream(bootstrap: str, worker: Worker, rate: int, out: Path) -> dict[str, Any]:
+    """Records arrive at ``rate`` and a query copies them; timed by brokers' clocks alone."""
+    source, copied = f"in-{worker.connector}", f"out-{worker.connector}"
+    seconds = _WARM_UP_S + _MEASURED_S
+    async with _topics(bootstrap, source, copied):
+        await worker.tell(
+            do="copy",
+            topic=source,
+            to=copied,
+            options=_options(bootstrap),
+            checkpoint=str((out / f"checkpoint-{source}-{time.time_ns()}").resolve()),
+            trigger=f"{_TRIGGER_S} second",
+            seconds=seconds + _AFTERWARDS_S,
+        )
+        await worker.answer()
+        began = time.time()
+        load = ["perf-test", "--topic", source, "--bootstrap-server", bootstrap]
+        load += ["--num-records", str(rate * seconds), "--record-size", str(_ROW_BYTES)]
+        process = await asyncio.create_subprocess_exec(
+            str(Path(sys.executable).with_name("kafkaclient")), *load, "--throughput", str(rate)
+        )
+        if await process.wait():
+            raise SystemExit("the load failed")
+        offered = time.time() - began
+        done = await worker.answer()
+        copies, latencies = await _latencies(bootstrap, copied, (began + _WARM_UP_S) * 1000)
+    run = {
+        "client": worker.connector,
+        "job": "stream",
+        "rows": rate * seconds,
+        "copied": copies,
+        "offered_per_s": rate * seconds / offered,
+        **latencies,
+    }
+    _tell(run)
+    return {**run, "batches": done["batches"]}
+
+
+async def _latencies(bootstrap: str, topic: str, after_ms: float) -> tuple[int, dict[str, float]]:
+    """Copies, and how long after its record's own timestamp the broker appended each."""
+    rows, found = 0, []
+    async with Reader(bootstrap) as reader:
+        starts = await reader.offsets(topic, at="earliest")
+        ends = await reader.offsets(topic, at="latest")
+        async for batch in reader.read({p: (starts[p], ends[p]) for p in starts}):
+            table = pa.record_batch(batch)
+            rows += len(table)
+            texts = pc.binary_slice(table["value"], 0, _STAMP_DIGITS).cast(pa.string())
+            made = np.asarray(texts.cast(pa.int64()))
+            appended = np.asarray(table["timestamp"].cast(pa.int64()))
+            found.append((appended - made)[made >= after_ms])
+    p50, p99, most = np.percentile(np.concatenate(found), (50, 99, 100))
+    return rows, {"p50_ms": p50, "p99_ms": p99, "max_ms": most}
+
+
+def _tell(run: dict[str, Any]) -> None:
+    told = {name: round(v, 2) if isinstance(v, float) else v for name, v in run.items()}
+    sys.stderr.write(f"{told}\n")
+
+
+async def _main(given: argparse.Namespace) -> dict[str, Any]:
+    async with AsyncExitStack() as stack:
+        cluster = await stack.enter_async_context(LocalCluster(1, long_lived=True))
+        workers = [await stack.enter_async_context(_worker(Path(sys.executable), _OURS))]
+        if given.peer_python:
+            workers.append(await stack.enter_async_context(_worker(given.peer_python, _PEER)))
+        runs: list[dict[str, Any]] = []
+        if given.repeat:
+            runs += await _batches(cluster.bootstrap, workers, given.rows, given.repeat)
+        if given.rate:
+            for worker in workers:
+                runs.append(await _stream(cluster.bootstrap, worker, given.rate, given.out))
+        spark = {worker.connector: worker.spark for worker in workers}
+    return {"machine": machine_facts(), "spark": spark, "runs": runs}
+
+
+def _show(found: dict[str, Any]) -> None:
+    console = Console(highlight=False)
+    table = Table("job", "client", "rows/s", "seconds", "times the peer")
+    medians = {}
+    for job in ("make", "write", "read"):
+        for client in found["spark"]:
+            runs = [r for r in found["runs"] if (r["job"], r["client"]) == (job, client)]
+            if runs:
+                medians[job, client] = median(run["seconds"] for run in runs)
+    for (job, client), seconds in medians.items():
+        rows = next(run["rows"] for run in found["runs"] if run["job"] == job)
+        ratio = medians.get((job, _PEER), 0) / seconds
+        shown = f"{ratio:.2f}" if ratio else ""
+        table.add_row(job, client, f"{rows / seconds:,.0f}", f"{seconds:.2f}", shown)
+    console.print(table)
+    streams = [run for run in found["runs"] if run["job"] == "stream"]
+    if streams:
+        table = Table("stream", "offered/s", "copied", "of", "p50 ms", "p99 ms", "most ms")
+        for run in streams:
+            figures = (f"{run[name]:,.0f}" for name in ("p50_ms", "p99_ms", "max_ms"))
+            counts = (f"{run['offered_per_s']:,.0f}", f"{run['copied']:,}", f"{run['rows']:,}")
+            table.add_row(run["client"], *counts, *figures)
+        console.print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.spark", description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("build/bench-spark"))
+    parser.add_argument("--peer-python", type=Path, help="an interpreter with pyspark==3.5.1")
+    parser.add_argument("--rows", type=int, default=5_000_000, help="of 100 bytes (5,000,000)")
+    parser.add_argument("--repeat", type=int, default=3, help="rounds that count (3); 0: none")
+    parser.add_argument("--rate", type=int, default=100_000, help="of the stream; 0: no stream")
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    found = asyncio.run(_main(given))
+    (given.out / "summary.json").write_text(json.dumps(found, indent=2) + "\n", "utf-8")
+    _show(found)
+
+
+if __name__ == "__main__":
+    main()

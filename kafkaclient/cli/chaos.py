@@ -125,7 +125,10 @@ def _show(out: Path, results: Results) -> None:
     if ours is not None and ours.resources is not None:
         early, late, _most = ours.resources.rss_mb
         state = "flat" if ours.resources.flat else "[bold red]grown[/]"
-        console.print(f"memory of our client {early:.0f} MB early, {late:.0f} MB late: {state}")
+        console.print(
+            f"memory of our client {early:.0f} MB early, {late:.0f} MB late: {state}; at most "
+            f"{ours.resources.waiting[2]:,.0f} records waited at once"
+        )
     console.print(
         f"{len(results.struck)} faults, some broker away {facts['down_share']:.0%} of the time; "
         f"{out / REPORT}, {out / SUMMARY}",

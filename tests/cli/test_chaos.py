@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from kafkaclient.experiments.chaos.plan import Plan
 
-FLAT = Resources((50.0, 51.0, 60.0), (9.0, 9.0, 9.0), (9.0, 9.0, 9.0))
-GROWN = Resources((50.0, 500.0, 500.0), (9.0, 9.0, 9.0), (9.0, 9.0, 9.0))
+FLAT = Resources((50.0, 51.0, 60.0), (9.0, 9.0, 9.0), (9.0, 9.0, 9.0), (5.0, 5.0, 9.0))
+GROWN = Resources((50.0, 500.0, 500.0), (9.0, 9.0, 9.0), (9.0, 9.0, 9.0), (5.0, 5.0, 9.0))
 
 
 class Instant:

@@ -105,12 +105,24 @@ def test_memory_that_grows_is_not_flat_and_a_peak_is_no_growth() -> None:
     growing = resources(samples(*(50 + n for n in range(101))), 100)
     assert growing is not None
     assert not growing.flat
-    assert growing.as_json()["rss_mb"]["late"] == 140
+    assert growing.as_json()["rss_mb"]["late"] == 132
     leak = samples(*[50] * 80) + [Sample(float(n), 0, 0, 0, 50 << 20, 9, 40) for n in range(80, 99)]
     leaking = resources(leak, 100)
     assert leaking is not None
     assert not leaking.flat
     assert resources([], 100) is None
+
+
+def test_memory_of_a_backlog_is_no_growth_once_it_has_gone() -> None:
+    behind = [
+        Sample(float(at), 100, 10 if at % 5 else 100, 0, (250 if at % 5 else 50) << 20, 9, 9)
+        for at in range(60, 100)
+    ]
+    found = resources([*samples(*[50] * 60), *behind], 100)
+    assert found is not None
+    assert found.flat
+    assert found.as_json()["rss_mb"] == {"early": 50, "late": 50, "most": 250}
+    assert found.as_json()["waiting"] == {"early": 0, "late": 0, "most": 90}
 
 
 def test_the_report_shows_clients_faults_and_time(

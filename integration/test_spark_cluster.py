@@ -26,6 +26,7 @@ pytestmark = [
     pytest.mark.local_cluster,
     pytest.mark.timeout(400),
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
 
 ROOT = Path(__file__).parents[1]

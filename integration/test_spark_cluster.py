@@ -8,12 +8,17 @@ import re
 import subprocess
 import sys
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 
+from integration.transaction_stories import read
+from kafkaclient import Producer
+from kafkaclient.admin import Admin, TxnState
 from kafkaclient.spark import spark_session
 from kafkaclient.testing import ClusterSecurity, LocalCluster, SecureListener
 from kafkaclient.testing.jre import find_java
@@ -21,15 +26,18 @@ from kafkaclient.testing.jre import find_java
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+KILLS = int(os.environ.get("KAFKACLIENT_KILLS", "3"))
+
 pytestmark = [
     pytest.mark.full,
     pytest.mark.local_cluster,
-    pytest.mark.timeout(400),
+    pytest.mark.timeout(400 + 60 * KILLS),
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
 
 ROOT = Path(__file__).parents[1]
+PARTITIONS = 6  # as transaction_stories reads
 USER, SECRET = "spark", "spark-secret"
 
 
@@ -89,7 +97,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             {
                 "spark.executor.memory": "512m",
                 "spark.sql.shuffle.partitions": "2",
-                "spark.task.maxFailures": "3",
+                "spark.task.maxFailures": "4",
+                # Copies of tasks that are late, but of no task that is slow because the machine is.
+                "spark.speculation": "true",
+                "spark.speculation.quantile": "0.5",
+                "spark.speculation.multiplier": "1.1",
+                "spark.speculation.minTaskRuntime": "20s",
                 "spark.executorEnv.PYTHONPATH": str(ROOT),
             },
         )
@@ -158,3 +171,84 @@ async def test_a_task_that_is_run_again_writes_its_rows_again(
     assert set(values) == set(range(3000))
     twice = {value for value in values if values.count(value) > 1}
     assert twice <= set(range(1000, 2000))
+
+
+async def test_of_a_task_and_its_speculative_copy_no_row_is_missing(
+    spark: Any, kafka_cluster: Any, topic: str, create_topic: Any, read_topic: Any, tmp_path: Path
+) -> None:
+    """At least once: the copy writes all of the task's rows, whatever the first attempt has written
+    until it is killed."""
+    from pyspark import TaskContext  # noqa: PLC0415 - with Spark only
+
+    await create_topic(topic, 2)
+    ended = tmp_path / "ended"
+
+    def stand_still(batches: Any) -> Any:
+        context = TaskContext.get()
+        yield from batches
+        if context.partitionId() == 1:
+            if context.attemptNumber() == 0:
+                time.sleep(250)
+            ended.write_text(str(context.attemptNumber()))
+
+    frame = spark.range(0, 2000, numPartitions=2).selectExpr("cast(id as string) value")
+    frame = frame.mapInArrow(stand_still, frame.schema)
+    options = {"kafka.bootstrap.servers": kafka_cluster.bootstrap, "topic": topic}
+    frame.write.format("kafkaclient").mode("append").options(**options).save()
+    assert ended.read_text() == "1"
+    values = [int(record.value) for record in await read_topic(topic)]
+    assert set(values) == set(range(2000))
+    assert {value for value in values if values.count(value) > 1} <= set(range(1000, 2000))
+
+
+def _executors(spark: Any) -> list[psutil.Process]:
+    """The JVMs that run this application's tasks."""
+    wanted = {"org.apache.spark.executor.CoarseGrainedExecutorBackend"}
+    wanted.add(spark.sparkContext.applicationId)
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if wanted <= {*process.cmdline()}:
+                found.append(process)
+    return found
+
+
+def _next_batch(query: Any) -> None:
+    """When the query has done one more."""
+    begun, deadline = query.lastProgress, time.monotonic() + 200
+    while query.isActive and time.monotonic() < deadline:
+        if query.lastProgress != begun:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"no batch is done any more: {query.exception()}")
+
+
+async def test_executors_are_killed_and_every_row_is_there_once(
+    spark: Any, kafka_cluster: Any, topic: str, create_topic: Any, tmp_path: Path
+) -> None:
+    source, sink = f"{topic}-in", f"{topic}-out"
+    await create_topic(source, PARTITIONS)
+    await create_topic(sink, PARTITIONS)
+    rows = 3000 * (KILLS + 1)
+    async with Producer(kafka_cluster.bootstrap) as producer:
+        for n in range(rows):
+            await producer.send(source, b"%d" % n)
+    options = {"kafka.bootstrap.servers": kafka_cluster.bootstrap}
+    reader = spark.readStream.format("kafkaclient").options(**options, subscribe=source)
+    frame = reader.options(startingOffsets="earliest", maxOffsetsPerTrigger=500).load()
+    writer = frame.select("value").writeStream.format("kafkaclient").options(**options, topic=sink)
+    writer = writer.options(exactlyOnce="true", transactionalIdPrefix="cluster")
+    query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+    rng = Random(11)
+    try:
+        for _ in range(KILLS):
+            _next_batch(query)
+            time.sleep(rng.uniform(0, 2))  # noqa: ASYNC251 - nothing else is going on
+            assert query.isActive
+            rng.choice(_executors(spark)).kill()
+        assert query.awaitTermination(300), "the query does not end"
+    finally:
+        query.stop()
+    assert await read(kafka_cluster.bootstrap, sink) == sorted(b"%d" % n for n in range(rows))
+    async with Admin(kafka_cluster.bootstrap, limits=None) as admin:
+        assert await admin.list_transactions("cluster-", states=[TxnState.ONGOING]) == []

@@ -20,10 +20,10 @@ from kafkaclient.admin import Admin, TxnState
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-pytestmark = [pytest.mark.timeout(600), pytest.mark.full]
-
 PARTITIONS = 6  # as transaction_stories reads
 KILLS = int(os.environ.get("KAFKACLIENT_KILLS", "3"))
+
+pytestmark = [pytest.mark.timeout(600 + 60 * KILLS), pytest.mark.full]
 VICTIM = Path(__file__).with_name("spark_victim.py")
 
 
@@ -54,11 +54,11 @@ async def test_drivers_and_tasks_are_killed(
     source, sink = f"{topic}-in", f"{topic}-out"
     await create_topic(source, PARTITIONS)
     await create_topic(sink, PARTITIONS)
-    rows = 4000
+    rows = 2500 * (KILLS + 1)  # so that every life finds some
     async with Producer(kafka_cluster.bootstrap) as producer:
         for n in range(rows):
             await producer.send(source, b"%d" % n)
-    rng = Random(7)
+    rng, interrupted = Random(7), 0
     for run in range(KILLS):
         process = start(kafka_cluster.bootstrap, source, sink, tmp_path, run)
         try:
@@ -66,8 +66,10 @@ async def test_drivers_and_tasks_are_killed(
                 if line.startswith("batch"):
                     break
             time.sleep(rng.uniform(0, 3))  # noqa: ASYNC251 - nothing else is going on
+            interrupted += process.poll() is None
         finally:
             kill(process)
+    assert interrupted == KILLS
     process = start(kafka_cluster.bootstrap, source, sink, tmp_path, KILLS)
     try:
         said = process.communicate(timeout=400)[0]

@@ -70,10 +70,22 @@ def test_what_the_leader_was_told_asks_no_more() -> None:
     wanted = schedule(clock)
     wanted.assigned(in_ms(600), [A, B], leader=False)
     wanted.observe(A, 0)
-    wanted.subscribed()
+    wanted.subscribed([])
     wanted.observe(B, 0)  # too late for the subscription
     wanted.assigned(in_ms(600), [A, B], leader=False)
     assert wanted.due_at is None, "an earlier wish survived the assignment"
+    wanted.observe(A, 0)
+    assert wanted.due_at is None
+    wanted.observe(B, 0)
+    assert wanted.due_at is not None
+
+
+def test_the_copy_that_a_moved_task_leaves_behind_asks_for_nothing() -> None:
+    """The leader has counted on it already."""
+    clock = Clock()
+    wanted = schedule(clock)
+    wanted.subscribed([A])
+    wanted.assigned(in_ms(600), [A, B], leader=False)
     wanted.observe(A, 0)
     assert wanted.due_at is None
     wanted.observe(B, 0)

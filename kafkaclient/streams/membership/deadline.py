@@ -37,9 +37,10 @@ class RebalanceSchedule:
         self.due_at: float | None = None
         """By the clock; None: never."""
 
-    def subscribed(self) -> None:
-        """The leader is being told how far this member's copies are."""
-        self._reported = set(self._caught_up)
+    def subscribed(self, running: Iterable[TaskId]) -> None:
+        """The leader is being told how far this member's copies are, and what runs here: a task
+        that is moved away leaves a copy behind that has caught up."""
+        self._reported = self._caught_up | set(running)
 
     def assigned(self, next_rebalance_ms: int, standbys: Iterable[TaskId], *, leader: bool) -> None:
         """A new assignment. ``next_rebalance_ms`` is the leader's word, by its own clock: only on

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -298,4 +299,28 @@ async def test_a_store_is_opened_again_when_it_is_closed(tmp_path: Path) -> None
             await world.assign([], [A, B])
         assert world.crashes == []
         world.manager.close()
+        world.directory.close()
+
+
+async def test_a_directory_is_in_use_until_its_store_is_closed(tmp_path: Path) -> None:
+    """Or cleaning would take it away from under the store."""
+    may_go_on = threading.Event()
+    with ThreadPoolExecutor(1) as disk:
+        world = World(tmp_path, disk)
+        disk.submit(may_go_on.wait)
+        opening = asyncio.create_task(world.assign([], [A]))
+        await world.settle()
+        assert world.manager.tasks == {}
+        assert world.manager.in_use() == {A}
+        may_go_on.set()
+        await opening
+        assert world.manager.in_use() == {A}
+        may_go_on.clear()
+        disk.submit(may_go_on.wait)
+        world.manager.assign([], [])
+        assert world.manager.tasks == {}
+        assert world.manager.in_use() == {A}
+        may_go_on.set()
+        world.manager.close()
+        assert world.manager.in_use() == set()
         world.directory.close()

@@ -240,7 +240,7 @@ class Instance:
                 self._hooks.request_rejoin()
             if self._clock() >= clean_at:
                 delay = self._config.state_cleanup_delay_ms / 1000
-                self._directory.clean(self._manager.tasks, delay)
+                self._directory.clean(self._manager.in_use(), delay)
                 clean_at = self._clock() + _CLEAN_EVERY
 
     async def _process(

@@ -67,6 +67,7 @@ class TaskManager:
         self._activations: dict[TaskId, asyncio.Task[None]] = {}
         self._endings: dict[TaskId, asyncio.Task[None]] = {}
         """Writers that are being stopped, or were."""
+        self._opening: set[TaskId] = set()
         self._closings: dict[TaskId, Future[None]] = {}
         """Stores that are being closed, or were."""
         self._ended = False
@@ -79,6 +80,11 @@ class TaskManager:
 
     def running(self) -> list[TaskId]:
         return [task.id for task in self.by_source().values()]
+
+    def in_use(self) -> set[TaskId]:
+        """Whose directories are: also while a store is opened, or closed."""
+        closing = {task for task, work in self._closings.items() if not work.done()}
+        return self.tasks.keys() | self._opening | closing
 
     # --- assignments ----------------------------------------------------------------------------
 
@@ -110,12 +116,13 @@ class TaskManager:
 
     async def _open(self, tasks: Iterable[TaskId]) -> list[Task]:
         """Those that were not open yet. Raises the first error when all have been tried."""
+        self._opening = set(tasks) - self.tasks.keys()
         opening = [
             asyncio.wrap_future(self._disk.submit(self._opened, task_id))
-            for task_id in tasks
-            if task_id not in self.tasks
+            for task_id in sorted(self._opening)
         ]
         found = await asyncio.gather(*opening, return_exceptions=True)
+        self._opening = set()
         opened = [task for task in found if isinstance(task, Task)]
         if self._ended:
             for task in opened:

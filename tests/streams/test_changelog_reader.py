@@ -51,9 +51,17 @@ class FakeConsumer:
         batch = await self.batches.get()
         if isinstance(batch, Exception):
             raise batch
+        return self._given(batch)
+
+    def _given(
+        self, batch: dict[ConsumerPartition, list[Any]]
+    ) -> dict[ConsumerPartition, list[Any]]:
         for partition, records in batch.items():
             self.positions[partition] = records[-1].offset + 2  # over a transaction's marker
         return batch
+
+    async def getmany_at_once(self, **options: int) -> dict[ConsumerPartition, list[Any]]:
+        return self._given(self.batches.get_nowait())
 
     async def position(self, partition: ConsumerPartition) -> int:
         return self.positions[partition]
@@ -150,6 +158,20 @@ async def test_who_comes_back_is_followed_from_where_it_is_then(world: World) ->
     assert world.consumer.positions == {A: 9, B: 0}
     await world.give({A: [record(9, b"k", b"2")]})
     assert (world.a.position, world.lags) == (11, [])
+
+
+async def test_others_get_their_turn_while_there_is_much_to_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """aiokafka's consumer does not wait when it has something."""
+    world.a.advance(TaskEvent.ASSIGNED_STANDBY)
+    world.reader.follow([world.a])
+    for offset in range(100):
+        world.consumer.batches.put_nowait({A: [record(offset, b"k", b"1")]})
+    monkeypatch.setattr(world.consumer, "getmany", world.consumer.getmany_at_once)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert 0 < world.a.position < 20
 
 
 async def test_nothing_is_asked_for_when_nothing_is_followed(world: World) -> None:

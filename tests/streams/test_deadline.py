@@ -56,9 +56,9 @@ def test_a_copy_that_catches_up_asks_at_once_and_once() -> None:
     assert wanted.due_at is None
     wanted.observe(A, 100)
     assert not wanted.take(), "not debounced"
-    clock.now += 0.05
+    clock.now += 0.25
     wanted.observe(B, 0)
-    clock.now += 0.06
+    clock.now += 0.26
     assert wanted.take(), "the second copy has put off the first one's rebalance"
     wanted.observe(A, 5)
     clock.now += 1

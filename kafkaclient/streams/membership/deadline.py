@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 __all__ = ["RebalanceSchedule"]
 
 _DEBOUNCE = 0.1
-"""Seconds. Copies that catch up within it share a rebalance; each request that reaches the group
-after an earlier one's SyncGroup is a rebalance more."""
+"""Seconds. Each request that reaches the group after an earlier one's SyncGroup is a rebalance
+more."""
+_GATHER = 0.5
+"""Seconds. Copies that catch up within it share a rebalance: each one stops everybody for a moment,
+and nobody is in need of these copies."""
 
 
 class RebalanceSchedule:
@@ -64,7 +67,7 @@ class RebalanceSchedule:
         self._caught_up.add(task)
         if task in self._behind:
             self._behind.discard(task)
-            self.want()
+            self._by(self._clock() + _GATHER)
 
     def want(self) -> None:
         """Ask for a rebalance soon."""

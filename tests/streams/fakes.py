@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import Executor, Future
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from aiokafka import TopicPartition as ConsumerPartition
 from kafkaclient.streams.topology import Processor, Topology
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from kafkaclient.streams.runtime.task import Task
     from kafkaclient.types import TopicPartition
@@ -66,17 +67,38 @@ class FakeConsumer:
 
 
 class FakeReader:
-    def __init__(self, log: list[str]) -> None:
-        self.log = log
+    def __init__(self) -> None:
         self.followed: list[Task] = []
-        self.end = 0
 
     def follow(self, tasks: Iterable[Task]) -> None:
         self.followed = list(tasks)
 
-    async def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+
+class FakeEnds:
+    """``problem`` is called instead of answering."""
+
+    def __init__(self, log: list[str]) -> None:
+        self.log = log
+        self.end = 0
+        self.problem: Callable[[], Awaitable[None]] | None = None
+
+    async def __call__(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         self.log.append("ends")
+        if self.problem is not None:
+            await self.problem()
         return dict.fromkeys(partitions, self.end)
+
+
+class InlineDisk(Executor):
+    """Does at once what it is given."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - whoever waits for it is told
+            future.set_exception(error)
+        return future
 
 
 class FakeWriter:

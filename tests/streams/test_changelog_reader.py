@@ -14,7 +14,7 @@ from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, Changel
 from kafkaclient.streams.runtime.task import Task
 from kafkaclient.streams.runtime.task_states import TaskEvent
 from kafkaclient.streams.state.directory import TaskDirectory
-from tests.streams.fakes import counting, record
+from tests.streams.fakes import InlineDisk, counting, record
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -29,27 +29,39 @@ class FakeConsumer:
     def __init__(self) -> None:
         self.batches: asyncio.Queue[Any] = asyncio.Queue()
         self.assigned: list[ConsumerPartition] = []
-        self.paused: list[ConsumerPartition] = []
+        self.paused: set[ConsumerPartition] = set()
         self.positions: dict[ConsumerPartition, int] = {}
         self.stable: dict[ConsumerPartition, int | None] = {}
         self.high: dict[ConsumerPartition, int | None] = {}
 
     def assign(self, partitions: list[ConsumerPartition]) -> None:
-        self.assigned, self.paused, self.positions = partitions, [], {}
+        self.assigned, self.paused, self.positions = partitions, set(), {}
+        self.stable, self.high = {}, {}
 
     def seek(self, partition: ConsumerPartition, offset: int) -> None:
         self.positions[partition] = offset
 
     def pause(self, partition: ConsumerPartition) -> None:
-        self.paused.append(partition)
+        self.paused.add(partition)
+
+    def resume(self, partition: ConsumerPartition) -> None:
+        self.paused.discard(partition)
 
     async def getmany(self, **options: int) -> dict[ConsumerPartition, list[Any]]:
         batch = await self.batches.get()
         if isinstance(batch, Exception):
             raise batch
+        return self._given(batch)
+
+    def _given(
+        self, batch: dict[ConsumerPartition, list[Any]]
+    ) -> dict[ConsumerPartition, list[Any]]:
         for partition, records in batch.items():
             self.positions[partition] = records[-1].offset + 2  # over a transaction's marker
         return batch
+
+    async def getmany_at_once(self, **options: int) -> dict[ConsumerPartition, list[Any]]:
+        return self._given(self.batches.get_nowait())
 
     async def position(self, partition: ConsumerPartition) -> int:
         return self.positions[partition]
@@ -74,7 +86,7 @@ class World:
             self.consumer, lambda task: self.lags.append((task.id, task.lag))
         )
         self.a, self.b = (
-            Task(TaskId(0, number), counting(), TaskDirectory(path / f"0_{number}"))
+            Task(TaskId(0, number), counting(), TaskDirectory(path / f"0_{number}"), InlineDisk())
             for number in (0, 1)
         )
         self.running = asyncio.create_task(self.reader.run())
@@ -109,23 +121,57 @@ async def test_standbys_wait_while_something_is_restored(world: World) -> None:
     world.a.advance(TaskEvent.ASSIGNED_STANDBY)
     world.b.advance(TaskEvent.ASSIGNED_ACTIVE)
     world.reader.follow([world.a, world.b])
-    assert (world.consumer.assigned, world.consumer.paused) == ([A, B], [A])
+    assert (world.consumer.assigned, world.consumer.paused) == ([A, B], {A})
     world.reader.follow([world.a])
-    assert world.consumer.paused == []
+    assert world.consumer.paused == {B}
 
 
-async def test_what_was_fetched_over_a_change_is_fetched_again(world: World) -> None:
-    """The consumer may have it from the assignment before, or from the present one: then its
-    position has moved, and without going back the records would be missing in the store."""
-    world.a.advance(TaskEvent.ASSIGNED_STANDBY)
-    world.reader.follow([world.a])
+async def test_what_is_fetched_stays_good_when_others_are_not_followed_any_more(
+    world: World,
+) -> None:
+    """A task that is restored does not cost those that are not yet a fetch."""
+    world.a.advance(TaskEvent.ASSIGNED_ACTIVE)
+    world.b.advance(TaskEvent.ASSIGNED_ACTIVE)
+    world.reader.follow([world.a, world.b])
     await asyncio.sleep(0)
+    assigned = world.consumer.assigned
     world.reader.follow([world.a])
-    await world.give({A: [record(0, b"k", b"1")], B: [record(0, b"k", b"1")]})
-    assert (world.a.store.get(b"k"), world.a.position) == (None, 0)
-    assert world.consumer.positions[A] == 0
     await world.give({A: [record(0, b"k", b"1")]})
     assert (world.a.store.get(b"k"), world.a.position) == (b"1", 2)
+    assert world.consumer.assigned is assigned
+
+
+async def test_who_comes_back_is_followed_from_where_it_is_then(world: World) -> None:
+    """It ran meanwhile: neither the consumer's position nor the end it knew are right any more."""
+    world.a.advance(TaskEvent.ASSIGNED_STANDBY)
+    world.b.advance(TaskEvent.ASSIGNED_STANDBY)
+    world.reader.follow([world.a, world.b])
+    world.consumer.high[A] = 5
+    await world.give({A: [record(3, b"k", b"1")]})
+    world.a.advance(TaskEvent.ASSIGNED_ACTIVE)
+    world.a.advance(TaskEvent.RESTORED)
+    world.reader.follow([world.b])
+    world.a.reached(9, None)
+    world.a.advance(TaskEvent.ASSIGNED_STANDBY)
+    world.reader.follow([world.a, world.b])
+    world.lags.clear()
+    assert world.consumer.positions == {A: 9, B: 0}
+    await world.give({A: [record(9, b"k", b"2")]})
+    assert (world.a.position, world.lags) == (11, [])
+
+
+async def test_others_get_their_turn_while_there_is_much_to_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """aiokafka's consumer does not wait when it has something."""
+    world.a.advance(TaskEvent.ASSIGNED_STANDBY)
+    world.reader.follow([world.a])
+    for offset in range(100):
+        world.consumer.batches.put_nowait({A: [record(offset, b"k", b"1")]})
+    monkeypatch.setattr(world.consumer, "getmany", world.consumer.getmany_at_once)
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert 0 < world.a.position < 20
 
 
 async def test_nothing_is_asked_for_when_nothing_is_followed(world: World) -> None:
@@ -144,6 +190,17 @@ async def test_a_changelog_that_does_not_reach_so_far_is_read_anew(world: World)
     await world.give({A: [record(40, b"new", b"1")]})
     assert (world.a.store.get(b"old"), world.a.store.get(b"new")) == (None, b"1")
     assert world.a.position == 42
+
+
+async def test_an_offset_that_is_not_wanted_any_more_starts_nothing_over(world: World) -> None:
+    """The consumer tells it of what it was assigned before."""
+    world.a.advance(TaskEvent.ASSIGNED_STANDBY)
+    world.a.restore([record(7, b"kept", b"1")])
+    world.a.reached(9, None)
+    world.reader.follow([world.a])
+    await world.give(OffsetOutOfRangeError({A: 8, B: 0}))
+    assert (world.a.store.get(b"kept"), world.a.position) == (b"1", 9)
+    assert world.consumer.positions == {A: 9}
 
 
 async def test_bytes_are_counted_by_what_they_were_read_for(world: World) -> None:

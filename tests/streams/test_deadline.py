@@ -56,9 +56,9 @@ def test_a_copy_that_catches_up_asks_at_once_and_once() -> None:
     assert wanted.due_at is None
     wanted.observe(A, 100)
     assert not wanted.take(), "not debounced"
-    clock.now += 0.05
+    clock.now += 0.25
     wanted.observe(B, 0)
-    clock.now += 0.06
+    clock.now += 0.26
     assert wanted.take(), "the second copy has put off the first one's rebalance"
     wanted.observe(A, 5)
     clock.now += 1
@@ -70,10 +70,22 @@ def test_what_the_leader_was_told_asks_no_more() -> None:
     wanted = schedule(clock)
     wanted.assigned(in_ms(600), [A, B], leader=False)
     wanted.observe(A, 0)
-    wanted.subscribed()
+    wanted.subscribed([])
     wanted.observe(B, 0)  # too late for the subscription
     wanted.assigned(in_ms(600), [A, B], leader=False)
     assert wanted.due_at is None, "an earlier wish survived the assignment"
+    wanted.observe(A, 0)
+    assert wanted.due_at is None
+    wanted.observe(B, 0)
+    assert wanted.due_at is not None
+
+
+def test_the_copy_that_a_moved_task_leaves_behind_asks_for_nothing() -> None:
+    """The leader has counted on it already."""
+    clock = Clock()
+    wanted = schedule(clock)
+    wanted.subscribed([A])
+    wanted.assigned(in_ms(600), [A, B], leader=False)
     wanted.observe(A, 0)
     assert wanted.due_at is None
     wanted.observe(B, 0)

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 import pytest
-from aiokafka.errors import KafkaConnectionError
 
-from kafkaclient.errors import ProtocolError, StateStoreError, StreamsError
+from kafkaclient.errors import AdminTimeoutError, ProtocolError, StateStoreError, StreamsError
 from kafkaclient.streams import TaskId
 from kafkaclient.streams.assignment_info import NO_REBALANCE, AssignmentInfo
 from kafkaclient.streams.config import StreamsConfig
@@ -20,7 +19,15 @@ from kafkaclient.streams.runtime.task_states import TaskState
 from kafkaclient.streams.state.directory import StateDirectory
 from kafkaclient.streams.subscription_info import SubscriptionInfo, decode_subscription
 from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
-from tests.streams.fakes import FakeConsumer, FakeReader, FakeWriter, counting, record
+from tests.streams.fakes import (
+    FakeConsumer,
+    FakeEnds,
+    FakeReader,
+    FakeWriter,
+    InlineDisk,
+    counting,
+    record,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -48,7 +55,8 @@ class World:
         self.log: list[str] = []
         self.crashes: list[BaseException] = []
         self.consumer = FakeConsumer()
-        self.reader = FakeReader(self.log)
+        self.reader = FakeReader()
+        self.ends = FakeEnds(self.log)
         self.hooks = FakeHooks(self.consumer)
         self.directory = StateDirectory(path, float)
         self.schedule = RebalanceSchedule(100, float, float)
@@ -57,9 +65,11 @@ class World:
             self.directory,
             self.consumer,
             self.reader,  # type: ignore[arg-type]
+            self.ends,  # type: ignore[arg-type]
             make_writer=lambda task: FakeWriter(self.log),
             on_migrated=lambda: None,
             crash=self.crashes.append,
+            disk=InlineDisk(),
         )
         config = StreamsConfig(
             bootstrap_servers="localhost:1",
@@ -74,7 +84,7 @@ class World:
             self.directory,
             self.manager,
             self.schedule,
-            self.reader,  # type: ignore[arg-type]
+            self.ends,  # type: ignore[arg-type]
             self.hooks,  # type: ignore[arg-type]
             {"words": 2},
             self,
@@ -145,7 +155,7 @@ async def test_who_was_forgotten_claims_nothing(world: World) -> None:
 
 
 async def test_a_task_that_restores_claims_only_what_it_has(world: World) -> None:
-    world.reader.end = 50
+    world.ends.end = 50
     await world.rebalance([A], [])
     world.manager.tasks[A].reached(20, 50)
     assert world.told().task_offset_sums == {A: 20}
@@ -163,7 +173,7 @@ async def test_a_task_that_stays_goes_on_where_it_was(world: World) -> None:
 @pytest.mark.parametrize("how", ["generation", "member"])
 async def test_who_has_missed_a_generation_asks_the_changelog(world: World, how: str) -> None:
     await world.rebalance([A], [])
-    world.reader.end = 5
+    world.ends.end = 5
     if how == "generation":
         world.hooks.generation += 1
     else:
@@ -198,6 +208,14 @@ async def test_a_copy_that_catches_up_has_the_group_asked(world: World) -> None:
     assert world.schedule.due_at is None
 
 
+async def test_the_copy_that_a_moved_task_leaves_behind_has_nobody_asked(world: World) -> None:
+    await world.rebalance([A], [])
+    world.told()
+    await world.rebalance([], [A], next_rebalance_ms=10**15)
+    world.schedule.observe(A, 0)
+    assert world.schedule.due_at is None
+
+
 @pytest.mark.parametrize(
     ("code", "message"),
     [(1, "does not exist"), (3, "leader's log"), (4, "has asked for the end"), (77, "error 77")],
@@ -222,23 +240,21 @@ async def test_callbacks_tell_what_fails_in_them(world: World) -> None:
     assert isinstance(second, StateStoreError)
 
 
-async def test_a_leader_without_ends_leaves_tasks_where_they_are(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_leader_without_ends_leaves_tasks_where_they_are(world: World) -> None:
     await world.rebalance([A, B], [])
     members = {"m": world.member.subscription(), "new": _of_nobody()}
 
-    async def lost(partitions: object) -> dict[TopicPartition, int]:
-        raise KafkaConnectionError("lost")
+    async def lost() -> None:
+        raise AdminTimeoutError("lost")
 
-    async def hangs(partitions: object) -> dict[TopicPartition, int]:
-        return await asyncio.get_running_loop().create_future()
+    async def hangs() -> None:
+        await asyncio.get_running_loop().create_future()
 
     await world.member.fetch_ends()
     answers = world.member.lead(members, {"words": 2})
     assert len(answers["new"].partitions) == 1, "0 records: everybody is caught up"
     for problem in (lost, hangs):
-        monkeypatch.setattr(world.reader, "ends", problem)
+        world.ends.problem = problem
         await world.member.fetch_ends()
         answers = world.member.lead(members, {"words": 2})
         assert len(answers["m"].partitions) == 2

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkaclient.errors import TransactionAbortableError
+from kafkaclient.errors import StateStoreError, TransactionAbortableError
 from kafkaclient.streams import TaskId
 from kafkaclient.streams.runtime.task import Task
 from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState
 from kafkaclient.streams.state.directory import TaskDirectory
-from tests.streams.fakes import FakeWriter, counting, record
+from tests.streams.fakes import FakeWriter, InlineDisk, counting, record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 ID = TaskId(0, 0)
@@ -28,7 +29,7 @@ def directory(tmp_path: Path) -> TaskDirectory:
 
 @pytest.fixture
 def task(directory: TaskDirectory) -> Iterator[Task]:
-    made = Task(ID, counting(), directory)
+    made = Task(ID, counting(), directory, InlineDisk())
     yield made
     made.close()
 
@@ -119,18 +120,18 @@ async def test_nothing_to_restore_is_restored_at_once(task: Task) -> None:
 
 
 def test_a_closed_task_goes_on_where_it_was(directory: TaskDirectory) -> None:
-    task = Task(ID, counting(), directory)
+    task = Task(ID, counting(), directory, InlineDisk())
     task.advance(TaskEvent.ASSIGNED_STANDBY)
     task.restore([record(0, b"a", b"1")])
     task.reached(1, 1)
     task.close()
-    task = Task(ID, counting(), directory)
+    task = Task(ID, counting(), directory, InlineDisk())
     assert (task.position, task.store.get(b"a")) == (1, b"1")
     task.close()
 
 
 def test_a_killed_task_begins_at_its_last_checkpoint(directory: TaskDirectory) -> None:
-    task = Task(ID, counting(), directory)
+    task = Task(ID, counting(), directory, InlineDisk())
     task.advance(TaskEvent.ASSIGNED_STANDBY)
     task.restore([record(0, b"a", b"1")])
     task.reached(9_999, 20_000)
@@ -156,3 +157,47 @@ def test_a_store_that_does_not_fit_its_changelog_is_forgotten(
     assert "app-counts-changelog-0 has no offset 10000" in caplog.text
     task.restore([record(5, b"b", b"1")])
     assert task.store.get(b"b") == b"1"
+
+
+def test_a_checkpoint_is_of_what_was_there_when_it_was_begun(directory: TaskDirectory) -> None:
+    """The disk may take long, and the task goes on meanwhile."""
+
+    class LaterDisk(InlineDisk):
+        def __init__(self) -> None:
+            self.work: list[Callable[[], None]] = []
+
+        def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+            future: Future[Any] = Future()
+            self.work.append(lambda: future.set_result(fn(*args, **kwargs)))
+            return future
+
+    disk = LaterDisk()
+    task = Task(ID, counting(), directory, disk)
+    task.advance(TaskEvent.ASSIGNED_STANDBY)
+    task.reached(10_000, 10_000)
+    task.reached(30_000, 30_000)
+    (work,) = disk.work  # one at a time
+    work()
+    assert directory.checkpoint() == ("counts", 10_000)
+    task.reached(30_001, 30_001)
+    disk.work[1]()
+    assert directory.checkpoint() == ("counts", 30_001)
+    task.reached(30_002, 30_002)
+    task.close()
+    assert directory.checkpoint() == ("counts", 30_002)
+
+
+def test_a_checkpoint_that_failed_is_told(
+    directory: TaskDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: object) -> None:
+        raise StateStoreError("no space")
+
+    task = Task(ID, counting(), directory, InlineDisk())
+    task.advance(TaskEvent.ASSIGNED_STANDBY)
+    with monkeypatch.context() as patch:
+        patch.setattr(TaskDirectory, "write_checkpoint", full)
+        task.reached(10_000, 10_000)
+        with pytest.raises(StateStoreError, match="no space"):
+            task.reached(10_001, 10_001)
+    task.close()

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kafkaclient.broker_errors import broker_error
-from kafkaclient.errors import RecordTooLargeError, TransactionAbortableError
+from kafkaclient.errors import RecordTooLargeError, StateStoreError, TransactionAbortableError
 from kafkaclient.streams import TaskId
 from kafkaclient.streams.runtime import task_manager
 from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState
-from kafkaclient.streams.state.directory import StateDirectory
+from kafkaclient.streams.state.directory import StateDirectory, TaskDirectory
 from kafkaclient.types import TopicPartition
-from tests.streams.fakes import FakeConsumer, FakeReader, FakeWriter, counting, record
+from tests.streams.fakes import (
+    FakeConsumer,
+    FakeEnds,
+    FakeReader,
+    FakeWriter,
+    InlineDisk,
+    counting,
+    record,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from concurrent.futures import Executor
     from pathlib import Path
 
     from kafkaclient.streams.runtime.task import Task
@@ -30,12 +41,13 @@ SOURCE = TopicPartition("words", 0)
 class World:
     """A manager, and what is around it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, disk: Executor | None = None) -> None:
         self.log: list[str] = []
         self.writers: list[FakeWriter] = []
         self.crashes: list[BaseException] = []
         self.consumer = FakeConsumer()
-        self.reader = FakeReader(self.log)
+        self.reader = FakeReader()
+        self.ends = FakeEnds(self.log)
         self.directory = StateDirectory(path, float)
         self.committed: int | None = None
         self.manager = TaskManager(
@@ -43,9 +55,11 @@ class World:
             self.directory,
             self.consumer,
             self.reader,  # type: ignore[arg-type]
+            self.ends,  # type: ignore[arg-type]
             make_writer=self.writer,
             on_migrated=lambda: self.log.append("migrated"),
             crash=self.crashes.append,
+            disk=disk or InlineDisk(),
         )
 
     def writer(self, task: Task) -> FakeWriter:
@@ -54,10 +68,11 @@ class World:
         self.writers.append(made)
         return made
 
-    def assign(self, active: list[TaskId], standby: list[TaskId]) -> None:
+    async def assign(self, active: list[TaskId], standby: list[TaskId]) -> None:
         """As a rebalance does it, nothing fetched yet."""
         self.consumer.install(*(("words", task.partition) for task in active))
         self.manager.assign(active, standby)
+        await self.manager.open(active, standby)
 
     async def settle(self) -> None:
         for _ in range(20):
@@ -79,7 +94,7 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 async def test_the_order_that_makes_it_exact(world: World) -> None:
     world.committed = 42
-    world.assign([A], [])
+    await world.assign([A], [])
     assert world.state(A) is TaskState.RESTORING
     await world.settle()
     assert world.log == ["w1 start", "ends", "w1 committed"]
@@ -89,17 +104,17 @@ async def test_the_order_that_makes_it_exact(world: World) -> None:
 
 
 async def test_without_a_committed_offset_it_begins_at_the_beginning(world: World) -> None:
-    world.assign([A], [])
+    await world.assign([A], [])
     await world.settle()
     assert world.consumer.positions == {SOURCE: 3}
 
 
 async def test_it_runs_only_when_its_changelog_is_read_to_the_end(world: World) -> None:
-    world.reader.end = 5
-    world.assign([A], [B])
+    world.ends.end = 5
+    await world.assign([A], [B])
     await world.settle()
     assert world.state(A) is TaskState.RESTORING
-    assert [task.id for task in world.reader.followed] == [B, A]
+    assert [task.id for task in world.reader.followed] == [A, B]
     world.manager.tasks[A].reached(5, 5)
     await world.settle()
     assert world.state(A) is TaskState.RUNNING
@@ -107,19 +122,19 @@ async def test_it_runs_only_when_its_changelog_is_read_to_the_end(world: World) 
 
 
 async def test_what_comes_back_goes_on_as_if_nothing_was(world: World) -> None:
-    world.assign([A], [B])
+    await world.assign([A], [B])
     await world.settle()
     log, tasks = list(world.log), dict(world.manager.tasks)
-    world.assign([A], [B])
+    await world.assign([A], [B])
     await world.settle()
     assert (world.log, world.manager.tasks) == (log, tasks)
 
 
 async def test_roles_change_without_a_store_being_closed(world: World) -> None:
-    world.assign([A], [B])
+    await world.assign([A], [B])
     await world.settle()
     tasks = dict(world.manager.tasks)
-    world.assign([B], [A])
+    await world.assign([B], [A])
     await world.settle()
     assert world.manager.tasks == tasks
     assert (world.state(A), world.state(B)) == (TaskState.STANDBY, TaskState.RUNNING)
@@ -127,18 +142,18 @@ async def test_roles_change_without_a_store_being_closed(world: World) -> None:
 
 
 async def test_what_is_taken_away_is_closed_with_its_checkpoint(world: World) -> None:
-    world.assign([A], [])
+    await world.assign([A], [])
     await world.settle()
     await world.manager.process({SOURCE: [record(3, b"a")]}, lambda: True)
     await world.manager.commit()
-    world.assign([], [])
+    await world.assign([], [])
     await world.settle()
     assert (world.manager.tasks, world.log[-1]) == ({}, "w1 stop")
     assert world.directory.report() == {A: 10}
 
 
 async def test_a_failed_commit_restores_with_a_new_writer_after_the_old_one(world: World) -> None:
-    world.assign([A], [])
+    await world.assign([A], [])
     await world.settle()
     first = world.writers[0]
     first.fail = TransactionAbortableError("no")
@@ -158,7 +173,7 @@ async def test_a_failed_commit_restores_with_a_new_writer_after_the_old_one(worl
 
 
 async def test_a_task_that_is_anothers_steps_back(world: World) -> None:
-    world.assign([A], [])
+    await world.assign([A], [])
     await world.settle()
     world.writers[0].fail = broker_error(90)
     await world.manager.process({SOURCE: [record(3, b"a")]}, lambda: True)
@@ -172,7 +187,7 @@ async def test_a_task_that_is_anothers_steps_back(world: World) -> None:
 
 
 async def test_errors_that_stay_end_the_instance(world: World) -> None:
-    world.assign([A], [])
+    await world.assign([A], [])
     await world.settle()
     world.writers[0].fail = error = RecordTooLargeError("too large")
     await world.manager.process({SOURCE: [record(3, b"a")]}, lambda: True)
@@ -183,7 +198,7 @@ async def test_errors_that_stay_end_the_instance(world: World) -> None:
 async def test_a_processor_that_raises_ends_the_instance_and_not_its_neighbour(
     world: World,
 ) -> None:
-    world.assign([A, B], [])
+    await world.assign([A, B], [])
     await world.settle()
     other = TopicPartition("words", 1)
     found = {SOURCE: [record(3, b"boom")], other: [record(3, b"a")]}
@@ -195,11 +210,11 @@ async def test_a_processor_that_raises_ends_the_instance_and_not_its_neighbour(
 
 
 async def test_what_is_revoked_while_it_restores_is_forgotten(world: World) -> None:
-    world.reader.end = 5
-    world.assign([A], [])
+    world.ends.end = 5
+    await world.assign([A], [])
     await world.settle()
     task = world.manager.tasks[A]
-    world.assign([], [A])
+    await world.assign([], [A])
     await world.settle()
     task.reached(5, 5)
     await world.settle()
@@ -208,10 +223,104 @@ async def test_what_is_revoked_while_it_restores_is_forgotten(world: World) -> N
 
 
 async def test_the_end_stops_writers_and_takes_up_nothing_more(world: World) -> None:
-    world.assign([A], [])
+    await world.assign([A], [])
     await world.settle()
     await world.manager.end_writers()
     assert world.log[-1] == "w1 stop"
-    world.assign([A], [B])
+    await world.assign([A], [B])
     await world.settle()
     assert (world.state(A), len(world.writers)) == (TaskState.STANDBY, 1)
+
+
+async def test_what_is_on_disk_is_open_before_the_group_is_joined(world: World) -> None:
+    """Opening takes its time, in which the task still runs where it was."""
+    world.directory.task(A).prepare("counts")
+    world.directory.task(A).write_checkpoint("counts", 4)
+    await world.manager.prepare([A])
+    prepared = world.manager.tasks[A]
+    assert (prepared.state, prepared.position) == (TaskState.CREATED, 4)
+    assert world.reader.followed == []
+    await world.assign([A], [])
+    assert world.manager.tasks[A] is prepared
+    assert prepared.state is TaskState.RESTORING
+
+
+async def test_what_was_prepared_and_is_not_assigned_is_closed(world: World) -> None:
+    await world.manager.prepare([A])
+    await world.assign([], [B])
+    assert world.manager.tasks.keys() == {B}
+
+
+async def test_what_runs_goes_on_before_other_stores_are_opened(world: World) -> None:
+    await world.assign([A], [])
+    await world.settle()
+    world.consumer.install(SOURCE)
+    world.manager.assign([A], [B])
+    assert world.manager.tasks.keys() == {A}
+    await world.manager.open([A], [B])
+    assert world.state(B) is TaskState.STANDBY
+
+
+async def test_a_store_that_cannot_be_opened_is_told_when_the_others_are(world: World) -> None:
+    world.directory.task(A).prepare("others")
+    world.directory.task(A).write_checkpoint("others", 4)
+    world.consumer.install()
+    world.manager.assign([], [A, B])
+    with pytest.raises(StateStoreError, match="'others', which task 0_0"):
+        await world.manager.open([], [A, B])
+    assert world.manager.tasks.keys() == {B}, "it would stay open"
+
+
+async def test_a_store_that_cannot_be_closed_ends_the_instance(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.assign([], [A])
+    error = StateStoreError("no space")
+
+    def full(*arguments: object) -> None:
+        raise error
+
+    monkeypatch.setattr(TaskDirectory, "write_checkpoint", full)
+    await world.assign([], [])
+    await world.settle()
+    assert world.crashes == [error]
+    with pytest.raises(StateStoreError, match="no space"):
+        world.manager.close()
+    world.manager._closings.clear()
+
+
+async def test_a_store_is_opened_again_when_it_is_closed(tmp_path: Path) -> None:
+    """With threads: RocksDB lets nobody in before."""
+    with ThreadPoolExecutor(2) as disk:
+        world = World(tmp_path, disk)
+        await world.assign([], [A, B])
+        for _ in range(20):
+            await world.assign([], [])
+            await world.assign([], [A, B])
+        assert world.crashes == []
+        world.manager.close()
+        world.directory.close()
+
+
+async def test_a_directory_is_in_use_until_its_store_is_closed(tmp_path: Path) -> None:
+    """Or cleaning would take it away from under the store."""
+    may_go_on = threading.Event()
+    with ThreadPoolExecutor(1) as disk:
+        world = World(tmp_path, disk)
+        disk.submit(may_go_on.wait)
+        opening = asyncio.create_task(world.assign([], [A]))
+        await world.settle()
+        assert world.manager.tasks == {}
+        assert world.manager.in_use() == {A}
+        may_go_on.set()
+        await opening
+        assert world.manager.in_use() == {A}
+        may_go_on.clear()
+        disk.submit(may_go_on.wait)
+        world.manager.assign([], [])
+        assert world.manager.tasks == {}
+        assert world.manager.in_use() == {A}
+        may_go_on.set()
+        world.manager.close()
+        assert world.manager.in_use() == set()
+        world.directory.close()

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["Experiment", "Watcher"]
 
 _LOOK_EVERY_S = 0.2
+_STEADY_S = 1.0
+"""What instances say of themselves may be older than what the group says."""
 _LEFT_S = 1.0
 """A group has caught up when less than this time's records are left."""
 _MEMBERS = {Step.START: 1, Step.JOIN_2: 2, Step.JOIN_3: 3, Step.CRASH: 2, Step.RESTART: 2}
@@ -181,8 +183,7 @@ class _Mode:
             if not done.done():
                 done.cancel()
                 await sending  # raises what ended it
-            await done
-        balanced_s = time.monotonic() - clock
+            balanced_s = await done - clock
         await asyncio.sleep(self._plan.settle_s)
         now_restored, now_followed = self._fleet.bytes_read()
         self._watcher.say(f"{self._mode}: {step}: balanced after {balanced_s:.1f} s")
@@ -208,23 +209,30 @@ class _Mode:
                 await fleet.end("second", signal.SIGTERM)
                 await fleet.start("second")
 
-    async def _done(self, members: int, left: float | None = None) -> None:
+    async def _done(self, members: int, left: float | None = None) -> float:
         """Wait until the group has so many members, everything has its place, and less than
-        ``left`` records (None: a second's) wait to be processed."""
+        ``left`` records (None: a second's) wait to be processed; returns when that began."""
         left = self._plan.rate * _LEFT_S if left is None else left
+        since = None
         try:
             async with asyncio.timeout(self._plan.step_timeout_s):
-                while not (  # noqa: ASYNC110 - nobody tells
-                    self._fleet.settled()
-                    and await self._balanced(members)
-                    and await self._left() <= left
-                ):
+                while since is None or time.monotonic() - since < _STEADY_S:
                     await asyncio.sleep(_LOOK_EVERY_S)
+                    now = time.monotonic()
+                    if not (
+                        self._fleet.settled()
+                        and await self._balanced(members)
+                        and await self._left() <= left
+                    ):
+                        since = None
+                    elif since is None:
+                        since = now
         except TimeoutError:
             raise KafkaError(
                 f"{self._mode}: not balanced within {self._plan.step_timeout_s:g} s: "
                 f"{[i.told for i in self._fleet.instances.values()]}"
             ) from None
+        return since
 
     async def _balanced(self, members: int) -> bool:
         if self._mode == QUIX:

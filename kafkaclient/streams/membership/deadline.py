@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 __all__ = ["RebalanceSchedule"]
 
 _DEBOUNCE = 0.1
-"""Seconds. Copies that catch up within it share a rebalance; each request that reaches the group
-after an earlier one's SyncGroup is a rebalance more."""
+"""Seconds. Each request that reaches the group after an earlier one's SyncGroup is a rebalance
+more."""
+_GATHER = 0.5
+"""Seconds. Copies that catch up within it share a rebalance: each one stops everybody for a moment,
+and nobody is in need of these copies."""
 
 
 class RebalanceSchedule:
@@ -37,9 +40,10 @@ class RebalanceSchedule:
         self.due_at: float | None = None
         """By the clock; None: never."""
 
-    def subscribed(self) -> None:
-        """The leader is being told how far this member's copies are."""
-        self._reported = set(self._caught_up)
+    def subscribed(self, running: Iterable[TaskId]) -> None:
+        """The leader is being told how far this member's copies are, and what runs here: a task
+        that is moved away leaves a copy behind that has caught up."""
+        self._reported = self._caught_up | set(running)
 
     def assigned(self, next_rebalance_ms: int, standbys: Iterable[TaskId], *, leader: bool) -> None:
         """A new assignment. ``next_rebalance_ms`` is the leader's word, by its own clock: only on
@@ -63,7 +67,7 @@ class RebalanceSchedule:
         self._caught_up.add(task)
         if task in self._behind:
             self._behind.discard(task)
-            self.want()
+            self._by(self._clock() + _GATHER)
 
     def want(self) -> None:
         """Ask for a rebalance soon."""

@@ -12,7 +12,7 @@ from kafkaclient.streams.runtime.task_states import TaskState
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from aiokafka import AIOKafkaConsumer
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["ChangelogBytes", "ChangelogReader"]
 
 _POLL_MS = 100
-_MOST_RECORDS = 5_000
-"""In one go: about 10 ms of the event loop's time."""
+_MOST_RECORDS = 1_000
+"""In one go: about 10 ms of the event loop's time, for which tasks that run here wait."""
 
 
 class ChangelogBytes(NamedTuple):
@@ -36,67 +36,65 @@ class ChangelogBytes(NamedTuple):
 
 class ChangelogReader:
     """Over a consumer of its own, without group, which reads committed records only. While a task
-    is being restored, standbys wait."""
+    is being restored, standbys wait.
+
+    The consumer's position in a changelog that is followed is always its task's: whatever the
+    consumer returns is what the task lacks next.
+    """
 
     def __init__(self, consumer: AIOKafkaConsumer, on_lag: Callable[[Task], None]) -> None:
         self._consumer = consumer
         self._on_lag = on_lag
         """Told how far a standby is."""
         self._tasks: dict[TopicPartition, Task] = {}
-        self._changed = asyncio.Event()
-        self._round = 0
-        """Counts the changes of what is followed: each one voids what is being fetched."""
+        self._assigned: frozenset[TopicPartition] = frozenset()
+        """What the consumer has, also that which is not followed any more."""
+        self._any = asyncio.Event()
         self.bytes_read = ChangelogBytes(0, 0)
 
     def follow(self, tasks: Iterable[Task]) -> None:
         """From now on these, from their positions on."""
-        self._tasks = {task.changelog: task for task in tasks}
-        self._round += 1
+        before, self._tasks = self._tasks, {task.changelog: task for task in tasks}
         if not self._tasks:
-            self._changed.clear()
+            self._any.clear()
             return
-        self._consumer.assign([ConsumerPartition(*partition) for partition in self._tasks])
+        if any(task is not before.get(partition) for partition, task in self._tasks.items()):
+            self._assign()
+        # Otherwise some are not followed any more: what is being fetched for the others stays good.
         urgent = any(task.state is TaskState.RESTORING for task in self._tasks.values())
+        for partition in self._assigned:
+            task = self._tasks.get(partition)
+            waits = task is None or (urgent and task.state is TaskState.STANDBY)
+            change = self._consumer.pause if waits else self._consumer.resume
+            change(ConsumerPartition(*partition))
+        self._any.set()
+
+    def _assign(self) -> None:
+        """Forgets the ends that the consumer knew of its partitions, too."""
+        self._assigned = frozenset(self._tasks)
+        self._consumer.assign([ConsumerPartition(*partition) for partition in self._tasks])
         for partition, task in self._tasks.items():
             self._consumer.seek(ConsumerPartition(*partition), task.position)
-            if urgent and task.state is TaskState.STANDBY:
-                self._consumer.pause(ConsumerPartition(*partition))
-        self._changed.set()
-
-    async def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where changelogs end, as far as they are committed."""
-        wanted = [ConsumerPartition(*partition) for partition in partitions]
-        found = await self._consumer.end_offsets(wanted)
-        return {TopicPartition(*partition): offset for partition, offset in found.items()}
 
     async def run(self) -> None:
         """For ever."""
         while True:
-            await self._changed.wait()
-            await self._step(self._round)
+            await self._any.wait()
+            await self._step()
+            # As long as the consumer has something it gives it without waiting.
+            await asyncio.sleep(0)
 
-    async def _step(self, current: int) -> None:
+    async def _step(self) -> None:
         try:
             found = await self._consumer.getmany(timeout_ms=_POLL_MS, max_records=_MOST_RECORDS)
         except OffsetOutOfRangeError as error:
-            await self._start_over(error.args[0], current)
-            return
-        if current != self._round:
-            self._again(found)
+            await self._start_over(error.args[0])
             return
         for partition, records in found.items():
             task = self._tasks[TopicPartition(*partition)]
             task.restore(records)
             self._count(task, sum(len(r.key) + len(r.value or b"") for r in records))
-        await self._settle(current)
-
-    def _again(self, found: Iterable[ConsumerPartition]) -> None:
-        """What is followed has changed while records were waited for. They may be of before, or of
-        now, in which case the consumer would go on behind them: have them fetched once more."""
-        for partition in found:
-            task = self._tasks.get(TopicPartition(*partition))
-            if task is not None:
-                self._consumer.seek(partition, task.position)
+        await self._settle()
 
     def _count(self, task: Task, size: int) -> None:
         restored, followed = self.bytes_read
@@ -105,11 +103,11 @@ class ChangelogReader:
         else:
             self.bytes_read = ChangelogBytes(restored, followed + size)
 
-    async def _settle(self, current: int) -> None:
+    async def _settle(self) -> None:
         for partition, task in list(self._tasks.items()):
             known = ConsumerPartition(*partition)
             position = await self._consumer.position(known)
-            if current != self._round:
+            if self._tasks.get(partition) is not task:
                 return
             stable = self._consumer.last_stable_offset(known)
             end = stable if stable is not None and stable >= 0 else self._consumer.highwater(known)
@@ -117,10 +115,12 @@ class ChangelogReader:
             if task.state is TaskState.STANDBY and task.lag is not None:
                 self._on_lag(task)
 
-    async def _start_over(self, offsets: dict[ConsumerPartition, int], current: int) -> None:
+    async def _start_over(self, offsets: Mapping[ConsumerPartition, int]) -> None:
+        """For those that want an offset that there is not; the consumer may tell it of what it was
+        assigned before."""
         beginnings = await self._consumer.beginning_offsets(list(offsets))
-        if current != self._round:
-            return
         for partition, offset in beginnings.items():
-            self._tasks[TopicPartition(*partition)].start_over(offset)
-            self._consumer.seek(partition, offset)
+            task = self._tasks.get(TopicPartition(*partition))
+            if task is not None and task.position == offsets[partition]:
+                task.start_over(offset)
+                self._consumer.seek(partition, offset)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from aiokafka import ConsumerRebalanceListener
 from aiokafka import TopicPartition as ConsumerPartition
-from aiokafka.errors import KafkaError as ConsumerError
 
-from kafkaclient.errors import StreamsError
+from kafkaclient.errors import KafkaError, StreamsError
 from kafkaclient.streams.assignment_info import AssignmentInfo, tasks_by_partition
 from kafkaclient.streams.membership.leader import lead
 from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from kafkaclient.streams.membership.aiokafka_hooks import ConsumerHooks
     from kafkaclient.streams.membership.deadline import RebalanceSchedule
     from kafkaclient.streams.membership.leader import MemberAssignment
-    from kafkaclient.streams.runtime.changelog_reader import ChangelogReader
+    from kafkaclient.streams.runtime.changelog_ends import ChangelogEnds
     from kafkaclient.streams.runtime.task_manager import TaskManager
     from kafkaclient.streams.state.directory import StateDirectory
     from kafkaclient.streams.tasks import TaskId
@@ -73,7 +72,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         directory: StateDirectory,
         manager: TaskManager,
         schedule: RebalanceSchedule,
-        reader: ChangelogReader,
+        ends: ChangelogEnds,
         hooks: ConsumerHooks,
         partitions: Mapping[str, int],
         work: Work,
@@ -83,7 +82,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self._directory = directory
         self._manager = manager
         self._schedule = schedule
-        self._reader = reader
+        self._fetch_ends = ends
         self._hooks = hooks
         self._consumer = hooks.consumer
         self._known_tasks = topology.tasks(partitions)
@@ -100,12 +99,11 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
 
     def subscription(self) -> bytes:
         sums = self._directory.report()
-        remembered = bool(self._hooks.member_id)
+        # Forgotten by its group, this member cannot know whether its state is the latest.
+        running = set(self._manager.running()) if self._hooks.member_id else set()
         for task in self._manager.tasks.values():
-            # Forgotten by its group, this member cannot know whether its state is the latest.
-            latest = remembered and task.state is TaskState.RUNNING
-            sums[task.id] = LATEST_OFFSET if latest else task.position
-        self._schedule.subscribed()
+            sums[task.id] = LATEST_OFFSET if task.id in running else task.position
+        self._schedule.subscribed(running)
         self._joins += 1
         return SubscriptionInfo(
             process_id=self._directory.process_id,
@@ -122,14 +120,12 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         changelogs = {task: self._topology.changelog(task) for task in self._known_tasks}
         try:
             async with asyncio.timeout(self._config.session_timeout_ms / 3000):
-                ends = await self._reader.ends(changelogs.values())
-        except (TimeoutError, ConsumerError) as error:
+                ends = await self._fetch_ends(changelogs.values())
+        except (TimeoutError, KafkaError) as error:
             _log.warning("the ends of the changelogs cannot be had: %r", error)
             self._ends = None
         else:
-            self._ends = {
-                task: ends[changelog] for task, changelog in changelogs.items() if changelog in ends
-            }
+            self._ends = {task: ends[changelog] for task, changelog in changelogs.items()}
 
     def lead(
         self, user_data: Mapping[str, bytes | None], partitions: Mapping[str, int]
@@ -186,7 +182,8 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
     async def on_partitions_assigned(self, assigned: Any) -> None:
         try:
             self._manager.assign(self._active, self._standby)
-            self._directory.release()
             self._work.resume()
+            await self._manager.open(self._active, self._standby)
+            self._directory.release()
         except Exception as error:  # noqa: BLE001 - as above
             self._work.crash(error)

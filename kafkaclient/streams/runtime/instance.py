@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,6 +26,7 @@ from kafkaclient.streams.membership.aiokafka_hooks import ConsumerHooks
 from kafkaclient.streams.membership.deadline import RebalanceSchedule
 from kafkaclient.streams.membership.protocol_assignor import ProtocolAssignor
 from kafkaclient.streams.positions import positions_group, publish_positions
+from kafkaclient.streams.runtime.changelog_ends import ChangelogEnds
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, ChangelogReader
 from kafkaclient.streams.runtime.group_member import GroupMember
 from kafkaclient.streams.runtime.task_manager import TaskManager
@@ -56,6 +58,7 @@ _FETCH_WAIT_MS = 100
 for it."""
 _CLEAN_EVERY = 10.0
 """Seconds."""
+_DISK_THREADS = 2
 
 
 class TaskDescription(NamedTuple):
@@ -90,6 +93,7 @@ class Instance:
         return sorted(
             TaskDescription(task.id, task.state, task.position, task.lag)
             for task in self._tasks.values()
+            if task.state is not TaskState.CREATED
         )
 
     @property
@@ -131,6 +135,11 @@ class Instance:
             **self._consumer_options(),
         )
         changelogs = AIOKafkaConsumer(auto_offset_reset="none", **self._consumer_options())
+        disk = parts.enter_context(ThreadPoolExecutor(_DISK_THREADS, "kafkaclient-disk"))
+        admin = await parts.enter_async_context(
+            Admin(config.bootstrap_servers, **config.producer_options)
+        )
+        ends = ChangelogEnds(admin)
         parts.push_async_callback(changelogs.stop)
         parts.push_async_callback(self._consumer.stop)
         try:
@@ -149,9 +158,11 @@ class Instance:
             self._directory,
             self._consumer,
             reader,
+            ends,
             make_writer=self._make_writer,
             on_migrated=self._schedule.want,
             crash=self.crash,
+            disk=disk,
         )
         parts.callback(self._manager.close)
         self._tasks = self._manager.tasks
@@ -161,11 +172,13 @@ class Instance:
             self._directory,
             self._manager,
             self._schedule,
-            reader,
+            ends,
             hooks,
             partitions,
             self,
         )
+        known = self._topology.tasks(partitions)
+        await self._manager.prepare(task for task in self._directory.report() if task in known)
         assignor.serve(self._member)
         hooks.before_assignment(self._member.fetch_ends)
         # Only now: a consumer that has subscribed joins at once.
@@ -214,12 +227,12 @@ class Instance:
         poll_ms = max(1, min(_POLL_MS, self._config.commit_interval_ms))
         while True:
             await self._may_work.wait()
-            running = self._manager.by_source()
-            before = {source: task.source_offset for source, task in running.items()}
             found = await self._consumer.getmany(timeout_ms=poll_ms, max_records=_MOST_RECORDS)
+            running = self._manager.by_source()
+            wanted = {source: task.source_offset for source, task in running.items()}
             await self._may_work.wait()
             async with self._turn:
-                await self._process(found, before)
+                await self._process(found, wanted)
                 if self._clock() >= commit_at:
                     await self._manager.commit()
                     commit_at = self._clock() + self._config.commit_interval_ms / 1000
@@ -227,14 +240,14 @@ class Instance:
                 self._hooks.request_rejoin()
             if self._clock() >= clean_at:
                 delay = self._config.state_cleanup_delay_ms / 1000
-                self._directory.clean(self._manager.tasks, delay)
+                self._directory.clean(self._manager.in_use(), delay)
                 clean_at = self._clock() + _CLEAN_EVERY
 
     async def _process(
-        self, found: Mapping[Any, Any], before: Mapping[TopicPartition, int]
+        self, found: Mapping[Any, Any], wanted: Mapping[TopicPartition, int]
     ) -> None:
-        """Process what was fetched. When a task's position was moved meanwhile, because it was
-        restored, it is fetched again from there."""
+        """Process what was fetched when ``wanted`` were the tasks' positions. When one was moved
+        meanwhile, because the task was restored, it is fetched again from there."""
         running = self._manager.by_source()
         records = {}
         for partition, batch in found.items():
@@ -242,7 +255,7 @@ class Instance:
             task = running.get(source)
             if task is None:
                 continue
-            if before.get(source) == task.source_offset:
+            if wanted.get(source) == task.source_offset:
                 records[source] = batch
             elif ConsumerPartition(*partition) in self._consumer.assignment():
                 self._consumer.seek(ConsumerPartition(*partition), task.source_offset)

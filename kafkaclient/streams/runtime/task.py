@@ -12,6 +12,7 @@ from kafkaclient.streams.state.rocks import RocksStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from concurrent.futures import Executor, Future
 
     from kafkaclient.streams.runtime.writers import Writer
     from kafkaclient.streams.state.directory import TaskDirectory
@@ -32,9 +33,15 @@ _CHECKPOINT_FAR_BEHIND = 200_000
 
 class Task:
     """Created open. Raises :class:`~kafkaclient.errors.StateStoreError` when the store cannot be
-    used; every method that touches it does."""
+    used; every method that touches it does.
 
-    def __init__(self, task: TaskId, topology: Topology, directory: TaskDirectory) -> None:
+    Checkpoints are written by ``disk``'s threads: the store is flushed for as long as the disk
+    takes, and the other tasks do not wait for it. So may :meth:`close` be, and creating it.
+    """
+
+    def __init__(
+        self, task: TaskId, topology: Topology, directory: TaskDirectory, disk: Executor
+    ) -> None:
         self.id = task
         self.source = topology.source(task)
         self.changelog = topology.changelog(task)
@@ -48,6 +55,9 @@ class Task:
         """Whether something was processed that is not committed."""
         self._processor = topology.processor(task)
         self._directory = directory
+        self._disk = disk
+        self._writing: Future[None] | None = None
+        """The checkpoint that is being written, or was written last."""
         checkpoint = directory.prepare(self._processor.store)
         self.position = checkpoint or 0
         """The next change of the changelog to apply; those before are in the store."""
@@ -115,6 +125,7 @@ class Task:
             self.position,
             position,
         )
+        self._wait_for_checkpoint()
         self._rocks.close()
         self._directory.wipe()
         self._directory.prepare(self._processor.store)
@@ -171,19 +182,31 @@ class Task:
     # --- the store on disk ----------------------------------------------------------------------
 
     def close(self) -> None:
-        """Have everything on disk, with its checkpoint."""
+        """Have everything on disk, with its checkpoint. It blocks for as long as that takes."""
         try:
-            self._write_checkpoint()
+            self._wait_for_checkpoint()
+            self._write_checkpoint(self.position)
         finally:
             self._rocks.close()
 
     def _checkpoint_if_far(self) -> None:
+        """Raises what the checkpoint before has met."""
+        if self._writing is not None:
+            if not self._writing.done():
+                return
+            self._wait_for_checkpoint()
         far_behind = self.lag is not None and self.lag > _CHECKPOINT_EVERY
         every = _CHECKPOINT_FAR_BEHIND if far_behind else _CHECKPOINT_EVERY
         if self.position - self._checkpoint >= every:
-            self._write_checkpoint()
+            self._checkpoint = self.position
+            self._writing = self._disk.submit(self._write_checkpoint, self.position)
 
-    def _write_checkpoint(self) -> None:
+    def _wait_for_checkpoint(self) -> None:
+        writing, self._writing = self._writing, None
+        if writing is not None:
+            writing.result()
+
+    def _write_checkpoint(self, position: int) -> None:
+        """What is written to the store meanwhile is flushed or not: both fit."""
         self._rocks.flush()
-        self._directory.write_checkpoint(self._processor.store, self.position)
-        self._checkpoint = self.position
+        self._directory.write_checkpoint(self._processor.store, position)

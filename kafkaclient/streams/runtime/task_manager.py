@@ -14,10 +14,12 @@ from kafkaclient.streams.runtime.task import Task
 from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from concurrent.futures import Executor, Future
 
     from aiokafka import AIOKafkaConsumer
 
+    from kafkaclient.streams.runtime.changelog_ends import ChangelogEnds
     from kafkaclient.streams.runtime.changelog_reader import ChangelogReader
     from kafkaclient.streams.runtime.writers import Writer
     from kafkaclient.streams.state.directory import StateDirectory
@@ -35,7 +37,8 @@ _BACKOFF = 0.5
 
 class TaskManager:
     """``make_writer`` gives a task's writer; ``on_migrated`` is told when only another assignment
-    can help, ``crash`` when nothing can."""
+    can help, ``crash`` when nothing can. Stores are opened, flushed and closed by ``disk``'s
+    threads."""
 
     def __init__(
         self,
@@ -43,22 +46,30 @@ class TaskManager:
         directory: StateDirectory,
         consumer: AIOKafkaConsumer,
         reader: ChangelogReader,
+        ends: ChangelogEnds,
         *,
         make_writer: Callable[[Task], Writer],
         on_migrated: Callable[[], None],
         crash: Callable[[BaseException], None],
+        disk: Executor,
     ) -> None:
         self.tasks: dict[TaskId, Task] = {}
         self._topology = topology
         self._directory = directory
         self._consumer = consumer
         self._reader = reader
+        self._ends = ends
         self._make_writer = make_writer
         self._on_migrated = on_migrated
         self._crash = crash
+        self._disk = disk
+        self._loop = asyncio.get_running_loop()
         self._activations: dict[TaskId, asyncio.Task[None]] = {}
         self._endings: dict[TaskId, asyncio.Task[None]] = {}
         """Writers that are being stopped, or were."""
+        self._opening: set[TaskId] = set()
+        self._closings: dict[TaskId, Future[None]] = {}
+        """Stores that are being closed, or were."""
         self._ended = False
 
     def by_source(self) -> dict[TopicPartition, Task]:
@@ -67,25 +78,68 @@ class TaskManager:
             task.source: task for task in self.tasks.values() if task.state is TaskState.RUNNING
         }
 
+    def running(self) -> list[TaskId]:
+        return [task.id for task in self.by_source().values()]
+
+    def in_use(self) -> set[TaskId]:
+        """Whose directories are: also while a store is opened, or closed."""
+        closing = {task for task, work in self._closings.items() if not work.done()}
+        return self.tasks.keys() | self._opening | closing
+
     # --- assignments ----------------------------------------------------------------------------
 
     def assign(self, active: Collection[TaskId], standby: Collection[TaskId]) -> None:
-        """Take up an assignment. What comes back in the same role goes on as if nothing was."""
+        """Take up an assignment, as far as stores are open: :meth:`open` has to follow. What comes
+        back in the same role goes on as if nothing was."""
         if self._ended:
             return
+        for tasks, event in _roles(active, standby):
+            for task_id in tasks & self.tasks.keys():
+                self.handle(self.tasks[task_id], event)
         for task_id in self.tasks.keys() - {*active, *standby}:
             self.handle(self.tasks[task_id], TaskEvent.REVOKED)
-        for tasks, event in (
-            (standby, TaskEvent.ASSIGNED_STANDBY),
-            (active, TaskEvent.ASSIGNED_ACTIVE),
-        ):
-            for task_id in tasks:
-                task = self.tasks.get(task_id)
-                if task is None:
-                    task = Task(task_id, self._topology, self._directory.task(task_id))
-                    self.tasks[task_id] = task
-                self.handle(task, event)
         self._follow()
+
+    async def open(self, active: Collection[TaskId], standby: Collection[TaskId]) -> None:
+        """Open what the assignment has that is not open yet; what is to process comes first."""
+        for tasks, event in _roles(active, standby):
+            opened = await self._open(tasks)
+            for task in opened:
+                self.handle(task, event)
+            if opened:
+                self._follow()
+
+    async def prepare(self, tasks: Iterable[TaskId]) -> None:
+        """Before the group is joined, while others still process: open what is likely to be
+        assigned."""
+        await self._open(tasks)
+
+    async def _open(self, tasks: Iterable[TaskId]) -> list[Task]:
+        """Those that were not open yet. Raises the first error when all have been tried."""
+        self._opening = set(tasks) - self.tasks.keys()
+        opening = [
+            asyncio.wrap_future(self._disk.submit(self._opened, task_id))
+            for task_id in sorted(self._opening)
+        ]
+        found = await asyncio.gather(*opening, return_exceptions=True)
+        self._opening = set()
+        opened = [task for task in found if isinstance(task, Task)]
+        if self._ended:
+            for task in opened:
+                task.close()
+            return []
+        self.tasks |= {task.id: task for task in opened}
+        for error in found:
+            if isinstance(error, BaseException):
+                raise error
+        return opened
+
+    def _opened(self, task_id: TaskId) -> Task:
+        """In a thread."""
+        closing = self._closings.get(task_id)
+        if closing is not None:
+            closing.result()
+        return Task(task_id, self._topology, self._directory.task(task_id), self._disk)
 
     def handle(self, task: Task, event: TaskEvent) -> None:
         """Something happened to a task."""
@@ -130,7 +184,14 @@ class TaskManager:
 
     def _enter_closed(self, task: Task) -> None:
         del self.tasks[task.id]
-        task.close()
+        self._closings[task.id] = closing = self._disk.submit(task.close)
+        closing.add_done_callback(self._closed)
+
+    def _closed(self, closing: Future[None]) -> None:
+        """In a thread."""
+        error = closing.exception()
+        if error is not None and not self._ended:
+            self._loop.call_soon_threadsafe(self._crash, error)
 
     def _pause(self, task: Task) -> None:
         source = ConsumerPartition(*task.source)
@@ -157,8 +218,7 @@ class TaskManager:
         # this task's changelog or commit its offset, and what an earlier owner left is decided.
         task.writer = self._make_writer(task)
         await task.writer.start()
-        end = (await self._reader.ends([task.changelog]))[task.changelog]
-        await task.restored(end)
+        await task.restored((await self._ends([task.changelog]))[task.changelog])
         offset = await task.writer.committed(task.source)
         if offset is None:
             source = ConsumerPartition(*task.source)
@@ -215,9 +275,11 @@ class TaskManager:
 
     def close(self) -> None:
         """Every store with its checkpoint; an error is raised when all have been tried."""
-        with ExitStack() as closing:
-            for task in list(self.tasks.values()):
-                closing.callback(self.handle, task, TaskEvent.REVOKED)
+        for task in list(self.tasks.values()):
+            self.handle(task, TaskEvent.REVOKED)
+        with ExitStack() as results:
+            for closing in self._closings.values():
+                results.callback(closing.result)
 
 
 _ENTER = {
@@ -226,6 +288,12 @@ _ENTER = {
     TaskState.STANDBY: TaskManager._enter_standby,
     TaskState.CLOSED: TaskManager._enter_closed,
 }
+
+
+def _roles(
+    active: Collection[TaskId], standby: Collection[TaskId]
+) -> tuple[tuple[set[TaskId], TaskEvent], ...]:
+    return (set(active), TaskEvent.ASSIGNED_ACTIVE), (set(standby), TaskEvent.ASSIGNED_STANDBY)
 
 
 async def _end(writer: Writer, task: Task, before: asyncio.Task[None] | None) -> None:

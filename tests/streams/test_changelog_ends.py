@@ -1,0 +1,44 @@
+"""Where changelogs end, when not all of them can be asked at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkaclient.errors import KafkaTimeoutError
+from kafkaclient.streams.runtime import changelog_ends
+from kafkaclient.streams.runtime.changelog_ends import ChangelogEnds
+from kafkaclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+A, B = (TopicPartition("app-counts-changelog", number) for number in (0, 1))
+
+
+class FakeAdmin:
+    """Its last answer stays."""
+
+    def __init__(self, *answers: dict[TopicPartition, int]) -> None:
+        self.answers = list(answers)
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+
+async def test_a_changelog_without_leader_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Left out, it would look as if the application had lost it."""
+    monkeypatch.setattr(changelog_ends, "_BACKOFF_S", 0)
+    admin = FakeAdmin({A: 5}, {A: 6, B: 7})
+    assert await ChangelogEnds(admin)([A, B]) == {A: 6, B: 7}  # type: ignore[arg-type]
+
+
+async def test_a_changelog_that_stays_without_leader_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(changelog_ends, "_BACKOFF_S", 0)
+    monkeypatch.setattr(changelog_ends, "_PATIENCE_S", 0.01)
+    with pytest.raises(KafkaTimeoutError, match=r"changelog-1\. They are deleted") as raised:
+        await ChangelogEnds(FakeAdmin({A: 5}))([A, B])  # type: ignore[arg-type]
+    assert raised.value.retriable

@@ -85,10 +85,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         log = directory / "master.log"
         stack.enter_context(_running(log, f"{deploy}.master.Master", *here))
         master = _logged(log, r"spark://127\.0\.0\.1:\d+")
-        for number in range(2):
-            log = directory / f"worker-{number}.log"
-            work = ("--cores", "1", "--memory", "512m", "--work-dir", str(directory / str(number)))
-            worker = (f"{deploy}.worker.Worker", *here, *work, master)
+        # Two names, since Spark wants a speculative copy on another host than the first attempt.
+        for host in ("127.0.0.1", "localhost"):
+            log = directory / f"worker-{host}.log"
+            work = ("--cores", "1", "--memory", "512m", "--work-dir", str(directory / host))
+            worker = (f"{deploy}.worker.Worker", *here, "--host", host, *work, master)
             stack.enter_context(_running(log, *worker))
             _logged(log, "Successfully registered with master")
         session = spark_session(
@@ -188,7 +189,7 @@ async def test_of_a_task_and_its_speculative_copy_no_row_is_missing(
         yield from batches
         if context.partitionId() == 1:
             if context.attemptNumber() == 0:
-                time.sleep(250)
+                time.sleep(150)
             ended.write_text(str(context.attemptNumber()))
 
     frame = spark.range(0, 2000, numPartitions=2).selectExpr("cast(id as string) value")

@@ -17,7 +17,7 @@ from kafkaclient.experiments.record import write_runs
 from kafkaclient.experiments.spark_load import Fleet, check_slots, merged, shares
 from kafkaclient.spark.failures import spark_failures
 from kafkaclient.spark.progress import followed
-from kafkaclient.spark.session import spark_session
+from kafkaclient.spark.session import QUICK_START, spark_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +41,9 @@ def run_fleet(plan: PerfTestPlan, master: str, producers: int) -> list[Run]:
     with _progress(console) as progress:
         task = progress.add_task("starting Spark", total=None, records="", producers="")
         with spark_failures("starting Spark"):
-            spark = spark_session("kafkaclient perf-test", master, Fleet.settings)
+            spark = spark_session(
+                "kafkaclient perf-test", master, Fleet.settings, java_options=QUICK_START
+            )
         try:
             for number in range(1, plan.repeat + 1):
                 whole, alone = _run(spark, plan, producers, number, progress, task)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from warnings import catch_warnings, simplefilter
 
 from kafkaclient.spark.report import queries
 from kafkaclient.spark.report.counting import COUNTS, Counting
@@ -105,7 +106,10 @@ def _counted(spark: Any, runs: Sequence[Run], window_s: float) -> Any:
     table = spark.createDataFrame(files, "run INT, path STRING, offset_s DOUBLE")
     columns = ", ".join(f"`{field.name}` {_TYPES[str(field.type)]}" for field in COUNTS)
     tasks = math.ceil(len(files) / _FILES_PER_TASK)
-    return table.repartition(tasks).mapInArrow(Counting(window_s), columns)
+    with catch_warnings():
+        # PySpark looks for pandas here, which nothing uses, and warns of one newer than itself.
+        simplefilter("ignore", FutureWarning)
+        return table.repartition(tasks).mapInArrow(Counting(window_s), columns)
 
 
 def _url(path: Path) -> str:

@@ -83,14 +83,14 @@ _AT_ONCE = 262_144
 
 @dataclass(frozen=True, slots=True)
 class Counting:
-    """What Spark maps over files, each a row with ``run``, ``path`` and ``offset_s``."""
+    """What Spark maps over ``files``: lists of them, each with ``run``, ``path``, ``offset_s``."""
 
     window_s: float
     """Batches that were sent within the same window of so many seconds are one moment's."""
 
-    def __call__(self, files: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def __call__(self, shares: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         held: list[pa.Table] = []
-        for file in (file for batch in files for file in batch.to_pylist()):
+        for file in (f for batch in shares for row in batch.to_pylist() for f in row["files"]):
             held.append(read_batches(**file))
             if sum(map(len, held)) >= _AT_ONCE:
                 yield from counts(held, self.window_s).to_batches()

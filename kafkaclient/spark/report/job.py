@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from warnings import catch_warnings, simplefilter
@@ -97,19 +96,22 @@ def aggregate(
 
 
 def _counted(spark: Any, runs: Sequence[Run], window_s: float) -> Any:
-    """What tasks count, each of some of the files."""
+    """What tasks count, each of files of about the same time: most of what they have in common is
+    added up before Spark sees it."""
     files = [
         (number, str(run.folder.absolute() / part.file), part.offset_s)
         for number, run in enumerate(runs)
-        for part in run.parts
+        for part in sorted(run.parts, key=lambda part: part.number)
     ]
-    table = spark.createDataFrame(files, "run INT, path STRING, offset_s DOUBLE")
+    shares = [(files[at : at + _FILES_PER_TASK],) for at in range(0, len(files), _FILES_PER_TASK)]
+    table = spark.createDataFrame(
+        shares, "files ARRAY<STRUCT<run: INT, path: STRING, offset_s: DOUBLE>>"
+    )
     columns = ", ".join(f"`{field.name}` {_TYPES[str(field.type)]}" for field in COUNTS)
-    tasks = math.ceil(len(files) / _FILES_PER_TASK)
     with catch_warnings():
         # PySpark looks for pandas here, which nothing uses, and warns of one newer than itself.
         simplefilter("ignore", FutureWarning)
-        return table.repartition(tasks).mapInArrow(Counting(window_s), columns)
+        return table.repartition(len(shares)).mapInArrow(Counting(window_s), columns)
 
 
 def _url(path: Path) -> str:

@@ -135,7 +135,11 @@ def test_all_batches_are_counted_as_by_hand(
         pq.write_table(pa.Table.from_pylist(rows, SCHEMA), path)
         files.append({"run": run, "path": str(path), "offset_s": offset_s})
         batches += [(run, offset_s, row) for row in rows]
-    given = list(Counting(WINDOW_S)([pa.RecordBatch.from_pylist(files)]))
+    given = list(
+        Counting(WINDOW_S)(
+            [pa.RecordBatch.from_pylist([{"files": files[:3]}, {"files": files[3:]}])]
+        )
+    )
     assert all(each.schema == COUNTS for each in given)
     found, expected = added_up(given), by_hand(batches)
     assert found.keys() == expected.keys()

@@ -52,7 +52,7 @@ def sent(found: Sequence[Findings]) -> Figure:
         "grid": {"rows": len(found), "columns": 3, "pattern": "independent"},
         "annotations": [],
         "hovermode": "x",
-        "legend": {"y": 1.035},
+        "legend": {"y": 1 + 0.1 / len(found)},  # above the first row's heading, however many
     }
     for row, run in enumerate(found):
         columns = {

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import pty
 import re
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 
 import pytest
 
@@ -24,6 +28,33 @@ def perf_test(cluster, topic: str, *words: str) -> subprocess.CompletedProcess[s
         timeout=100,
         check=False,
     )
+
+
+def on_a_terminal(cluster, topic: str, *words: str) -> tuple[int, str, str]:
+    """Exit code, standard output, and what a terminal at standard error was sent."""
+    screen, terminal = pty.openpty()
+    shown: list[bytes] = []
+
+    def watch() -> None:
+        with suppress(OSError):  # how the end of a terminal shows
+            while chunk := os.read(screen, 65536):
+                shown.append(chunk)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    process = subprocess.run(
+        [*COMMAND, "--bootstrap-server", cluster.bootstrap, "--topic", topic, *words],
+        stdout=subprocess.PIPE,
+        stderr=terminal,
+        text=True,
+        timeout=180,
+        check=False,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "160"},
+    )
+    os.close(terminal)
+    watcher.join(10)
+    os.close(screen)
+    return process.returncode, process.stdout, b"".join(shown).decode()
 
 
 def shape(line: str) -> str:
@@ -145,13 +176,19 @@ def test_many_producers_in_spark_tasks(
 ) -> None:
     asyncio.run(create_topic(topic, partitions=6))
     path, facts = tmp_path / "run.json", tmp_path / "facts"
-    result = perf_test(
+    code, lines, shown = on_a_terminal(
         *(kafka_cluster, topic, *LOAD, "--json", str(path), "--warmup-records", "1000"),
         *("--command-property", f"telemetry={facts}", "client.id=fleet"),
         *("--spark-master", "local[2]", "--producers", "2"),
     )
-    assert result.returncode == 0, result.stderr
-    whole, steady = result.stdout.splitlines()
+    assert code == 0, shown
+    whole, steady = lines.splitlines()
+    arrived = [
+        int(count.replace(",", ""))
+        for count in re.findall(r"([\d,]+) of 3,000 arrived, [\d,]+/s", shown)
+    ]
+    assert arrived == sorted(arrived)
+    assert any(0 < count < 3000 for count in arrived), "it is told while it runs"
     assert re.fullmatch(
         r"3000 records sent, \d+\.\d{6} records/sec \(\d+\.\d{2} MB/sec\), "
         r"\d+\.\d{2} ms avg latency, \d+\.\d{2} ms max latency, "
@@ -159,7 +196,7 @@ def test_many_producers_in_spark_tasks(
         whole,
     )
     assert steady.startswith("2000 steady state records sent, ")
-    assert "Partitions" in result.stderr
+    assert "Partitions" in shown
     record = json.loads(path.read_text())
     assert (record["records"], record["rate"], record["errors"]) == (3000, 1500, 0)
     each = record["producers"]

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
 from kafkaclient.cli.perf_report import show_run
 from kafkaclient.cli.run import stderr_console
 from kafkaclient.errors import ConfigError
+from kafkaclient.experiments.growth import growth_followed
 from kafkaclient.experiments.record import write_runs
 from kafkaclient.experiments.spark_load import Fleet, check_slots, merged, shares
 from kafkaclient.spark.failures import spark_failures
 from kafkaclient.spark.progress import followed
-from kafkaclient.spark.session import spark_session
+from kafkaclient.spark.session import QUICK_START, spark_session
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
     from rich.console import Console
 
     from kafkaclient.cli.perf_test import PerfTestPlan
@@ -34,9 +39,11 @@ def run_fleet(plan: PerfTestPlan, master: str, producers: int) -> list[Run]:
     console = stderr_console()
     runs, records = [], []
     with _progress(console) as progress:
-        task = progress.add_task("starting Spark", facts="")
+        task = progress.add_task("starting Spark", total=None, records="", producers="")
         with spark_failures("starting Spark"):
-            spark = spark_session("kafkaclient perf-test", master, Fleet.settings)
+            spark = spark_session(
+                "kafkaclient perf-test", master, Fleet.settings, java_options=QUICK_START
+            )
         try:
             for number in range(1, plan.repeat + 1):
                 whole, alone = _run(spark, plan, producers, number, progress, task)
@@ -56,27 +63,45 @@ def run_fleet(plan: PerfTestPlan, master: str, producers: int) -> list[Run]:
 
 
 def _run(
-    spark: Any, plan: PerfTestPlan, producers: int, number: int, progress: Progress, task: Any
+    spark: Any, plan: PerfTestPlan, producers: int, number: int, progress: Progress, task: TaskID
 ) -> tuple[Run, list[Run]]:
     labels = replace(plan.labels, run=number)
     config = plan.config
     plans = shares(plan.producer, plan.topic, config, plan.spec, labels, plan.records, producers)
     name = f"{producers} x {plan.producer} → {plan.topic}"
-    progress.update(task, description=name if plan.repeat == 1 else f"{name}, run {number}")
+    name = name if plan.repeat == 1 else f"{name}, run {number}"
+    progress.reset(task, total=plan.spec.num_records, description=name, records="", producers="")
 
-    def tell(done: int, tasks: int) -> None:
-        progress.update(task, facts=f"{done} of {tasks} done")
+    def ended(done: int, tasks: int) -> None:
+        progress.update(task, producers=f"{done} of {tasks} done")
 
-    with followed(spark, tell):
+    def arrived(records: int) -> None:
+        progress.update(task, completed=records)
+        speed = progress.tasks[task].speed or 0
+        facts = f"{records:,} of {plan.spec.num_records:,} arrived, {speed:,.0f}/s"
+        progress.update(task, records=facts)
+
+    with followed(spark, ended), _arrivals(plan, progress, arrived):
         alone = Fleet(spark).run(plans)
     return merged(alone, plan.producer, plan.spec, labels), alone
+
+
+def _arrivals(
+    plan: PerfTestPlan, progress: Progress, tell: Callable[[int], None]
+) -> AbstractContextManager[None]:
+    """The producers may be on other machines; that their records arrive can be seen from here."""
+    if progress.disable:
+        return nullcontext()
+    return growth_followed(plan.config, plan.topic, tell)
 
 
 def _progress(console: Console) -> Progress:
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
-        TextColumn("{task.fields[facts]}"),
+        BarColumn(),
+        TextColumn("{task.fields[records]}"),
+        TextColumn("{task.fields[producers]}"),
         TimeElapsedColumn(),
         console=console,
         transient=True,

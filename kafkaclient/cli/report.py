@@ -21,7 +21,7 @@ from kafkaclient.experiments.facts.results import findings, write_findings
 from kafkaclient.spark.failures import spark_failures
 from kafkaclient.spark.progress import followed
 from kafkaclient.spark.report.runs import find_runs
-from kafkaclient.spark.session import spark_session
+from kafkaclient.spark.session import QUICK_START, spark_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -83,7 +83,9 @@ def _report(folders: Sequence[Path], out: Path, master: str | None, window_ms: f
     judgement = job.Judgement(window_s=window_ms / 1e3)
     with _shown() as (progress, task):
         with spark_failures("starting Spark"):
-            spark = spark_session("kafkaclient report", master)
+            spark = spark_session(
+                "kafkaclient report", master, job.SETTINGS, java_options=QUICK_START
+            )
         try:
 
             def begin(step: str) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from importlib import import_module
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import KafkaError
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["SparkJobError", "spark_failures"]
 
 _LINES = 3
+_FRAME = re.compile(r"\s*at |\s*\.\.\.|Traceback \(|  ")
 
 
 class SparkJobError(KafkaError):
@@ -45,7 +48,6 @@ def _kinds() -> tuple[type[Exception], ...]:
 
 
 def _first_lines(text: str) -> str:
-    """Without the JVM's stack traces."""
-    lines = [line.strip() for line in text.splitlines()]
-    said = [line for line in lines if line and not line.startswith(("at ", "..."))]
-    return " ".join(said[:_LINES])
+    """Without stack traces, of the JVM or of a Python worker."""
+    said = (line for line in text.splitlines() if line.strip() and not _FRAME.match(line))
+    return " ".join(line.strip() for line in islice(said, _LINES))

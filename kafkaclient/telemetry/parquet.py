@@ -85,8 +85,18 @@ def read(directory: str | PathLike[str]) -> Any:
 
 
 def started_at(path: str | PathLike[str]) -> datetime:
-    """The wall-clock time from which the times in a file count."""
-    return datetime.fromisoformat(pq.read_schema(path).metadata[STARTED.encode()].decode())
+    """The wall-clock time from which the times in a file count.
+
+    Raises ConfigError for a file that no producer's telemetry wrote.
+    """
+    try:
+        metadata = pq.read_schema(path).metadata or {}
+    except pa.ArrowInvalid as error:
+        raise ConfigError(f"{path} is no file of telemetry: {error}") from error
+    started = metadata.get(STARTED.encode())
+    if started is None:
+        raise ConfigError(f"{path} is no file of telemetry: its metadata has no {STARTED}")
+    return datetime.fromisoformat(started.decode())
 
 
 def _files(directory: str | PathLike[str]) -> list[Path]:

@@ -60,7 +60,7 @@ def facts(tmp_path: Path) -> Path:
 @pytest.fixture
 def spark(monkeypatch: pytest.MonkeyPatch) -> Spark:
     found = Spark()
-    monkeypatch.setattr(command, "spark_session", lambda *_: found)
+    monkeypatch.setattr(command, "spark_session", lambda *_, **__: found)
     monkeypatch.setattr(page, "_plotly_js", lambda: "")
     return found
 

@@ -15,6 +15,24 @@ Caused by: java.io.IOException: No space left on device
 """
 
 
+IN_A_WORKER = """An exception was thrown from the Python worker. Please see the stack trace below.
+Traceback (most recent call last):
+  File "counting.py", line 90, in read_batches
+    with pq.ParquetFile(path) as file:
+         ^^^^^^^^^^^^^^^^^^^^
+kafkaclient.spark.failures.SparkJobError: /facts/batches-a.parquet cannot be read
+"""
+
+
+def test_what_a_python_worker_raised_is_told_without_its_frames() -> None:
+    with pytest.raises(SparkJobError) as raised, spark_failures("the report"):
+        raise Py4JError(IN_A_WORKER)
+    assert str(raised.value) == (
+        "the report: An exception was thrown from the Python worker. Please see the stack trace "
+        "below. kafkaclient.spark.failures.SparkJobError: /facts/batches-a.parquet cannot be read"
+    )
+
+
 def test_what_spark_said_first_is_told() -> None:
     with pytest.raises(SparkJobError) as raised, spark_failures("the report"):
         raise Py4JError(SAID)

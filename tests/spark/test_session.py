@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +73,12 @@ def test_a_local_session_stays_on_this_machine(builder: Builder, tmp_path: Path)
     assert builder.environment["SPARK_LOCAL_IP"] == "127.0.0.1"
     assert builder.environment["JAVA_HOME"] == str(tmp_path / "jdk")
     assert builder.environment["PYSPARK_PYTHON"] == sys.executable
+
+
+def test_options_of_the_jvm_go_beside_how_it_logs(builder: Builder) -> None:
+    spark_session("name", "yarn", java_options="-Xint")
+    options = builder.told["spark.driver.extraJavaOptions"]
+    assert re.fullmatch(r"-Dlog4j2\.configurationFile=file:\S+log4j2\.properties -Xint", options)
 
 
 def test_the_environment_is_put_back(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:

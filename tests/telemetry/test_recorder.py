@@ -8,8 +8,11 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from kafkaclient.errors import ConfigError
 from kafkaclient.telemetry import Recorder, read, started_at
 from kafkaclient.telemetry.parquet import STARTED, write_part
 from kafkaclient.testing.clock import virtual_time
@@ -226,3 +229,12 @@ async def test_rows_after_the_end_are_dropped(tmp_path: Path, row: Row) -> None:
     await recording.close()
     await asyncio.sleep(10)
     assert read(tmp_path).num_rows == 1
+
+
+def test_a_file_of_something_else_is_named(tmp_path: Path) -> None:
+    cut, other = tmp_path / "batches-cut.parquet", tmp_path / "batches-other.parquet"
+    cut.write_bytes(b"PAR1 and no more")
+    pq.write_table(pa.table({"topic": ["t"]}), other)
+    for path in (cut, other):
+        with pytest.raises(ConfigError, match=f"{path.name} is no file of telemetry"):
+            started_at(path)

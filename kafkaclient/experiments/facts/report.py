@@ -38,6 +38,7 @@ def write_report(
             "facts.html",
             lead=_lead(found),
             runs="\n".join(_run(run, found) for run in found),
+            failures="\n".join(_failures(run) for run in found if run.errors),
             legend="".join(
                 f'<span><i style="background:{run_colour(place)}"></i>{escape(run.run)}</span>'
                 for place, run in enumerate(found)
@@ -47,7 +48,7 @@ def write_report(
             decisions="\n".join(row for run in found for row in _decisions(run)),
             partitions="\n".join(row for run in found for row in _partitions(run)),
             most=str(_MOST_PARTITIONS),
-            parts_height=str(110 + 40 * len(found)),
+            parts_height=str(130 + 40 * len(found)),
             sent_height=str(100 + 220 * len(found)),
         ),
         figures={
@@ -100,11 +101,17 @@ def _run(run: Findings, all_runs: Sequence[Findings]) -> str:
             marked(whole.get(name), name)
             for name in ("avg_ms", "p50_ms", "p99_ms", "p999_ms", "max_ms")
         ),
+        cell("" if run is all_runs[0] else _number(run.against(all_runs[0]).get("p99_ms"), 2)),
         cell(_number(run.skew.get("broker_skew_p50"), 2)),
         cell(_number(run.skew.get("partition_skew_p50"), 2)),
         cell(_share(run.verdict.get("regretted"))),
     ]
     return f"<tr><th scope=row>{escape(run.run)}</th>{''.join(cells)}</tr>"
+
+
+def _failures(run: Findings) -> str:
+    kinds = ", ".join(f"{error} ({records:,})" for error, records in run.errors.items())
+    return f"<p>Records of {escape(run.run)} that failed: {escape(kinds)}.</p>"
 
 
 def _brokers(run: Findings) -> Iterator[str]:
@@ -122,6 +129,10 @@ def _brokers(run: Findings) -> Iterator[str]:
 
 
 def _decisions(run: Findings) -> Iterator[str]:
+    if not run.decisions:
+        yield _line(
+            run.run, ["<td colspan=5>none: no two brokers were sent batches at a time</td>"]
+        )
     for row in run.decisions:
         if row["broker"] is not None:
             name = f"broker {row['broker']}"

@@ -72,6 +72,14 @@ class Findings:
             )
         ]
 
+    def against(self, first: Findings) -> Row:
+        """The latencies as multiples of those of another run."""
+        mine, theirs = self.part("whole"), first.part("whole")
+        names = ("avg_ms", "p50_ms", "p99_ms", "p999_ms")
+        return {
+            name: mine[name] / theirs[name] for name in names if mine.get(name) and theirs.get(name)
+        }
+
     @property
     def verdict(self) -> Row:
         """All decisions together; empty when none could be judged."""
@@ -170,11 +178,7 @@ def _as_json(run: Findings, first: Findings) -> Row:
                 if row["bound_by"] is not None
             },
         },
-        "against_first": {
-            name: _rounded(mine / theirs)
-            for name in ("avg_ms", "p50_ms", "p99_ms", "p999_ms")
-            if (mine := run.part("whole").get(name)) and (theirs := first.part("whole").get(name))
-        },
+        "against_first": _rounded(run.against(first)),
     }
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from warnings import catch_warnings, simplefilter
 
 from kafkaclient.spark.report import queries
-from kafkaclient.spark.report.runs import PATTERN
-from kafkaclient.telemetry import SCHEMA
+from kafkaclient.spark.report.counting import COUNTS, Counting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -15,19 +15,16 @@ if TYPE_CHECKING:
 
     from kafkaclient.spark.report.runs import Run
 
-__all__ = ["STEPS", "Judgement", "Tables", "aggregate"]
+__all__ = ["SETTINGS", "STEPS", "Judgement", "Tables", "aggregate"]
 
-_TYPES = {"int32": "INT", "int64": "BIGINT", "double": "DOUBLE"}
+_TYPES = {"string": "STRING", "int32": "INT", "int64": "BIGINT", "double": "DOUBLE"}
+_FILES_PER_TASK = 32
 _BINS = 200
 
-STEPS = (
-    "latencies",
-    "percentiles",
-    "seconds",
-    "skew",
-    "decisions",
-    "verdicts",
-)
+SETTINGS = {"spark.sql.shuffle.partitions": "8"}
+"""For the session: the batches are never shuffled, and what was counted is little."""
+
+STEPS = ("batches", "latencies", "seconds", "skew", "decisions")
 """What :func:`aggregate` says that it does, in this order."""
 
 
@@ -70,59 +67,56 @@ def aggregate(
     :data:`STEPS` when it begins.
     """
     judgement = judgement or Judgement()
-    _batches(spark, runs).createOrReplaceTempView("batches")
-    _producers(spark, runs).createOrReplaceTempView("producers")
-    spark.sql(queries.FACTS).createOrReplaceTempView("facts")
+    _counted(spark, runs, judgement.window_s).createOrReplaceTempView("counted")
 
-    def stored(name: str, query: str, **args: Any) -> None:
-        path = _url(folder / f"{name}.parquet")
-        spark.sql(query, args=args or None).write.mode("overwrite").parquet(path)
-        spark.read.parquet(path).createOrReplaceTempView(name)
+    def stored(name: str, query: str, *kinds: str) -> Any:
+        path, table = _url(folder / f"{name}.parquet"), spark.sql(query)
+        table.write.mode("overwrite").partitionBy(*kinds).parquet(path)
+        return spark.read.schema(table.schema).parquet(path)
 
     def rows(query: str, **args: Any) -> list[dict[str, Any]]:
         return [row.asDict() for row in spark.sql(query, args=args or None).collect()]
 
+    tell("batches")
+    counts = stored("counts", queries.COUNTS, "kind")
+    for kind in queries.KINDS:
+        counts.where(counts.kind == kind).createOrReplaceTempView(kind)
     tell("latencies")
-    stored("histogram", queries.HISTOGRAM)
-    tell("percentiles")
     latency = [_named(row) for row in rows(queries.LATENCY)]
     curves = rows(queries.CURVES)
     tell("seconds")
-    stored("seconds", queries.SECONDS)
-    tell("skew")
     totals, errors = rows(queries.TOTALS), rows(queries.ERRORS)
-    stored("skew", queries.SKEW)
-    skew, series = rows(queries.SKEWED), rows(queries.SERIES, bins=_BINS)
+    series = rows(queries.SERIES, bins=_BINS)
+    tell("skew")
+    stored("skew", queries.SKEW).createOrReplaceTempView("skew")
+    skew = rows(queries.SKEWED)
     tell("decisions")
-    stored("cells", queries.CELLS, window_s=judgement.window_s)
-    tell("verdicts")
     decisions = rows(queries.DECISIONS, times=judgement.times, least_s=judgement.least_s)
     return Tables(totals, errors, latency, curves, skew, series, decisions)
 
 
-def _batches(spark: Any, runs: Sequence[Run]) -> Any:
-    schema = ", ".join(
-        f"`{field.name}` {_TYPES.get(str(field.type), 'STRING')}" for field in SCHEMA
+def _counted(spark: Any, runs: Sequence[Run], window_s: float) -> Any:
+    """What tasks count, each of files of about the same time: most of what they have in common is
+    added up before Spark sees it."""
+    files = [
+        (number, str(run.folder.absolute() / part.file), part.offset_s)
+        for number, run in enumerate(runs)
+        for part in sorted(run.parts, key=lambda part: part.number)
+    ]
+    shares = [(files[at : at + _FILES_PER_TASK],) for at in range(0, len(files), _FILES_PER_TASK)]
+    table = spark.createDataFrame(
+        shares, "files ARRAY<STRUCT<run: INT, path: STRING, offset_s: DOUBLE>>"
     )
-    reader = spark.read.schema(schema).option("pathGlobFilter", PATTERN)
-    files = reader.parquet(*(_url(run.folder) for run in runs))
-    return files.selectExpr("*", "_metadata.file_name AS file")
+    columns = ", ".join(f"`{field.name}` {_TYPES[str(field.type)]}" for field in COUNTS)
+    with catch_warnings():
+        # PySpark looks for pandas here, which nothing uses, and warns of one newer than itself.
+        simplefilter("ignore", FutureWarning)
+        return table.repartition(len(shares)).mapInArrow(Counting(window_s), columns)
 
 
 def _url(path: Path) -> str:
     """Of this machine's file system, whatever Spark's default is; Hadoop's URLs escape nothing."""
     return f"file://{path.absolute()}"
-
-
-def _producers(spark: Any, runs: Sequence[Run]) -> Any:
-    return spark.createDataFrame(
-        [
-            (number, part.file, part.offset_s)
-            for number, run in enumerate(runs)
-            for part in run.parts
-        ],
-        "run INT, file STRING, offset_s DOUBLE",
-    )
 
 
 def _named(row: dict[str, Any]) -> dict[str, Any]:

@@ -1,22 +1,16 @@
-"""The job as SQL: three passes over the batches, each into a small table; all else is from those.
-
-A latency is counted in one of 32 buckets per power of two, so a percentile is off by 1.1 % at
-most, whatever the number of batches; 8 per power of two where decisions are judged.
-"""
+"""All that is made of the tasks' counts, as SQL."""
 
 from __future__ import annotations
 
 __all__ = [
-    "CELLS",
+    "COUNTS",
     "CURVES",
     "DECISIONS",
     "ERRORS",
-    "FACTS",
-    "HISTOGRAM",
+    "KINDS",
     "LATENCY",
     "PARTS",
     "QUANTILES",
-    "SECONDS",
     "SERIES",
     "SKEW",
     "SKEWED",
@@ -27,28 +21,20 @@ PARTS = ("deciding", "waiting", "broker", "whole")
 """What a batch's latency is made of: until its partition is decided, until it is sent, until it
 is acknowledged; and all of it."""
 
+KINDS = ("histogram", "seconds", "cells")
+"""What is counted; each is a folder of the counts' table, and the name of a view below."""
+
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 
-FACTS = """
-SELECT run, offset_s, topic, partition, broker, records, bytes, attempts, error, bound_by,
-       created_s, bound_s, sent_s, acknowledged_s
-FROM batches JOIN producers USING (file)
+COUNTS = """
+SELECT kind, run, topic, partition, broker, error, bound_by, second, moment, part, bucket,
+       sum(batches) AS batches, sum(total_s) AS total_s, max(longest_s) AS longest_s,
+       sum(records) AS records, sum(bytes) AS bytes, sum(retried) AS retried,
+       min(first_s) AS first_s, max(last_s) AS last_s
+FROM counted
+GROUP BY kind, run, topic, partition, broker, error, bound_by, second, moment, part, bucket
 """
-"""Producers' files are few: Spark sends their table to each task by itself."""
-
-HISTOGRAM = """
-SELECT run, topic, partition, broker, part,
-       CAST(floor(32 * log2(greatest(took_s, 1e-6D))) AS INT) AS bucket,
-       count(*) AS batches, sum(took_s) AS total_s, max(took_s) AS longest_s
-FROM (
-  SELECT run, topic, partition, broker,
-         stack(4, 0, bound_s - created_s, 1, sent_s - bound_s, 2, acknowledged_s - sent_s,
-               3, acknowledged_s - created_s) AS (part, took_s)
-  FROM facts WHERE error IS NULL
-)
-WHERE took_s IS NOT NULL
-GROUP BY run, topic, partition, broker, part, bucket
-"""
+"""What the tasks counted, each of its own files, added up."""
 
 LATENCY = """
 SELECT run, part, topic, broker, partition,
@@ -66,17 +52,6 @@ ORDER BY run, part, topic NULLS FIRST, broker NULLS FIRST, partition NULLS FIRST
 CURVES = """
 SELECT run, bucket, sum(batches) AS batches FROM histogram WHERE part = 3
 GROUP BY run, bucket ORDER BY run, bucket
-"""
-
-SECONDS = """
-SELECT run, CAST(floor(coalesce(sent_s, created_s) + offset_s) AS BIGINT) AS second,
-       topic, partition, broker, error,
-       count(*) AS batches, sum(records) AS records, sum(bytes) AS bytes,
-       count_if(attempts > 1) AS retried,
-       min(created_s + offset_s) AS first_s,
-       max(coalesce(acknowledged_s, sent_s, bound_s, created_s) + offset_s) AS last_s
-FROM facts
-GROUP BY run, second, topic, partition, broker, error
 """
 
 TOTALS = """
@@ -140,28 +115,24 @@ GROUP BY s.run, broker, bin_s, bin ORDER BY s.run, broker, bin
 """
 """At most so many bins, each of some whole seconds."""
 
-CELLS = """
-SELECT run, CAST(floor((sent_s + offset_s) / :window_s) AS BIGINT) AS moment, broker, bound_by,
-       CAST(floor(8 * log2(greatest(acknowledged_s - sent_s, 1e-6D))) AS INT) AS bucket,
-       count(*) AS batches, sum(acknowledged_s - sent_s) AS total_s
-FROM facts WHERE error IS NULL AND acknowledged_s IS NOT NULL
-GROUP BY run, moment, broker, bound_by, bucket
-"""
-
 DECISIONS = """
 WITH brokers AS (
   SELECT run, moment, broker, sum(total_s) AS total_s, sum(batches) AS batches
   FROM cells GROUP BY run, moment, broker
 ), moments AS (
-  SELECT run, moment, sum(total_s) AS total_s, sum(batches) AS batches,
-         sort_array(collect_list(struct(total_s / batches AS mean_s, broker))) AS fastest
-  FROM brokers GROUP BY run, moment HAVING count(*) > 1
+  SELECT *, sum(total_s) OVER moment_of AS all_s, sum(batches) OVER moment_of AS all_batches,
+         sort_array(collect_list(struct(total_s / batches AS mean_s, broker)) OVER moment_of)
+           AS fastest
+  FROM brokers WINDOW moment_of AS (PARTITION BY run, moment)
+), rivals AS (
+  SELECT run, moment, broker,
+         IF(fastest[0].broker = broker, fastest[1].mean_s, fastest[0].mean_s) AS best_s,
+         (all_s - total_s) / (all_batches - batches) AS others_s
+  FROM moments WHERE size(fastest) > 1
 ), judged AS (
-  SELECT c.run, c.broker, c.bound_by, c.batches, c.total_s, c.total_s / c.batches AS took_s,
-         IF(fastest[0].broker = c.broker, fastest[1].mean_s, fastest[0].mean_s) AS best_s,
-         (m.total_s - b.total_s) / (m.batches - b.batches) AS others_s
-  FROM cells c JOIN moments m ON m.run = c.run AND m.moment = c.moment
-       JOIN brokers b ON b.run = c.run AND b.moment = c.moment AND b.broker = c.broker
+  SELECT /*+ MERGE(rivals) */ run, broker, bound_by, batches, total_s,
+         total_s / batches AS took_s, best_s, others_s
+  FROM cells JOIN rivals USING (run, moment, broker)
 )
 SELECT run, broker, bound_by, sum(batches) AS batches,
        1e3D * sum(total_s) / sum(batches) AS took_ms,
@@ -173,3 +144,5 @@ FROM judged
 GROUP BY GROUPING SETS ((run), (run, broker), (run, bound_by))
 ORDER BY run, broker NULLS FIRST, bound_by NULLS FIRST
 """
+"""Merged, and never broadcast: there are cells for every moment, more than the size of their file
+lets Spark expect."""

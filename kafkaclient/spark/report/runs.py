@@ -18,7 +18,7 @@ __all__ = ["PATTERN", "Part", "Run", "find_runs"]
 
 PATTERN = "batches-*.parquet"
 
-_NUMBER = re.compile(r"-\d+\.parquet$")
+_NUMBER = re.compile(r"-(\d+)\.parquet$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,8 @@ class Part:
     """Its name, without folders."""
     producer: str
     """What the names of one producer's files have in common."""
+    number: int
+    """Its place among its producer's: files of one number were written at about the same time."""
     offset_s: float
     """When its times begin, in seconds after the first producer of the run was started."""
 
@@ -83,7 +85,9 @@ def _parts(files: Sequence[Path], started_at: Callable[[Path], datetime]) -> Ite
     first = min(producers.values())
     for path in files:
         name = _NUMBER.sub("", path.name)
-        yield Part(path.name, name, (producers[name] - first).total_seconds())
+        found = _NUMBER.search(path.name)
+        number = int(found[1]) if found else 0
+        yield Part(path.name, name, number, (producers[name] - first).total_seconds())
 
 
 def _names(folders: Sequence[Path]) -> list[str]:

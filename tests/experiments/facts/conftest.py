@@ -22,7 +22,7 @@ def decision(run: int, regretted: float, **kind: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def runs() -> list[Run]:
-    part = Part("batches-a-1-000000.parquet", "batches-a-1", 0.0)
+    part = Part("batches-a-1-000000.parquet", "batches-a-1", 0, 0.0)
     return [Run(name, Path("facts") / name, (part,)) for name in ("before", "<after>")]
 
 

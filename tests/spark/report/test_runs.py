@@ -40,6 +40,7 @@ def test_producers_times_go_onto_one_axis(tmp_path: Path) -> None:
         "batches-7-aa-000001.parquet": 3.0,
         "batches-4-bb-000000.parquet": 0.0,
     }
+    assert [part.number for part in run.parts] == [0, 0, 1]
     assert len(asked) == 2, "one file of each producer is opened"
 
 

@@ -1,0 +1,162 @@
+"""What tasks count, against the same batches counted one by one."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from kafkaclient.spark.failures import SparkJobError
+from kafkaclient.spark.report import counting
+from kafkaclient.spark.report.counting import COUNTS, Counting
+from kafkaclient.telemetry import SCHEMA
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Row = dict[str, Any]
+
+WINDOW_S = 0.1
+
+
+def batch(rng: Random) -> Row:
+    """Delivered mostly; some failed at some time, before or after they were sent."""
+    created = rng.uniform(0, 3)
+    bound = created + rng.expovariate(100)
+    sent = bound + rng.expovariate(1000)
+    acknowledged = sent + rng.choice((0.0, rng.expovariate(50)))
+    failed = rng.random() < 0.2
+    known = rng.randrange(4) if failed else 4
+    times = [time if n < known else None for n, time in enumerate((bound, sent, acknowledged), 1)]
+    return {
+        **{field.name: 0 for field in SCHEMA},
+        "client_id": "c",
+        "topic": rng.choice(("a", "b")),
+        "partition": rng.randrange(3),
+        "broker": rng.randrange(2),
+        "records": rng.randrange(1, 100),
+        "bytes": rng.randrange(1, 10_000),
+        "attempts": rng.choice((1, 1, 1, 2, 5)),
+        "created_s": created,
+        "bound_s": times[0],
+        "sent_s": times[1],
+        "acknowledged_s": times[2],
+        "bound_by": rng.choice(("late", "append")),
+        "error": rng.choice(("BrokerError", "DeliveryTimeoutError")) if failed else None,
+    }
+
+
+def bucket(took_s: float, per_doubling: int) -> int:
+    return math.floor(per_doubling * math.log2(max(took_s, 1e-6)))
+
+
+def by_hand(batches: list[tuple[int, float, Row]]) -> dict[tuple[Any, ...], Row]:
+    """``batches``: each with its run, and when its producer's time begins."""
+    found: dict[tuple[Any, ...], Row] = {}
+
+    def add(key: Row, sums: Row, **bounds: Any) -> None:
+        row = found.setdefault(tuple(sorted(key.items())), dict(key))
+        for name, value in {"batches": 1, **sums}.items():
+            row[name] = row.get(name, 0) + value
+        for name, (choose, value) in bounds.items():
+            row[name] = choose(row.get(name, value), value)
+
+    for run, offset_s, row in batches:
+        times = [row[name] for name in ("created_s", "bound_s", "sent_s", "acknowledged_s")]
+        created, bound, sent, acknowledged = times
+        place = {"run": run, **{name: row[name] for name in ("topic", "partition", "broker")}}
+        begun = created if sent is None else sent
+        second = {"second": math.floor(begun + offset_s), "error": row["error"]}
+        sums = {"records": row["records"], "bytes": row["bytes"], "retried": row["attempts"] > 1}
+        add(
+            {"kind": "seconds", **place, **second},
+            sums,
+            first_s=(min, created + offset_s),
+            last_s=(max, max(time for time in times if time is not None) + offset_s),
+        )
+        if row["error"] is not None:
+            continue
+        took = (bound - created, sent - bound, acknowledged - sent, acknowledged - created)
+        for part, took_s in enumerate(took):
+            key = {"kind": "histogram", **place, "part": part, "bucket": bucket(took_s, 32)}
+            add(key, {"total_s": took_s}, longest_s=(max, took_s))
+        cell = {"run": run, "broker": row["broker"], "bound_by": row["bound_by"]}
+        moment = {"moment": math.floor((sent + offset_s) / WINDOW_S), "bucket": bucket(took[2], 8)}
+        add({"kind": "cells", **cell, **moment}, {"total_s": took[2]})
+    return found
+
+
+def added_up(given: list[pa.RecordBatch]) -> dict[tuple[Any, ...], Row]:
+    """As the job does; the rows without what means nothing for their kind, but for the error."""
+    figures = (
+        "batches",
+        "total_s",
+        "longest_s",
+        "records",
+        "bytes",
+        "retried",
+        "first_s",
+        "last_s",
+    )
+    found: dict[tuple[Any, ...], Row] = {}
+    for row in pa.Table.from_batches(given, COUNTS).to_pylist():
+        meant = {
+            name: value
+            for name, value in row.items()
+            if value is not None or (name, row["kind"]) == ("error", "seconds")
+        }
+        key = {name: value for name, value in meant.items() if name not in figures}
+        before = found.setdefault(tuple(sorted(key.items())), {**key})
+        for name in figures:
+            if name in meant:
+                choose = {"longest_s": max, "last_s": max, "first_s": min}.get(name)
+                value = before.get(name)
+                both = (value, meant[name])
+                before[name] = (
+                    meant[name] if value is None else choose(both) if choose else sum(both)
+                )
+    return found
+
+
+@pytest.mark.parametrize("at_once", [1, 700, 10**6])
+def test_all_batches_are_counted_as_by_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(counting, "_AT_ONCE", at_once)
+    rng = Random(5)
+    files, batches = [], []
+    for number, size in enumerate((400, 0, 500, 300)):
+        rows = [batch(rng) for _ in range(size)]
+        path, run, offset_s = tmp_path / f"batches-{number}.parquet", number % 2, 0.25 * number
+        pq.write_table(pa.Table.from_pylist(rows, SCHEMA), path)
+        files.append({"run": run, "path": str(path), "offset_s": offset_s})
+        batches += [(run, offset_s, row) for row in rows]
+    given = list(
+        Counting(WINDOW_S)(
+            [pa.RecordBatch.from_pylist([{"files": files[:3]}, {"files": files[3:]}])]
+        )
+    )
+    assert all(each.schema == COUNTS for each in given)
+    found, expected = added_up(given), by_hand(batches)
+    assert found.keys() == expected.keys()
+    for key, row in expected.items():
+        assert found[key] == pytest.approx(row), key
+
+
+def test_a_task_without_files_counts_nothing() -> None:
+    assert list(Counting(WINDOW_S)([])) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1 and no more", None])
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "batches-a.parquet"
+    if content is None:
+        pq.write_table(pa.table({"topic": ["t"]}), path)
+    else:
+        path.write_bytes(content)
+    with pytest.raises(SparkJobError, match=r"batches-a\.parquet cannot be read: "):
+        counting.read_batches(0, str(path), 0.0)

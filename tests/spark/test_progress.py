@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kafkaclient.spark import progress
+from kafkaclient.spark.progress import followed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Tracker:
+    """Stands for Spark's; a stage of None is one that it has forgotten."""
+
+    def __init__(self, stages: Mapping[int, tuple[int, int] | None]) -> None:
+        self._stages = stages
+
+    def getActiveStageIds(self) -> list[int]:
+        return list(self._stages)
+
+    def getStageInfo(self, stage: int) -> SimpleNamespace | None:
+        found = self._stages[stage]
+        return found and SimpleNamespace(numCompletedTasks=found[0], numTasks=found[1])
+
+
+def session(stages: Mapping[int, tuple[int, int] | None]) -> SimpleNamespace:
+    return SimpleNamespace(_sc=SimpleNamespace(statusTracker=lambda: Tracker(stages)))
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_EVERY_S", 0.001)
+
+
+def test_the_tasks_of_all_stages_under_way_are_told_until_the_end() -> None:
+    told: list[tuple[int, int]] = []
+    enough = threading.Event()
+
+    def tell(done: int, tasks: int) -> None:
+        told.append((done, tasks))
+        enough.set()
+
+    with followed(session({3: (1, 8), 4: None, 5: (2, 4)}), tell):
+        assert enough.wait(10)
+    assert set(told) == {(3, 12)}
+    assert "kafkaclient-spark-progress" not in {each.name for each in threading.enumerate()}
+
+
+def test_spark_connect_tells_nothing() -> None:
+    with followed(SimpleNamespace(), pytest.fail):
+        assert "kafkaclient-spark-progress" not in {each.name for each in threading.enumerate()}

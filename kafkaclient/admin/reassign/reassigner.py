@@ -18,11 +18,10 @@ from kafkaclient.admin.reassign.quotas import (
     clean_up,
     lift,
     live_brokers,
-    throttle_of,
     warn_of,
 )
 from kafkaclient.admin.reassign.survey import Surveyor, partitions_of
-from kafkaclient.admin.reassign.throttle import Throttles
+from kafkaclient.admin.reassign.throttle import Throttles, throttle_of
 from kafkaclient.admin.topics import topic_error
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import AdminTimeoutError, ConfigError, KafkaError

@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 
     from kafkaclient.admin.configs import Configs
+    from kafkaclient.admin.opened import Opened
     from kafkaclient.admin.reassign.moves import Move
     from kafkaclient.admin.session import Session
 
-__all__ = ["BrokerThrottle", "Lifted", "Throttle", "Throttles", "TopicThrottle"]
+__all__ = ["BrokerThrottle", "Lifted", "Throttle", "Throttles", "TopicThrottle", "throttle_of"]
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -334,6 +335,11 @@ class Throttle:
         await self._configs.alter(
             resource, set=set_, delete=delete, append={}, subtract={}, validate_only=False
         )
+
+
+def throttle_of(opened: Opened) -> Throttle:
+    """That of a running admin client."""
+    return Throttle(opened.session, opened.configs)
 
 
 def _partitions_needed(

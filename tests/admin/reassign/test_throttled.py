@@ -219,6 +219,34 @@ async def test_after_a_crash_what_was_let_go_is_found_as_well(fake_virtual, conf
 
 
 @virtual_time
+async def test_a_broker_that_has_nearly_caught_up_is_let_go(fake_virtual, configured) -> None:
+    fake, admin = fake_virtual
+    async with admin:
+        fake.set_isr("bar", 0, [2, 1])
+        quotas = admin.replication_quotas
+        await quotas.bootstrap([3], 1000)
+        easing = asyncio.create_task(quotas.ease_arrivals([3]))
+        await asyncio.sleep(2)
+        easing.cancel()
+        assert throttled(configured, "bar") == (MARK, MARK)
+        assert throttled(configured, "foo") == (f"{MARK},1:1,1:2", f"{MARK},1:3"), "it is in sync"
+        assert (await quotas.clear()).failures == {}
+        assert configured() == {}
+
+
+@virtual_time
+async def test_it_ends_with_the_admin_client(fake_virtual) -> None:
+    _, admin = fake_virtual
+    async with admin:
+        easing = asyncio.create_task(admin.replication_quotas.ease_arrivals([0, 1, 2, 3]))
+        await asyncio.sleep(2)
+        assert not easing.done()
+    await asyncio.sleep(2)
+    assert easing.done()
+    assert easing.exception() is None
+
+
+@virtual_time
 async def test_what_a_broker_refuses_to_let_go_is_tried_again(fake_virtual, configured) -> None:
     fake, admin = fake_virtual
     async with admin:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.types import TopicPartition
 
-__all__ = ["FETCH_BYTES", "SHARE", "Releases", "Remaining", "Replica", "Rest"]
+__all__ = ["FETCH_BYTES", "SHARE", "Releases", "Remaining", "Replica", "Rest", "lacking"]
 
 Replica: TypeAlias = "tuple[TopicPartition, int]"
 """A partition, and the broker that has the replica."""
@@ -33,6 +33,9 @@ SHARE = 0.1
 
 _SAVED_S = 5.0
 """How long a share that nothing took is kept for what comes later."""
+
+
+_MUCH = 16 * FETCH_BYTES
 
 
 class Rest(NamedTuple):
@@ -50,6 +53,16 @@ class Remaining:
     rests: Mapping[Replica, Rest]
     rates: Mapping[int, int]
     """By broker, its quota; without an entry it has none."""
+
+
+def lacking(whole: int, own: int, lag: int, records: int) -> int:
+    """The bytes that a replica lacks, of a log with so many bytes and records on its leader.
+
+    By the disks, for records may be of any size. But what retention deletes goes from the leader's
+    disk minutes earlier: where the records that are missing are much more, they are believed.
+    """
+    by_records = whole * lag // records if records else 0
+    return max(whole - own, by_records if by_records > _MUCH else 0)
 
 
 @dataclass(slots=True)

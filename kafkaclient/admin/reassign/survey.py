@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from kafkaclient.admin.reassign.marks import FOLLOWER_RATE, RATE_KEYS
 from kafkaclient.admin.reassign.moves import arrivals, current_move
 from kafkaclient.admin.reassign.progress import Reading
-from kafkaclient.admin.reassign.release import Remaining, Rest
+from kafkaclient.admin.reassign.release import Remaining, Rest, lacking
 from kafkaclient.errors import KafkaError
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.admin import ConfigKind, DescribeConfigsCall
@@ -160,11 +160,8 @@ class Surveyor:
                 whole = sizes.get(leader, {}).get(partition)
                 own = sizes.get(node, {}).get(partition)
                 if lag is not None and whole is not None and own is not None:
-                    # The disks tell too little while retention deletes from one before the other;
-                    # records do where compaction has left few of them in the older part.
                     records = logs.records(partition, leader)
-                    rest = max(whole - own, whole * lag // records if records else 0)
-                    rests[partition, node] = Rest(leader, rest)
+                    rests[partition, node] = Rest(leader, lacking(whole, own, lag, records))
         return Remaining(self._clock(), rests, rates)
 
     async def _lags(

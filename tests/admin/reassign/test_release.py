@@ -5,7 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaclient.admin.reassign.release import FETCH_BYTES, SHARE, Releases, Remaining, Rest
+from kafkaclient.admin.reassign.release import (
+    FETCH_BYTES,
+    SHARE,
+    Releases,
+    Remaining,
+    Rest,
+    lacking,
+)
 from kafkaclient.types import TopicPartition
 
 QUOTA = 10_000_000
@@ -52,6 +59,14 @@ def test_a_small_quota_lets_go_of_one_when_all_is_saved() -> None:
 
 def test_a_quota_of_nothing_lets_nothing_go() -> None:
     assert Releases().due(remaining(0.0, 0, quota=0)) == []
+
+
+def test_what_is_lacking() -> None:
+    mb = 1_000_000
+    assert lacking(10 * mb, 9 * mb, 900, 1000) == 1 * mb, "many small records, after large ones"
+    assert lacking(9 * mb, 10 * mb, 0, 1000) == 0
+    assert lacking(0, 0, 0, 0) == 0
+    assert lacking(900 * mb, 899 * mb, 100, 1000) == 90 * mb, "the leader has deleted a segment"
 
 
 def test_both_sides_have_their_share() -> None:

@@ -180,10 +180,10 @@ async def test_records_do_not_wait_for_what_the_quota_withholds(
 ) -> None:
     """A new replica that has caught up and may not fetch would hold them up for seconds."""
     partitions = range(20)
-    await create_topic(topic, assignments={n: [0] for n in partitions})
+    await create_topic(topic, assignments={n: [0, 1] for n in partitions})
     for n in partitions:
         await fill(kafka_cluster, topic, 2, partition=n)
-    plan = {TopicPartition(topic, n): (1,) for n in partitions}
+    plan = {TopicPartition(topic, n): (0, 2) for n in partitions}
     load = SteadyLoad(kafka_cluster.bootstrap, topic, rate=400, record_size=1000)
     async with load.running(1.0):
         began = time.monotonic()

@@ -28,12 +28,11 @@ Replica: TypeAlias = "tuple[TopicPartition, int]"
 FETCH_BYTES = 1024 * 1024
 """``replica.fetch.max.bytes``, by default: what a fetch brings of one partition."""
 
-SHARE = 0.1
+SHARE = 0.2
 """Of the quota of a broker: what may be let go in a second, beside what it lets through."""
 
-_SAVED_S = 5.0
+_SAVED_S = 2.5
 """How long a share that nothing took is kept for what comes later."""
-
 
 _MUCH = 16 * FETCH_BYTES
 

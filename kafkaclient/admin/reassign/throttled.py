@@ -103,8 +103,10 @@ class ThrottledReassignment:
     ) -> None:
         begun = self.begun
         if exc_type is not None:
-            await self._stop_easing()
-            await self._undo(begun)
+            try:
+                await self._stop_easing()
+            finally:
+                await self._undo(begun)
             return
         try:
             try:

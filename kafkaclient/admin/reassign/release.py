@@ -86,11 +86,9 @@ class Releases:
         for replica, rest in sorted(remaining.rests.items(), key=lambda each: each[1].nbytes):
             if rest.nbytes > FETCH_BYTES:
                 break
-            nodes = [node for node in (rest.leader, replica[1]) if node in self._saved]
+            nodes = [node for node in (rest.leader, replica[1]) if node in most]
             if replica in self._released or not all(
-                # What is more than can be saved has to wait until all of that is there.
-                most[node] and self._saved[node] >= min(rest.nbytes, most[node])
-                for node in nodes
+                self._affords(node, rest.nbytes, most[node]) for node in nodes
             ):
                 continue
             for node in nodes:
@@ -98,6 +96,10 @@ class Releases:
             self._released.add(replica)
             found.append(replica)
         return found
+
+    def _affords(self, node: int, nbytes: int, most: float) -> bool:
+        # What is more than can be saved has to wait until all of that is there.
+        return most > 0 and self._saved[node] >= min(nbytes, most)
 
     def failed(self, replica: Replica) -> None:
         """It could not be let go, and is to be tried again."""

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from kafkaclient.admin import Admin, ReassignmentPlan
+from kafkaclient.experiments.replication_quota.load import SteadyLoad
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.cluster import LocalCluster
 from kafkaclient.types import TopicPartition
@@ -170,6 +171,28 @@ async def test_a_quota_holds_and_can_be_changed(kafka_cluster, admin, create_top
         assert progress.bytes_done == progress.bytes_total > 29 * MB
     await at_rest(admin)
     assert await replicas_of(admin, topic) == [(1,)]
+
+
+@pytest.mark.full
+@pytest.mark.local_cluster
+async def test_records_do_not_wait_for_what_the_quota_withholds(
+    kafka_cluster, admin, create_topic, topic
+) -> None:
+    """A new replica that has caught up and may not fetch would hold them up for seconds."""
+    partitions = range(20)
+    await create_topic(topic, assignments={n: [0, 1] for n in partitions})
+    for n in partitions:
+        await fill(kafka_cluster, topic, 2, partition=n)
+    plan = {TopicPartition(topic, n): (0, 2) for n in partitions}
+    load = SteadyLoad(kafka_cluster.bootstrap, topic, rate=400, record_size=1000)
+    async with load.running(1.0):
+        began = time.monotonic()
+        async with admin.throttled(plan, bytes_per_second=3 * MB):
+            pass
+        assert time.monotonic() - began > 5
+    assert load.latency.failed == 0
+    assert load.latency.p99_ms < 1000
+    await at_rest(admin)
 
 
 @asynccontextmanager

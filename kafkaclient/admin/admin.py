@@ -81,9 +81,10 @@ class Admin(TransactionAdmin):
         self._clock = clock
         self._rng = rng or Random()
         self._open: Opened | None = None
-        self.reassigner = Reassigner(self._opened, clock or _loop_time, self._rng)
+        measured_by = clock or _loop_time
+        self.reassigner = Reassigner(self._opened, measured_by, self._rng)
         """Moves replicas, step by step; :meth:`throttled` has the steps joined."""
-        self.replication_quotas = ReplicationQuotas(self._opened)
+        self.replication_quotas = ReplicationQuotas(self._opened, measured_by)
         """Throttles of replication, apart from any plan."""
 
     def __repr__(self) -> str:

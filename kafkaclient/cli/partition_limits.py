@@ -53,8 +53,9 @@ def partition_limits(
     deletes it. Writes OUT/summary.json after every topic, OUT/report.html at the end; Ctrl-C ends
     it and keeps what was measured.
 
-    Everything takes about eight minutes and 4.5 GB of memory; 10000 partitions on each broker more
-    of both. The exit status is 1 when a topic or a client's run failed, or a record of ours did.
+    Everything takes about a quarter of an hour on two cores, and 4.5 GB of memory; 10000 partitions
+    on each broker more of both. The exit status is 1 when a topic or a client's run failed, or a
+    record of ours did.
 
     Examples: `kafkaclient experiment partition-limits --out build/partition-limits`,
     `kafkaclient experiment partition-limits --out build/quick --partitions 10,100 --seconds 3`,

@@ -177,10 +177,15 @@ async def _caught_up(
     """Wait until brokers are in sync; those that come back get their quota."""
     console = stderr_console()
     told = -1
-    while behind := await admin.replication_quotas.behind(brokers):
-        if missing:
-            missing = await admin.replication_quotas.bootstrap(brokers, quota)
-        if len(behind) != told:
-            told = len(behind)
-            console.print(f"{told} partitions have not caught up", markup=False)
-        await asyncio.sleep(_LOOK_EVERY_S)
+    easing = asyncio.create_task(admin.replication_quotas.ease_arrivals(brokers))
+    try:
+        while behind := await admin.replication_quotas.behind(brokers):
+            if missing:
+                missing = await admin.replication_quotas.bootstrap(brokers, quota)
+            if len(behind) != told:
+                told = len(behind)
+                console.print(f"{told} partitions have not caught up", markup=False)
+            await asyncio.sleep(_LOOK_EVERY_S)
+    finally:
+        easing.cancel()
+        await asyncio.wait({easing})

@@ -12,6 +12,7 @@ from kafkaclient.admin import BrokerProgress, PartitionProgress, Progress
 from kafkaclient.admin.reassign.moves import Move
 from kafkaclient.cli import reassign_report as report
 from kafkaclient.types import TopicPartition
+from kafkaclient.wire.reassignments import OngoingReassignment
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -75,3 +76,21 @@ async def test_lines_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None
 )
 def test_durations(seconds: float, shown: str) -> None:
     assert report.duration(seconds) == shown
+
+
+def test_moves_under_way_in_the_words_of_kafkas_tool(capsys: pytest.CaptureFixture[str]) -> None:
+    """testCurReassignmentsToString."""
+    report.print_ongoing({})
+    assert capsys.readouterr().out == "No partition reassignments found.\n"
+    moves = [
+        OngoingReassignment(TopicPartition("foo", 1), (1, 2, 3), (4, 5), (1, 2)),
+        OngoingReassignment(TopicPartition("foo", 0), (0, 1, 2), (4,), ()),
+        OngoingReassignment(TopicPartition("bar", 0), (2, 3, 0), (), (0,)),
+    ]
+    report.print_ongoing({move.partition: move for move in moves})
+    assert capsys.readouterr().out.splitlines() == [
+        "Current partition reassignments:",
+        "bar-0: replicas: 2,3,0. removing: 0.",
+        "foo-0: replicas: 0,1,2. adding: 4.",
+        "foo-1: replicas: 1,2,3. adding: 4,5. removing: 1,2.",
+    ]

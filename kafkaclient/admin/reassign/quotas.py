@@ -6,9 +6,10 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from kafkaclient.admin.reassign.last_stretch import ease_arrivals
 from kafkaclient.admin.reassign.moves import bootstrap_map
 from kafkaclient.admin.reassign.survey import partitions_of
-from kafkaclient.admin.reassign.throttle import Lifted, Throttle, Throttles
+from kafkaclient.admin.reassign.throttle import Lifted, Throttles, throttle_of
 from kafkaclient.errors import ConfigError, KafkaError
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ __all__ = [
     "clean_up",
     "lift",
     "live_brokers",
-    "throttle_of",
     "warn_of",
 ]
 
@@ -43,8 +43,9 @@ class ReplicationQuotas:
     replaced (:mod:`kafkaclient.admin.reassign.marks`). Each call ends within ``timeout_s``.
     """
 
-    def __init__(self, opened: Callable[[str], Opened]) -> None:
+    def __init__(self, opened: Callable[[str], Opened], clock: Callable[[], float]) -> None:
         self._opened = opened
+        self._clock = clock
 
     async def describe(self, *, timeout_s: float | None = None) -> Throttles:
         """All throttles in the cluster, whoever set them."""
@@ -107,6 +108,17 @@ class ReplicationQuotas:
             views = partitions_of(await session.metadata(None))
         return {p for p, v in views.items() if joining & (set(v.replicas) - set(v.isr))}
 
+    async def ease_arrivals(self, brokers: Iterable[int]) -> None:
+        """Let throttled replicas of these brokers go shortly before they have caught up, for as
+        long as this runs; so records with ``acks=all`` do not wait for what the quota withholds
+        (:mod:`.release`)."""
+        joining = frozenset(brokers)
+        session = self._opened("ease_arrivals").session
+        async with session.limit("looking at replicas"):
+            views = partitions_of(await session.metadata(None))
+        moves = bootstrap_map(joining, {p: view.replicas for p, view in views.items()})
+        await ease_arrivals(self._opened, self._clock, moves)
+
     async def clear(
         self, *, everyone: bool = False, keep_needed: bool = True, timeout_s: float | None = None
     ) -> Lifted:
@@ -122,10 +134,6 @@ class ReplicationQuotas:
             if everyone:
                 return await throttle_of(opened).wipe(names, live)
             return await throttle_of(opened).lift(names, live, lambda *_: False)
-
-
-def throttle_of(opened: Opened) -> Throttle:
-    return Throttle(opened.session, opened.configs)
 
 
 async def clean_up(opened: Opened, imposed: Mapping[TopicPartition, Move]) -> None:

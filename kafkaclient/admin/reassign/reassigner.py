@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.admin.limits import Limits
 from kafkaclient.admin.reassign.estimate import Estimate, estimate, inbound_rate
+from kafkaclient.admin.reassign.last_stretch import ease_arrivals
 from kafkaclient.admin.reassign.moves import arrivals, current_move, move_map
 from kafkaclient.admin.reassign.outcome import Begun, Verification, off_target, states
 from kafkaclient.admin.reassign.plan import ReassignmentPlan, generate, with_replication_factor
@@ -17,11 +18,10 @@ from kafkaclient.admin.reassign.quotas import (
     clean_up,
     lift,
     live_brokers,
-    throttle_of,
     warn_of,
 )
 from kafkaclient.admin.reassign.survey import Surveyor, partitions_of
-from kafkaclient.admin.reassign.throttle import Throttles
+from kafkaclient.admin.reassign.throttle import Throttles, throttle_of
 from kafkaclient.admin.topics import topic_error
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import AdminTimeoutError, ConfigError, KafkaError
@@ -313,6 +313,11 @@ class Reassigner:
             if progress.finished:
                 return
             await asyncio.sleep(every_s)
+
+    async def ease_arrivals(self, begun: Begun) -> None:
+        """Let throttled replicas go shortly before they arrive, for as long as this runs; so
+        records with ``acks=all`` do not wait for what the quota withholds (:mod:`.release`)."""
+        await ease_arrivals(self._opened, self._clock, begun.throttled)
 
     async def rethrottle(
         self, begun: Begun, bytes_per_second: int, *, timeout_s: float | None = None

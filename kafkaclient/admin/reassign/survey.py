@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kafkaclient.admin.reassign.marks import FOLLOWER_RATE, RATE_KEYS
 from kafkaclient.admin.reassign.moves import arrivals, current_move
 from kafkaclient.admin.reassign.progress import Reading
+from kafkaclient.admin.reassign.release import Remaining, Rest, lacking
 from kafkaclient.errors import KafkaError
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.admin import ConfigKind, DescribeConfigsCall
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
 
     from kafkaclient.admin.reassign.estimate import Sizes
+    from kafkaclient.admin.reassign.moves import Move
+    from kafkaclient.admin.reassign.release import Replica
     from kafkaclient.admin.reassignments import Reassignments
     from kafkaclient.admin.session import Session
     from kafkaclient.wire.api import Call
@@ -47,6 +50,26 @@ def partitions_of(cluster: MetadataResult) -> dict[TopicPartition, PartitionView
         for topic in cluster.topics
         for view in topic.partitions
     }
+
+
+class _Logs(NamedTuple):
+    """Offsets by partition and broker; of starts only the leader's."""
+
+    ends: Mapping[Replica, int]
+    starts: Mapping[Replica, int]
+
+    def records(self, partition: TopicPartition, leader: int) -> int:
+        return self.ends.get((partition, leader), 0) - self.starts.get((partition, leader), 0)
+
+    def lag(self, partition: TopicPartition, leader: int, node: int) -> int | None:
+        """Records that a replica lacks; None when the leader did not tell."""
+        end = self.ends.get((partition, leader))
+        if end is None:
+            return None
+        start = self.starts.get((partition, leader), 0)
+        # A replica that is not there yet lacks all; one that starts anew has offset 0.
+        there = max(start, self.ends.get((partition, node), start))
+        return max(0, end - there)
 
 
 class Surveyor:
@@ -112,17 +135,61 @@ class Surveyor:
         )
         return Reading(self._clock(), live, ongoing, views, sizes, lags, rates, {**mute, **silent})
 
+    async def remaining(self, moves: Mapping[TopicPartition, Move]) -> Remaining:
+        """What the new replicas of moves lack. Those are left out that are in sync, that are not
+        there yet, and whose brokers do not tell."""
+        cluster = await self._session.metadata(tuple(sorted({p.topic for p in moves})))
+        live = frozenset(broker.node_id for broker in cluster.brokers)
+        views = {p: view for p, view in partitions_of(cluster).items() if p in moves}
+        new = {
+            partition: nodes
+            for partition, view in views.items()
+            if view.leader in live
+            and (nodes := arrivals(moves[partition]) & set(view.replicas) & live - set(view.isr))
+        }
+        involved = {node for nodes in new.values() for node in nodes}
+        involved |= {views[partition].leader for partition in new}
+        (sizes, _), (logs, _), rates = await asyncio.gather(
+            self.sizes(involved, new), self._logs(new, views), self._rates(involved)
+        )
+        rests = {}
+        for partition, nodes in new.items():
+            leader = views[partition].leader
+            for node in nodes:
+                lag = logs.lag(partition, leader, node)
+                whole = sizes.get(leader, {}).get(partition)
+                own = sizes.get(node, {}).get(partition)
+                if lag is not None and whole is not None and own is not None:
+                    records = logs.records(partition, leader)
+                    rests[partition, node] = Rest(leader, lacking(whole, own, lag, records))
+        return Remaining(self._clock(), rests, rates)
+
     async def _lags(
         self,
         ongoing: Mapping[TopicPartition, OngoingReassignment],
         views: Mapping[TopicPartition, PartitionView],
         live: frozenset[int],
-    ) -> tuple[dict[tuple[TopicPartition, int], int], dict[int, str]]:
+    ) -> tuple[dict[Replica, int], dict[int, str]]:
         new = {
             partition: arrivals(current_move(move)) & live
             for partition, move in ongoing.items()
             if partition in views and views[partition].leader in live
         }
+        logs, silent = await self._logs(new, views)
+        lags = {
+            (partition, node): lag
+            for partition, nodes in new.items()
+            for node in nodes
+            if (lag := logs.lag(partition, views[partition].leader, node)) is not None
+        }
+        return lags, silent
+
+    async def _logs(
+        self,
+        new: Mapping[TopicPartition, frozenset[int]],
+        views: Mapping[TopicPartition, PartitionView],
+    ) -> tuple[_Logs, dict[int, str]]:
+        """Where the logs of partitions end on their leaders and on the brokers that are new."""
         asked: dict[int, set[TopicPartition]] = defaultdict(set)
         leading: dict[int, set[TopicPartition]] = defaultdict(set)
         for partition, nodes in new.items():
@@ -132,22 +199,11 @@ class Surveyor:
         (ends, silent), (starts, _) = await asyncio.gather(
             self._offsets(asked, LATEST_TIMESTAMP), self._offsets(leading, EARLIEST_TIMESTAMP)
         )
-        lags: dict[tuple[TopicPartition, int], int] = {}
-        for partition, nodes in new.items():
-            leader = views[partition].leader
-            end = ends.get((partition, leader))
-            if end is None:
-                continue
-            start = starts.get((partition, leader), 0)
-            for node in nodes:
-                # A replica that is not there yet lacks all; one that starts anew has offset 0.
-                there = max(start, ends.get((partition, node), start))
-                lags[partition, node] = max(0, end - there)
-        return lags, silent
+        return _Logs(ends, starts), silent
 
     async def _offsets(
         self, asked: Mapping[int, set[TopicPartition]], timestamp: int
-    ) -> tuple[dict[tuple[TopicPartition, int], int], dict[int, str]]:
+    ) -> tuple[dict[Replica, int], dict[int, str]]:
         calls = {
             node: ListOffsetsCall(
                 {topic: tuple(each) for topic, each in _by_topic(partitions).items()},

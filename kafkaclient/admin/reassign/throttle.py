@@ -9,6 +9,7 @@ brokers know no other way.
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 
     from kafkaclient.admin.configs import Configs
+    from kafkaclient.admin.opened import Opened
     from kafkaclient.admin.reassign.moves import Move
     from kafkaclient.admin.session import Session
 
-__all__ = ["BrokerThrottle", "Lifted", "Throttle", "Throttles", "TopicThrottle"]
+__all__ = ["BrokerThrottle", "Lifted", "Throttle", "Throttles", "TopicThrottle", "throttle_of"]
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -155,6 +157,38 @@ class Throttle:
         for error in failures.values():
             raise error
         return await self.set_rate(moving_brokers(moves), rate, live)
+
+    async def release(
+        self, replicas: Iterable[tuple[TopicPartition, int]]
+    ) -> set[tuple[TopicPartition, int]]:
+        """Take new replicas, and what they are copied from, off the lists where :meth:`impose` put
+        them; the mark stays. Those that are off; the others may be tried again."""
+        by_topic: dict[str, set[tuple[TopicPartition, int]]] = defaultdict(set)
+        for partition, node in replicas:
+            by_topic[partition.topic].add((partition, node))
+        jobs = {}
+        for name, now in (await self.topics(by_topic)).items():
+            if not now.marked:
+                continue  # a broker that has not heard of it yet
+            partitions = {str(partition.partition) for partition, _ in by_topic[name]}
+            arriving = {f"{partition.partition}:{node}" for partition, node in by_topic[name]}
+            off = (
+                [each for each in now.leader.ours or () if each.partition(":")[0] in partitions],
+                [each for each in now.follower.ours or () if each in arriving],
+            )
+            changes = {
+                key: ",".join(each) for key, each in zip(LIST_KEYS, off, strict=True) if each
+            }
+            jobs[name] = self._subtract(name, changes)
+        done, _ = await _each(jobs)
+        return set().union(*(by_topic[name] for name in done))
+
+    async def _subtract(self, name: str, changes: Mapping[str, str]) -> None:
+        if changes:
+            resource = ConfigResource.topic(name)
+            await self._configs.alter(
+                resource, set={}, delete=(), append={}, subtract=changes, validate_only=False
+            )
 
     async def set_rate(
         self, nodes: Iterable[int], rate: int, live: Collection[int]
@@ -301,6 +335,11 @@ class Throttle:
         await self._configs.alter(
             resource, set=set_, delete=delete, append={}, subtract={}, validate_only=False
         )
+
+
+def throttle_of(opened: Opened) -> Throttle:
+    """That of a running admin client."""
+    return Throttle(opened.session, opened.configs)
 
 
 def _partitions_needed(

@@ -44,6 +44,7 @@ class ThrottledReassignment:
         self._additional = additional
         self._skip_dead = skip_dead
         self._begun: Begun | None = None
+        self._easing: asyncio.Task[None] | None = None
 
     @property
     def begun(self) -> Begun:
@@ -90,6 +91,8 @@ class ThrottledReassignment:
             with suppress(KafkaError):
                 await self._undo(await beginning)
             raise
+        if self._begun.throttled:
+            self._easing = asyncio.create_task(self._reassigner.ease_arrivals(self._begun))
         return self
 
     async def __aexit__(
@@ -100,11 +103,17 @@ class ThrottledReassignment:
     ) -> None:
         begun = self.begun
         if exc_type is not None:
-            await self._undo(begun)
+            try:
+                await self._stop_easing()
+            finally:
+                await self._undo(begun)
             return
         try:
-            async for _ in self.progress():
-                pass
+            try:
+                async for _ in self.progress():
+                    pass
+            finally:
+                await self._stop_easing()
             lifted = await self._reassigner.finish(begun)
         except BaseException:
             await self._undo(begun)
@@ -112,6 +121,12 @@ class ThrottledReassignment:
         failures = await self._reassigner.failures(begun)
         if failures or lifted.failures:
             raise _error(failures, lifted.failures)
+
+    async def _stop_easing(self) -> None:
+        """It changes lists of throttled replicas, so it ends before these are taken away."""
+        if self._easing is not None:
+            self._easing.cancel()
+            await asyncio.wait({self._easing})
 
     async def _undo(self, begun: Begun) -> None:
         for error in await self._reassigner.undo(begun):

@@ -43,12 +43,12 @@ def configured(fake: FakeCluster) -> Callable[[], dict[str, dict[str, str]]]:
 
 
 @pytest.fixture
-def write_records(fake: FakeCluster) -> Callable[[str, int, int], Awaitable[None]]:
+def write_records(fake: FakeCluster) -> Callable[..., Awaitable[None]]:
     """Write so many records to a partition, each in a batch of its own."""
 
-    async def write(topic: str, partition: int, count: int) -> None:
+    async def write(topic: str, partition: int, count: int, nbytes: int = 100) -> None:
         async with Producer(fake.bootstrap, dialer=fake, linger_ms=0) as producer:
             for _ in range(count):
-                await producer.send_and_wait(topic, b"x" * 100, partition=partition)
+                await producer.send_and_wait(topic, b"x" * nbytes, partition=partition)
 
     return write

@@ -6,12 +6,15 @@ import asyncio
 
 import pytest
 
+from kafkaclient.admin import ConfigResource
+from kafkaclient.admin.reassign.marks import FOLLOWER_REPLICAS, LEADER_REPLICAS, MARK
 from kafkaclient.errors import AdminStateError, BrokerError, ReassignmentError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import delay
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
 
+FOO1 = TopicPartition("foo", 1)
 FOO0, BAZ0 = TopicPartition("foo", 0), TopicPartition("baz", 0)
 PLAN = {FOO0: [0, 1, 3], BAZ0: [1, 0, 4]}
 
@@ -153,6 +156,108 @@ async def test_a_broker_that_comes_back_gets_its_quota(fake_virtual, configured)
                 if not moves.begun.unthrottled:
                     break
             assert configured()["2"].keys() == configured()["0"].keys()
+        assert configured() == {}
+
+
+def throttled(configured, topic: str) -> tuple[str | None, str | None]:
+    """The lists of a topic, leader's and follower's."""
+    own = configured().get(topic, {})
+    return own.get(LEADER_REPLICAS), own.get(FOLLOWER_REPLICAS)
+
+
+def test_a_replica_that_is_about_to_arrive_is_let_go(
+    fake_virtual, configured, write_records
+) -> None:
+    """On both sides, and nothing but what this package set."""
+    fake, admin = fake_virtual
+    plan = {FOO0: [0, 3, 4], FOO1: [1, 2, 4]}
+
+    @virtual_time
+    async def run() -> None:
+        await write_records("foo", 0, 12, nbytes=100_000)  # more than a fetch brings
+        await write_records("foo", 1, 12, nbytes=100_000)
+        async with admin:
+            await admin.alter_configs(
+                ConfigResource.topic("foo"), {LEADER_REPLICAS: "0:0", FOLLOWER_REPLICAS: "0:4"}
+            )
+            async with admin.throttled(plan, bytes_per_second=10_000_000):
+                await asyncio.sleep(2)
+                assert throttled(configured, "foo") == (
+                    f"0:0,{MARK},0:1,0:2,1:1,1:2,1:3",
+                    f"0:4,{MARK},0:3,1:4",
+                )
+                fake.copy_replica("foo", 0, 3, 11)
+                fake.copy_replica("foo", 1, 4, 1)
+                await asyncio.sleep(2)
+                assert throttled(configured, "foo") == (
+                    f"0:0,{MARK},1:1,1:2,1:3",
+                    f"0:4,{MARK},1:4",
+                )
+                fake.copy_replica("foo", 1, 4, 11)
+                await asyncio.sleep(2)
+                assert throttled(configured, "foo") == (f"0:0,{MARK}", f"0:4,{MARK}")
+                asyncio.get_running_loop().call_later(5, fake.finish_reassignments)
+            assert throttled(configured, "foo") == ("0:0", "0:4")
+            assert configured().keys() == {"foo"}
+
+    run()
+
+
+@virtual_time
+async def test_after_a_crash_what_was_let_go_is_found_as_well(fake_virtual, configured) -> None:
+    fake, admin = fake_virtual
+    async with admin:
+        begun = await admin.reassigner.begin(PLAN, 1000)
+        easing = asyncio.create_task(admin.reassigner.ease_arrivals(begun))
+        await asyncio.sleep(2)
+        easing.cancel()
+        assert throttled(configured, "foo") == (MARK, MARK)
+        assert configured()["0"]
+        fake.finish_reassignments()
+        assert (await admin.replication_quotas.clear()).failures == {}
+        assert configured() == {}
+
+
+@virtual_time
+async def test_a_broker_that_has_nearly_caught_up_is_let_go(fake_virtual, configured) -> None:
+    fake, admin = fake_virtual
+    async with admin:
+        fake.set_isr("bar", 0, [2, 1])
+        quotas = admin.replication_quotas
+        await quotas.bootstrap([3], 1000)
+        easing = asyncio.create_task(quotas.ease_arrivals([3]))
+        await asyncio.sleep(2)
+        easing.cancel()
+        assert throttled(configured, "bar") == (MARK, MARK)
+        assert throttled(configured, "foo") == (f"{MARK},1:1,1:2", f"{MARK},1:3"), "it is in sync"
+        assert (await quotas.clear()).failures == {}
+        assert configured() == {}
+
+
+@virtual_time
+async def test_it_ends_with_the_admin_client(fake_virtual) -> None:
+    _, admin = fake_virtual
+    async with admin:
+        easing = asyncio.create_task(admin.replication_quotas.ease_arrivals([0, 1, 2, 3]))
+        await asyncio.sleep(2)
+        assert not easing.done()
+    await asyncio.sleep(2)
+    assert easing.done()
+    assert easing.exception() is None
+
+
+@virtual_time
+async def test_what_a_broker_refuses_to_let_go_is_tried_again(fake_virtual, configured) -> None:
+    fake, admin = fake_virtual
+    async with admin:
+        begun = await admin.reassigner.begin(PLAN, 1000)
+        for _ in range(3):
+            fake.control(ApiKey.INCREMENTAL_ALTER_CONFIGS, 44)  # POLICY_VIOLATION
+        easing = asyncio.create_task(admin.reassigner.ease_arrivals(begun))
+        await asyncio.sleep(5)
+        easing.cancel()
+        assert throttled(configured, "foo") == throttled(configured, "baz") == (MARK, MARK)
+        assert await admin.reassigner.undo(begun) == []
         assert configured() == {}
 
 

@@ -58,7 +58,7 @@ chaos: $(STAMP) ## ten minutes of faults on 3 brokers, then every record looked 
 	$(BIN)/kafkaclient experiment chaos --seconds 600 --seed 1 --out build/chaos $(CHAOS)
 
 soak: $(STAMP) ## half an hour of faults at 20,000 records/s: memory, tasks and files stay flat; SOAK="--seconds 600 ..."
-	$(BIN)/kafkaclient experiment chaos --seconds 1800 --seed 1 --rate 20000 --flat --out build/soak $(SOAK)
+	$(BIN)/kafkaclient experiment chaos --seconds 1800 --seed 1 --rate 20000 --producers 1 --flat --out build/soak $(SOAK)
 
 sanitize: $(STAMP) ## the compiled part under AddressSanitizer and with bounds checks
 	rm -rf build/sanitize && mkdir -p build/sanitize

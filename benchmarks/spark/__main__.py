@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 _WORKER = Path(__file__).with_name("worker.py")
 _PARTITIONS = 6
+_WARM_UP_ROUNDS = 3
 _MEASURED_S = 60
 _WARM_UP_S = 15
 _AFTERWARDS_S = 15
@@ -112,12 +113,12 @@ def _options(bootstrap: str) -> dict[str, str]:
 async def _batches(
     bootstrap: str, workers: list[Worker], rows: int, repeat: int
 ) -> list[dict[str, Any]]:
-    """Each connector writes a topic of its own, and then reads the same one; the first round warms
-    up and does not count."""
+    """Each connector writes a topic of its own, and then reads the same one; the first rounds
+    warm up and do not count."""
     runs = []
     writing = {**_options(bootstrap), "kafka.acks": "all", "kafka.compression.type": "none"}
-    for number in range(repeat + 1):
-        topics = {w.connector: f"batch-{number}-{w.connector}" for w in workers}
+    for number in range(1 - _WARM_UP_ROUNDS, repeat + 1):
+        topics = {w.connector: f"batch{number}-{w.connector}" for w in workers}
         async with _topics(bootstrap, *topics.values()):
             for job in ("make", "write", "read"):
                 for worker in workers:
@@ -128,7 +129,7 @@ async def _batches(
                     run = {"run": number, "job": job, "client": worker.connector, **done}
                     run["rows_per_s"] = rows / done["seconds"]
                     _tell(run)
-                    if number:
+                    if number > 0:
                         runs.append(run)
     return runs
 

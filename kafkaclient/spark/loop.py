@@ -7,11 +7,13 @@ import threading
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine, Iterator
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+    from concurrent.futures import Future
     from types import TracebackType
 
 __all__ = ["LoopThread"]
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -37,6 +39,22 @@ class LoopThread:
             return future.result()
         except BaseException:
             future.cancel()
+            raise
+
+    def feed(self, items: Iterable[S], take: Callable[[S], Coroutine[Any, Any, None]]) -> None:
+        """Have each item taken, one after the other, each while this thread gets the next. Raises
+        what ``items`` or ``take`` raise; nothing is taken after that."""
+        taking: Future[None] | None = None
+        try:
+            for item in items:
+                if taking is not None:
+                    taking.result()
+                taking = asyncio.run_coroutine_threadsafe(take(item), self._loop)
+            if taking is not None:
+                taking.result()
+        except BaseException:
+            if taking is not None:
+                taking.cancel()
             raise
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:

@@ -71,8 +71,7 @@ def write_rows(sink: TaskSink, batches: Iterator[pa.RecordBatch]) -> WriterCommi
     with LoopThread("kafkaclient-write") as loop:
         try:
             loop.run(sink.start())
-            for batch in batches:
-                loop.run(sink.take(batch))
+            loop.feed(batches, sink.take)
             return loop.run(sink.finish())
         finally:
             loop.run(sink.close())

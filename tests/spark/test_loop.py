@@ -11,7 +11,7 @@ import pytest
 from kafkaclient.spark.loop import LoopThread
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
 
 async def test_results_and_errors_come_back() -> None:
@@ -78,3 +78,47 @@ def test_an_error_on_the_way() -> None:
         assert next(found) == 1
         with pytest.raises(LookupError, match="no"):
             next(found)
+
+
+def test_items_are_taken_in_order_while_the_next_is_made() -> None:
+    made, taken = [], []
+    gate = asyncio.Event()
+
+    def items() -> Iterator[int]:
+        for n in range(3):
+            made.append(n)
+            if n == 1:  # the first is not taken yet
+                assert taken == []
+                loop._loop.call_soon_threadsafe(gate.set)
+            yield n
+
+    async def take(n: int) -> None:
+        await gate.wait()
+        taken.append(n)
+
+    with LoopThread("test") as loop:
+        loop.feed(items(), take)
+        loop.feed([], take)
+    assert made == taken == [0, 1, 2]
+
+
+def test_nothing_is_taken_after_an_error() -> None:
+    taken: list[int] = []
+
+    async def take(n: int) -> None:
+        if n == 1:
+            raise LookupError("no")
+        taken.append(n)
+
+    def broken() -> Iterator[int]:
+        yield 7
+        raise KeyError("rows")
+
+    with LoopThread("test") as loop:
+        with pytest.raises(LookupError, match="no"):
+            loop.feed(range(5), take)
+        assert taken == [0]
+        with pytest.raises(LookupError, match="no"):
+            loop.feed([0, 1], take)  # the last one's, too
+        with pytest.raises(KeyError, match="rows"):
+            loop.feed(broken(), take)

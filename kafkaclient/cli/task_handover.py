@@ -43,7 +43,7 @@ def task_handover(  # noqa: PLR0913 - one for each fact of the experiment
     modes: Annotated[
         str, typer.Option(help=f"What to measure: {', '.join(MODES)}, joined by commas.")
     ] = f"{KIP441},{RESTORE_FIRST}",
-    keys: Annotated[int, typer.Option(help="Keys in the state before it begins.")] = 4_000_000,
+    keys: Annotated[int, typer.Option(help="Keys in the state before it begins.")] = 5_500_000,
     value_size: Annotated[int, typer.Option(help="Bytes of a key's value.")] = 200,
     tasks: Annotated[int, typer.Option(help="Tasks, which are partitions.")] = 6,
     rate: Annotated[float, typer.Option(help="Records per second.")] = 600.0,
@@ -67,7 +67,7 @@ def task_handover(  # noqa: PLR0913 - one for each fact of the experiment
     first (`restore-first`). `quixstreams` does the same steps if it is installed somewhere. Another
     client's consumer reads all counts.
 
-    With the defaults a mode takes four to six minutes. The exit status is 1 when a mode failed or a
+    With the defaults a mode takes three to six minutes. The exit status is 1 when a mode failed or a
     count is wrong.
 
     Examples: `kafkaclient experiment task-handover --out build/handover`,

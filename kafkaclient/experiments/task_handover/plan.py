@@ -52,7 +52,7 @@ class Plan:
     """The experiment. Raises ConfigError for numbers that make no sense."""
 
     modes: tuple[str, ...] = (KIP441, RESTORE_FIRST)
-    keys: int = 4_000_000
+    keys: int = 5_500_000
     """Each has a value in the state before the first instance starts."""
     value_size: int = 200
     """Bytes of each key's value in the state."""

@@ -67,8 +67,8 @@ def task_handover(  # noqa: PLR0913 - one for each fact of the experiment
     first (`restore-first`). `quixstreams` does the same steps if it is installed somewhere. Another
     client's consumer reads all counts.
 
-    With the defaults a mode takes three to six minutes. The exit status is 1 when a mode failed or a
-    count is wrong.
+    With the defaults a mode takes three to six minutes. The exit status is 1 when a mode failed or
+    a count is wrong.
 
     Examples: `kafkaclient experiment task-handover --out build/handover`,
     `kafkaclient experiment task-handover --out build/quick --keys 20000 --acceptable-recovery-lag

@@ -36,9 +36,12 @@ check: $(STAMP) ## ruff, mypy, import-linter
 # A test that never ends may be stuck inside a callback, where asyncio swallows what a signal raises.
 UNIT = $(BIN)/pytest -q -n 2 --timeout-method=thread --durations=15
 
+# Of what has a way in pure Python, all but the longest, which look at partitions and memory.
+PURE = tests/wire tests/producer tests/reader -k "not e2e_overload and not e2e_late and not e2e_partitioning and not nothing_is_leaked"
+
 unit: $(STAMP) ## no network; compiled, then once more what has a way in pure Python
 	$(UNIT) tests
-	KAFKACLIENT_PURE_PYTHON=1 HYPOTHESIS_PROFILE=quick $(UNIT) tests/wire tests/producer tests/reader
+	KAFKACLIENT_PURE_PYTHON=1 HYPOTHESIS_PROFILE=quick $(UNIT) $(PURE)
 
 slice: $(STAMP) ## real brokers, without what takes long
 	$(BIN)/pytest integration -m "not full" --durations=25

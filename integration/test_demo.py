@@ -59,6 +59,7 @@ def test_every_row_is_read_back_once_and_the_results_are_written(tmp_path: Path)
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.full
 def test_ctrl_c_ends_the_brokers(tmp_path: Path) -> None:
     # Where the shell has Ctrl-C ignored (jobs by &), the command would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -131,6 +131,7 @@ async def test_a_slow_broker_is_slow_through_its_proxy_only(
     assert await produce(whole.proxied_bootstrap, topic) < 0.5
 
 
+@pytest.mark.full
 async def test_brokers_come_back_with_their_data(
     whole: LocalCluster, topic: str, read_topic: Callable[..., Awaitable[list[object]]]
 ) -> None:

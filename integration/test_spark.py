@@ -134,6 +134,7 @@ async def test_written_by_aiokafka_read_by_spark(spark, options, topic, create_t
     assert rows_of(late, "value") == sorted((b"%d" % n,) for n in range(580, 590))
 
 
+@pytest.mark.full
 async def test_a_stream_goes_on_from_its_checkpoint(
     spark, options, topic, create_topic, read_topic, tmp_path: Path
 ):

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from kafkaclient.admin import Admin, FileLimits
 from kafkaclient.cli.properties import read_properties
-from kafkaclient.cli.run import FAILED, run_command, stderr_console
+from kafkaclient.cli.run import FAILED, run_command, stderr_console, stdout_console
 from kafkaclient.errors import ConfigError, PolicyViolationError
 
 if TYPE_CHECKING:
@@ -36,7 +35,6 @@ __all__ = [
     "print_json",
     "print_table",
     "run_admin",
-    "stdout_console",
 ]
 
 T = TypeVar("T")
@@ -154,14 +152,6 @@ def _split(text: str) -> list[str]:
         else:
             parts[-1] += letter
     return [part for part in parts if part.strip()]
-
-
-def stdout_console() -> Console:
-    """A console on the process's present standard output; tables in a pipe are not cut off."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = 160
-    return console
 
 
 def print_json(value: object) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from kafkaclient.cli.run import FAILED, run_command, stderr_console
+from kafkaclient.cli.run_experiment import results_console
 from kafkaclient.cli.watcher import Watcher
 from kafkaclient.experiments.chaos.experiment import Experiment
 from kafkaclient.experiments.chaos.plan import PEERS, Plan, parse_kinds, parse_peers
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["chaos"]
 
-_PIPE_WIDTH = 200
 
 Out = Annotated[Path, typer.Option(help="Folder for summary.json and report.html.")]
 
@@ -92,20 +90,17 @@ def chaos(  # noqa: PLR0913 - one for each fact of the campaign
     run_command(main())
     results = made[0]
     write_report(out, results)
-    if as_json:
-        sys.stdout.write((out / SUMMARY).read_text("utf-8"))
-    else:
-        _show(out, results)
+    _show(out, results, as_json=as_json)
     ours = results.ours
     grown = flat and ours is not None and (ours.resources is None or not ours.resources.flat)
     if ours is None or not ours.is_clean or grown:
         raise typer.Exit(FAILED)
 
 
-def _show(out: Path, results: Results) -> None:
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = _PIPE_WIDTH
+def _show(out: Path, results: Results, *, as_json: bool) -> None:
+    console = results_console(out / SUMMARY, as_json=as_json)
+    if console is None:
+        return
     console.print(_counts(results))
     console.print()
     console.print(_latencies(results))

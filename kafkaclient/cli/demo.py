@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from kafkaclient.cli.run import FAILED, run_command, stderr_console
+from kafkaclient.cli.run import FAILED, WIDE, run_command, stderr_console, stdout_console
 from kafkaclient.cli.watcher import Watcher
 from kafkaclient.experiments.demo import DemoPlan, DemoRun, run_demo
 from kafkaclient.experiments.record import write_runs
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = ["demo"]
-
-_PIPE_WIDTH = 200
 
 
 def demo(
@@ -46,9 +43,7 @@ def demo(
     runs = run_command(run_demo(plan, Watcher(stderr_console())))
     write_runs(out / "summary.json", [run.as_json() for run in runs])
     write_report(out / "report.html", plan, runs)
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = _PIPE_WIDTH
+    console = stdout_console(WIDE)
     console.print(_table(runs))
     console.print(f"{out / 'report.html'}, {out / 'summary.json'}", style="dim", soft_wrap=True)
     if not all(run.read_back.is_exact for run in runs):

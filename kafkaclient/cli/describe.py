@@ -13,8 +13,8 @@ from kafkaclient.cli.admin import (
     print_json,
     print_table,
     run_admin,
-    stdout_console,
 )
+from kafkaclient.cli.run import stdout_console
 
 if TYPE_CHECKING:
     from kafkaclient.admin import ClusterDescription

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +13,7 @@ from kafkaclient.cli.chaos import chaos
 from kafkaclient.cli.partition_limits import partition_limits
 from kafkaclient.cli.replication_quota import replication_quota
 from kafkaclient.cli.run import FAILED, run_command, stderr_console
-from kafkaclient.cli.run_experiment import run_experiment
+from kafkaclient.cli.run_experiment import results_console, run_experiment
 from kafkaclient.cli.task_handover import task_handover
 from kafkaclient.cli.watcher import RunsWatcher
 from kafkaclient.experiments.slow_broker.compare import Row, rows
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-_PIPE_WIDTH = 200
 
 app = typer.Typer(
     help="Measurements on real brokers, against other Kafka clients.",
@@ -133,12 +131,9 @@ def _show(out: Path, results: Results, *, as_json: bool) -> None:
     if not results.runs:
         return
     write_report(out, results)
-    if as_json:
-        sys.stdout.write((out / SUMMARY).read_text("utf-8"))
+    console = results_console(out / SUMMARY, as_json=as_json)
+    if console is None:
         return
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = _PIPE_WIDTH
     for rate, found in rows(results).items():
         console.print(_table(rate, found, console.width))
         console.print()

@@ -17,9 +17,8 @@ from kafkaclient.cli.admin import (
     print_json,
     print_table,
     run_admin,
-    stdout_console,
 )
-from kafkaclient.cli.run import stderr_console
+from kafkaclient.cli.run import stderr_console, stdout_console
 
 if TYPE_CHECKING:
     from pathlib import Path

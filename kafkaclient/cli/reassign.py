@@ -23,10 +23,9 @@ from kafkaclient.cli.admin import (
     confirm,
     print_json,
     run_admin,
-    stdout_console,
 )
 from kafkaclient.cli.reassign_state import PlanFile, cancel, end_with, list_, verify, watch
-from kafkaclient.cli.run import stderr_console
+from kafkaclient.cli.run import stderr_console, stdout_console
 from kafkaclient.errors import ConfigError, ReassignmentError
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from kafkaclient.admin.reassign.estimate import shown
-from kafkaclient.cli.admin import print_table, stdout_console
-from kafkaclient.cli.run import stderr_console
+from kafkaclient.cli.admin import print_table
+from kafkaclient.cli.run import stderr_console, stdout_console
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping

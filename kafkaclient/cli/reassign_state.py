@@ -19,9 +19,8 @@ from kafkaclient.cli.admin import (
     confirm,
     print_json,
     run_admin,
-    stdout_console,
 )
-from kafkaclient.cli.run import FAILED, stderr_console
+from kafkaclient.cli.run import FAILED, stderr_console, stdout_console
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:

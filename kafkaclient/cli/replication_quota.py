@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from kafkaclient.cli.run import FAILED, stderr_console
-from kafkaclient.cli.run_experiment import run_experiment
+from kafkaclient.cli.run_experiment import results_console, run_experiment
 from kafkaclient.cli.watcher import Watcher
 from kafkaclient.experiments.replication_quota.experiment import Experiment
 from kafkaclient.experiments.replication_quota.plan import SCENARIOS, Plan, parse_scenarios
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["replication_quota"]
 
-_PIPE_WIDTH = 200
 _NAMES = ", ".join(scenario.name.replace(" ", "-") for scenario in SCENARIOS)
 
 
@@ -89,12 +86,9 @@ def _show(out: Path, results: Results, *, as_json: bool) -> None:
     if not results.runs:
         return
     write_report(out, results)
-    if as_json:
-        sys.stdout.write((out / SUMMARY).read_text("utf-8"))
+    console = results_console(out / SUMMARY, as_json=as_json)
+    if console is None:
         return
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = _PIPE_WIDTH
     console.print(_rates(results))
     console.print()
     if any(run.load for run in results.runs):

@@ -23,17 +23,31 @@ __all__ = [
     "INTERRUPTED",
     "TERMINATED",
     "USAGE",
+    "WIDE",
     "run_blocking",
     "run_command",
     "stderr_console",
+    "stdout_console",
 ]
 
 T = TypeVar("T")
+
+WIDE = 200
+"""Columns of what has long lines."""
+_PIPE_WIDTH = 160
 
 FAILED = 1
 USAGE = 2
 INTERRUPTED = 128 + signal.SIGINT  # as shells report it
 TERMINATED = 128 + signal.SIGTERM
+
+
+def stdout_console(pipe_width: int = _PIPE_WIDTH) -> Console:
+    """A console on the process's present standard output; tables in a pipe are not cut off."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = pipe_width
+    return console
 
 
 def stderr_console() -> Console:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from kafkaclient.cli.run import run_command
+from kafkaclient.cli.run import WIDE, run_command, stdout_console
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
-__all__ = ["run_experiment"]
+    from rich.console import Console
+
+__all__ = ["results_console", "run_experiment"]
 
 
 class _Experiment(Protocol):
@@ -36,3 +40,11 @@ def run_experiment(begin: Callable[[], E], show: Callable[[E], None]) -> E:
         if made:
             show(made[0])
     return made[0]
+
+
+def results_console(summary: Path, *, as_json: bool) -> Console | None:
+    """Where the tables go; None when ``summary`` has been printed instead, as ``--json`` asks."""
+    if not as_json:
+        return stdout_console(WIDE)
+    sys.stdout.write(summary.read_text("utf-8"))
+    return None

@@ -16,9 +16,8 @@ from kafkaclient.cli.admin import (
     print_json,
     print_table,
     run_admin,
-    stdout_console,
 )
-from kafkaclient.cli.run import FAILED
+from kafkaclient.cli.run import FAILED, stdout_console
 from kafkaclient.streams.description import Role, describe_application
 
 if TYPE_CHECKING:

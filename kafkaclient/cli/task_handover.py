@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from kafkaclient.cli.run import FAILED, stderr_console
-from kafkaclient.cli.run_experiment import run_experiment
+from kafkaclient.cli.run_experiment import results_console, run_experiment
 from kafkaclient.cli.watcher import Watcher
 from kafkaclient.experiments.slow_broker.plan import check_extras
 from kafkaclient.experiments.task_handover.experiment import Experiment
@@ -28,7 +26,6 @@ from kafkaclient.experiments.task_handover.results import REPORT, SUMMARY, Resul
 
 __all__ = ["task_handover"]
 
-_PIPE_WIDTH = 160
 
 Out = Annotated[Path, typer.Option(help="Folder for summary.json and report.html.")]
 PeerPython = Annotated[
@@ -102,12 +99,9 @@ def _show(out: Path, results: Results, *, as_json: bool) -> None:
     if not results.runs:
         return
     write_report(out, results)
-    if as_json:
-        sys.stdout.write((out / SUMMARY).read_text("utf-8"))
+    console = results_console(out / SUMMARY, as_json=as_json)
+    if console is None:
         return
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = _PIPE_WIDTH
     table = Table(box=None, pad_edge=False)
     table.add_column("mode", no_wrap=True)
     table.add_column("step", no_wrap=True)

@@ -40,7 +40,8 @@ def start(bootstrap: str, source: str, sink: str, checkpoint: Path, run: int) ->
 def kill(process: Any) -> None:
     """The driver and its JVM. Python workers, a commit's too, find out by themselves."""
     os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    with process:  # waits for it, and closes its pipe
+        pass
 
 
 async def test_drivers_and_tasks_are_killed(
@@ -72,7 +73,7 @@ async def test_drivers_and_tasks_are_killed(
     assert interrupted == KILLS
     process = start(kafka_cluster.bootstrap, source, sink, tmp_path, KILLS)
     try:
-        said = process.communicate(timeout=400)[0]
+        said = process.communicate(timeout=300 + 20 * KILLS)[0]
         assert process.returncode == 0, said[-3000:]
     finally:
         if process.poll() is None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 from contextlib import contextmanager
-from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
@@ -14,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from kafkaclient.errors import ConfigError, KafkaError
+from kafkaclient.event_loop import loop_factory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -62,7 +61,7 @@ def run_command(main: Coroutine[Any, Any, T]) -> T:
     the system, 2 for a wrong option; 130 after Ctrl-C and 143 after SIGTERM, when the coroutine
     has cleaned up.
     """
-    with _failures_told(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with _failures_told(), asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_cancelled_by_sigterm(main))
 
 
@@ -94,10 +93,3 @@ async def _cancelled_by_sigterm(main: Coroutine[Any, Any, T]) -> T:
     if task is not None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     return await main
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    if find_spec("uvloop") is None:
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = import_module("uvloop").new_event_loop
-    return factory

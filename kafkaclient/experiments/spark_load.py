@@ -7,11 +7,11 @@ import json
 from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from kafkaclient.errors import ConfigError, KafkaError
+from kafkaclient.event_loop import loop_factory
 from kafkaclient.experiments.clients import make_client
 from kafkaclient.experiments.latency import Distribution, Summary
 from kafkaclient.experiments.load import Load, LoadSpec, Outcome
@@ -168,7 +168,7 @@ def _work(plans: Iterable[ProducerPlan]) -> Iterator[str]:
     # Before anything can fail: who does not come to the barrier has the others wait for it.
     import_module("pyspark").BarrierTaskContext.get().barrier()
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             run = runner.run(_measured(plan))
     except (KafkaError, OSError) as error:
         yield json.dumps({"error": str(error), "usage": isinstance(error, ConfigError)})
@@ -179,10 +179,6 @@ def _work(plans: Iterable[ProducerPlan]) -> Iterator[str]:
 async def _measured(plan: ProducerPlan) -> Run:
     client = make_client(plan.client, plan.config, plan.topic)
     return await measure(client, Load(client, plan.spec), plan.records(), plan.labels)
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    return import_module("uvloop").new_event_loop if find_spec("uvloop") else None
 
 
 def _told(run: Run) -> dict[str, Any]:

@@ -53,6 +53,8 @@ class Cluster:
             in_use=lambda topic: any(topic in reading.topics for reading in self.readings),
         )
         self._orphan: asyncio.Task[None] | None = None
+        self._purposes = 0
+        self._free_purposes: list[str] = []
 
     async def close(self) -> None:
         for reading in list(self.readings):
@@ -68,6 +70,21 @@ class Cluster:
 
     def _close_in_background(self) -> None:
         self._orphan = self._loop.create_task(self.close(), name="kafkaclient-close")
+
+    def take_purpose(self) -> str:
+        """A name of the connections of a read that begins: of one that has ended, if there is
+        such, whose connections then serve again."""
+        if self._free_purposes:
+            return self._free_purposes.pop()
+        self._purposes += 1
+        return f"fetch-{self._purposes}"
+
+    def give_back(self, purpose: str, *, answered: bool) -> None:
+        """When a read has ended; its connections are closed unless all its requests are
+        ``answered``."""
+        if not answered:
+            self.router.release(purpose)
+        self._free_purposes.append(purpose)
 
     async def partitions_of(self, topic: str) -> list[TopicPartition]:
         """All of a topic; raises as :meth:`.Metadata.wait_topic`."""

@@ -74,12 +74,11 @@ class Fetches:
         config: ReaderConfig,
         cluster: Cluster,
         cursors: Sequence[Cursor],
-        purpose: str,
         wake: Callable[[], None],
     ) -> None:
         self._config = config
         self._cluster = cluster
-        self._purpose = purpose
+        self._purpose = cluster.take_purpose()
         self._wake = wake
         self._turn = list(cursors)
         """Those that a broker shall serve first come first."""
@@ -98,7 +97,7 @@ class Fetches:
         """Give up what is under way."""
         for task in self._tasks:
             task.cancel()
-        self._cluster.router.release(self._purpose)
+        self._cluster.give_back(self._purpose, answered=not self._under_way)
 
     # --- requests -----------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from datetime import datetime
-from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
 
@@ -68,7 +67,6 @@ class Reader:
         self._clock = clock
         self._rng = rng or Random()
         self._closed = False
-        self._numbers = count(1)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else "open" if self._cluster else "not started"
@@ -189,7 +187,8 @@ class Reader:
         is no record (any more, or for this ``isolation.level``) are passed over. ``headers``:
         whether records' headers are decoded, too.
 
-        Several reads may go on at a time, each with its own connections and ``fetch.max.bytes``.
+        Several reads may go on at a time, each with its own connections, which serve the next read
+        when one has come to its end, and its own ``fetch.max.bytes``.
 
         Raises:
             ValueError: an offset is negative, or an end before its start.
@@ -206,8 +205,7 @@ class Reader:
             if not cursor.done:
                 cursors.append(cursor)
                 cluster.metadata.add_topic(tp.topic)
-        purpose = f"fetch-{next(self._numbers)}"
-        reading = Reading(cluster, cursors, headers=headers, purpose=purpose)
+        reading = Reading(cluster, cursors, headers=headers)
         cluster.readings.add(reading)
         return reading
 

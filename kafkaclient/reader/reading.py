@@ -33,9 +33,7 @@ class Reading:
     go on. To be used by one task at a time.
     """
 
-    def __init__(
-        self, cluster: Cluster, cursors: Sequence[Cursor], *, headers: bool, purpose: str
-    ) -> None:
+    def __init__(self, cluster: Cluster, cursors: Sequence[Cursor], *, headers: bool) -> None:
         config = cluster.config
         self._cluster = cluster
         self._cursors = {cursor.topic_partition: cursor for cursor in cursors}
@@ -44,7 +42,7 @@ class Reading:
         self._line: deque[Cursor] = deque(cursors)
         """Those not done, in the order of their turns."""
         self._news = asyncio.Event()
-        self._fetches = Fetches(config, cluster, cursors, purpose, self._news.set)
+        self._fetches = Fetches(config, cluster, cursors, self._news.set)
         self._found = False
         self._busy = False
         self._closed = False

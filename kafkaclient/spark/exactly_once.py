@@ -32,6 +32,7 @@ from kafkaclient.errors import (
 from kafkaclient.producer.producer import Producer
 from kafkaclient.reader import Reader
 from kafkaclient.spark.decisions import Decision, State, abort_batch, commit_batch
+from kafkaclient.spark.kept import WORKER
 from kafkaclient.spark.sink import TaskSink, write_rows
 from kafkaclient.types import PreparedTransaction, TopicPartition
 
@@ -45,7 +46,14 @@ if TYPE_CHECKING:
     from kafkaclient.spark.rows import WriteColumns
     from kafkaclient.wire.transaction_states import TransactionDescription
 
-__all__ = ["ExactlyOnceWriter", "KafkaLedger", "KafkaTransactions", "Prepared", "PreparingSink"]
+__all__ = [
+    "ExactlyOnceWriter",
+    "KafkaLedger",
+    "KafkaTransactions",
+    "Prepared",
+    "PreparingSink",
+    "begin",
+]
 
 _TIMEOUT_MS = "900000"
 """Brokers allow no more by default (transaction.max.timeout.ms); the query may be away for as long
@@ -91,7 +99,12 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
         options = {"transaction.timeout.ms": _TIMEOUT_MS} | self._options.client
         name = f"{query}-{batch}-{uuid.uuid4().hex}"
         producer = Producer(options | {"transactional.id": name})
-        return write_rows(PreparingSink(producer, self._columns, query), iterator)
+        loop = WORKER.loop
+        try:
+            loop.run(begin(producer))
+            return write_rows(loop, PreparingSink(producer, self._columns, query), iterator)
+        finally:  # what is not prepared is aborted
+            loop.run(producer.stop(timeout=_STOP_S))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Raises as :func:`commit_batch`. Spark then calls :meth:`abort`, and ends the query."""
@@ -116,24 +129,22 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
 
 
 class PreparingSink(TaskSink):
-    """A task's transaction, from its begin to its being prepared."""
+    """In a transaction, which is prepared in the end."""
 
     def __init__(self, producer: Producer, columns: WriteColumns, query: str) -> None:
         super().__init__(producer, columns)
         self._query = query
-
-    async def start(self) -> None:
-        await super().start()
-        await self._producer.begin_transaction()
 
     async def finish(self) -> WriterCommitMessage:
         await super().finish()
         prepared = await self._producer.prepare_transaction()
         return Prepared(self._query, self._rows, prepared)
 
-    async def close(self) -> None:
-        """What is not prepared is aborted."""
-        await self._producer.stop(timeout=_STOP_S)
+
+async def begin(producer: Producer) -> None:
+    """A task's transaction, by a producer that is not started."""
+    await producer.start()
+    await producer.begin_transaction()
 
 
 def _whose(prefix: str) -> tuple[str, int]:

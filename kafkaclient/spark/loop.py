@@ -6,6 +6,8 @@ import asyncio
 import threading
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from kafkaclient.event_loop import loop_factory
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
     from concurrent.futures import Future
@@ -88,7 +90,8 @@ class LoopThread:
         self.close()
 
     def _work(self) -> None:
-        asyncio.run(self._until_closed())
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+            runner.run(self._until_closed())
 
     async def _until_closed(self) -> None:
         self._loop = asyncio.get_running_loop()

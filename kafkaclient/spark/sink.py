@@ -1,4 +1,4 @@
-"""Writing to topics: in each task one event loop and one producer.
+"""Writing to topics: in each task one producer, which the worker keeps for its next task.
 
 At least once, as spark-sql-kafka: a task that has succeeded has had each of its records
 acknowledged. One that failed, was killed or lost against a speculative copy of itself may have
@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 
 from kafkaclient.errors import InvalidRecordError, KafkaError
 from kafkaclient.producer.producer import Producer
-from kafkaclient.spark.loop import LoopThread
+from kafkaclient.spark.kept import WORKER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kafkaclient.producer.bulk_delivery import BulkDelivery
+    from kafkaclient.spark.loop import LoopThread
     from kafkaclient.spark.options import WriteOptions
     from kafkaclient.spark.rows import Records, WriteColumns
 
@@ -52,7 +53,7 @@ class KafkaWriter(DataSourceArrowWriter):
         self._columns = columns
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return write_rows(TaskSink(Producer(self._options.client), self._columns), iterator)
+        return _write(self._options, self._columns, iterator)
 
 
 class KafkaStreamWriter(DataSourceStreamArrowWriter):
@@ -63,31 +64,32 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
         self._columns = columns
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return write_rows(TaskSink(Producer(self._options.client), self._columns), iterator)
+        return _write(self._options, self._columns, iterator)
 
 
-def write_rows(sink: TaskSink, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+def _write(
+    options: WriteOptions, columns: WriteColumns, batches: Iterator[pa.RecordBatch]
+) -> WriterCommitMessage:
+    with WORKER.client(Producer, options.client) as producer:
+        return write_rows(WORKER.loop, TaskSink(producer, columns), batches)
+
+
+def write_rows(
+    loop: LoopThread, sink: TaskSink, batches: Iterator[pa.RecordBatch]
+) -> WriterCommitMessage:
     """All that one task does. Spark's thread waits for rows, the loop's for brokers."""
-    with LoopThread("kafkaclient-write") as loop:
-        try:
-            loop.run(sink.start())
-            loop.feed(batches, sink.take)
-            return loop.run(sink.finish())
-        finally:
-            loop.run(sink.close())
+    loop.feed(batches, sink.take)
+    return loop.run(sink.finish())
 
 
 class TaskSink:
-    """One producer, fed with record batches; errors say which row of the task it was."""
+    """Feeds a producer with record batches; errors say which row of the task it was."""
 
     def __init__(self, producer: Producer, columns: WriteColumns) -> None:
         self._producer = producer
         self._columns = columns
         self._under_way: deque[BulkDelivery] = deque()
         self._rows = 0
-
-    async def start(self) -> None:
-        await self._producer.start()
 
     async def take(self, batch: pa.RecordBatch) -> None:
         """Hand over all rows; raises what is wrong with them, or with those before."""
@@ -123,10 +125,6 @@ class TaskSink:
         while self._under_way:
             await self._acknowledged()
         return Written(self._rows)
-
-    async def close(self) -> None:
-        """What has no outcome yet is given up."""
-        await self._producer.stop(timeout=0)
 
 
 def _task() -> str:

@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from kafkaclient.errors import ConfigError, OffsetOutOfRangeError
 from kafkaclient.reader import Reader
 from kafkaclient.spark.exactly_once import ExactlyOnceWriter
+from kafkaclient.spark.kept import WORKER, Kept
 from kafkaclient.spark.loop import LoopThread
 from kafkaclient.spark.options import SUBSCRIPTIONS, ReadOptions, WriteOptions
 from kafkaclient.spark.planning import plan_batch, report_loss
@@ -122,47 +123,47 @@ class KafkaBatchReader(DataSourceReader):
         return read_range(self._options, partition.value)
 
 
-def read_range(options: ReadOptions, wanted: OffsetRange | None) -> Iterator[pa.RecordBatch]:
+def read_range(
+    options: ReadOptions, wanted: OffsetRange | None, kept: Kept = WORKER
+) -> Iterator[pa.RecordBatch]:
     """The records of a task. The next batch is fetched while Spark takes the one before it."""
     if wanted is None:  # Spark makes one task where there is nothing to read
         return
     columns = ReadColumns(headers=options.include_headers)
-    with LoopThread(f"kafkaclient-read-{wanted.topic}-{wanted.partition}") as loop:
-        fetched = _fetched(options, wanted)
+    with kept.client(Reader, options.client) as reader:
+        fetched = _fetched(reader, options, wanted)
         try:
-            for batch in loop.iterate(fetched):
+            for batch in kept.loop.iterate(fetched):
                 yield columns.batch(batch)
         finally:
-            loop.run(fetched.aclose())
+            kept.loop.run(fetched.aclose())
 
 
-async def _fetched(options: ReadOptions, wanted: OffsetRange) -> Any:
+async def _fetched(reader: Reader, options: ReadOptions, wanted: OffsetRange) -> Any:
     """An asynchronous generator of batches."""
     tp, start, end = wanted.topic_partition, wanted.start, wanted.end
-    async with Reader(options.client) as reader:
-        written = (await reader.offsets([tp], "latest"))[tp]
-        if written < end:  # nobody knows whether the rest will ever come
+    written = (await reader.offsets([tp], "latest"))[tp]
+    if written < end:  # nobody knows whether the rest will ever come
+        report_loss(
+            f"{tp} is to be read from offset {start} to {end}, and ends at {written}",
+            fail=options.fail_on_data_loss,
+        )
+        end = written
+    while start < end:
+        reading = reader.read({tp: (start, end)}, headers=options.include_headers)
+        try:
+            async for batch in reading:
+                yield batch
+        except OffsetOutOfRangeError as error:
+            if error.available is None:
+                raise
+            (first, last), position = error.available, reading.positions[tp]
             report_loss(
-                f"{tp} is to be read from offset {start} to {end}, and ends at {written}",
+                f"{tp} is to be read from offset {position} to {end}, and has {first} to {last}",
                 fail=options.fail_on_data_loss,
             )
-            end = written
-        while start < end:
-            reading = reader.read({tp: (start, end)}, headers=options.include_headers)
-            try:
-                async for batch in reading:
-                    yield batch
-            except OffsetOutOfRangeError as error:
-                if error.available is None:
-                    raise
-                (first, last), position = error.available, reading.positions[tp]
-                report_loss(
-                    f"{tp} is to be read from offset {position} to {end}, and has {first} to "
-                    f"{last}",
-                    fail=options.fail_on_data_loss,
-                )
-                start = max(position, first) if position <= last else end
-            else:
-                start = end
-            finally:
-                reading.close()
+            start = max(position, first) if position <= last else end
+        else:
+            start = end
+        finally:
+            reading.close()

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kafkaclient.spark.kept import Kept
 from kafkaclient.spark.options import ReadOptions
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.wire.compression import Codec
 from kafkaclient.wire.records import BatchBuilder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 @pytest.fixture
@@ -21,6 +22,14 @@ def fake() -> FakeCluster:
     cluster.round_trip_s = 0.0
     cluster.create_topic("t", 3)
     return cluster
+
+
+@pytest.fixture
+def kept(fake: FakeCluster) -> Iterator[Kept]:
+    """A worker's, whose clients are the fake cluster's."""
+    made = Kept(dialer=fake)
+    yield made
+    made.close()
 
 
 @pytest.fixture

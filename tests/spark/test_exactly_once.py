@@ -28,6 +28,7 @@ from kafkaclient.spark.exactly_once import (  # noqa: E402
     KafkaTransactions,
     Prepared,
     PreparingSink,
+    begin,
 )
 from kafkaclient.spark.options import WriteOptions  # noqa: E402
 from kafkaclient.spark.rows import WriteColumns  # noqa: E402
@@ -51,16 +52,15 @@ def fake(request: pytest.FixtureRequest) -> FakeCluster:
 
 async def task(fake: FakeCluster, batch: int, values: list[str], name: int = 0) -> Prepared:
     identity = f"{QUERY}-{batch}-{name:032x}"
-    sink = PreparingSink(
-        Producer(fake.bootstrap, dialer=fake, transactional_id=identity), COLUMNS, QUERY
-    )
-    await sink.start()
+    producer = Producer(fake.bootstrap, dialer=fake, transactional_id=identity)
+    sink = PreparingSink(producer, COLUMNS, QUERY)
+    await begin(producer)
     try:
         if values:
             await sink.take(pa.record_batch({"value": values}))
         return pickle.loads(pickle.dumps(await sink.finish()))  # noqa: S301 - as Spark does
     finally:
-        await sink.close()
+        await producer.stop()
 
 
 @asynccontextmanager

@@ -27,12 +27,12 @@ TO_PARTITIONS = WriteColumns.check(SCHEMA.add("partition", IntegerType()), "t")
 
 @asynccontextmanager
 async def sink(fake, columns: WriteColumns, **options: object) -> AsyncIterator[TaskSink]:
-    made = TaskSink(Producer(fake.bootstrap, dialer=fake, **options), columns)
-    await made.start()
+    producer = Producer(fake.bootstrap, dialer=fake, **options)
+    await producer.start()
     try:
-        yield made
+        yield TaskSink(producer, columns)
     finally:
-        await made.close()
+        await producer.stop(timeout=0)
 
 
 def values(fake, topic: str) -> list[bytes | None]:

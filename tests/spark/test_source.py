@@ -77,16 +77,12 @@ def test_writers() -> None:
         made().writer(TEXT, False)
 
 
-def test_a_task_reads_its_range(
-    fake, fill: Callable[..., None], options: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = source.Reader
-    monkeypatch.setattr(source, "Reader", lambda client: real(client, dialer=fake))
+def test_a_task_reads_its_range(kept: Any, fake, fill: Callable[..., None], options: Any) -> None:
     fill(1, 30)
 
     def offsets(start: int, end: int, **given: str) -> list[int]:
         task = RangePartition(OffsetRange("t", 1, start, end))
-        read = read_range(options(**given), task.value)
+        read = read_range(options(**given), task.value, kept)
         return [offset for batch in read for offset in batch.column("offset").to_pylist()]
 
     assert offsets(3, 30, includeHeaders="true") == list(range(3, 30))
@@ -105,15 +101,13 @@ def test_a_task_reads_its_range(
 
 
 def test_a_task_that_needs_no_more(
-    fake, fill: Callable[..., None], options: Any, monkeypatch: pytest.MonkeyPatch
+    kept: Any, fake, fill: Callable[..., None], options: Any
 ) -> None:
     """LIMIT: Spark takes no more batches while the next one is on its way."""
-    real = source.Reader
-    monkeypatch.setattr(source, "Reader", lambda client: real(client, dialer=fake))
     fill(1, 30)
     few = options(**{"kafka.max.partition.fetch.bytes": "1"})
     fake.round_trip_s = 0.2
-    read = read_range(few, OffsetRange("t", 1, 0, 30))
+    read = read_range(few, OffsetRange("t", 1, 0, 30), kept)
     assert next(read).num_rows >= 1
     read.close()
     assert not any(fake.connections(broker) for broker in range(3))

@@ -15,10 +15,10 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kafkaclient.event_loop import loop_factory
 from kafkaclient.experiments.chaos.clients import cause_of, make_client
 from kafkaclient.experiments.chaos.outcomes import OutcomeWriter
 from kafkaclient.experiments.chaos.streams import Spec, order, stamp
@@ -200,8 +200,7 @@ def _tell(fact: dict[str, Any]) -> None:
 def main() -> None:
     """Read the spec, make its load."""
     spec = Spec.from_json(json.loads(sys.stdin.readline()))
-    factory = import_module("uvloop").new_event_loop if find_spec("uvloop") else None
-    with asyncio.Runner(loop_factory=factory) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(run(spec, lambda: asyncio.to_thread(_begins_at), _tell))
 
 

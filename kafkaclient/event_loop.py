@@ -1,0 +1,21 @@
+"""Which event loop this project's own programs run on."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+__all__ = ["loop_factory"]
+
+
+def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """For ``asyncio.Runner``: uvloop's when it is installed, else None, asyncio's own."""
+    if find_spec("uvloop") is None:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = import_module("uvloop").new_event_loop
+    return factory

@@ -1,0 +1,90 @@
+"""What a worker keeps between tasks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkaclient import Producer
+from kafkaclient.errors import BootstrapError
+from kafkaclient.reader import Reader
+from kafkaclient.spark.kept import Kept
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+@pytest.fixture
+def given(fake) -> dict[str, str]:
+    return {"bootstrap.servers": fake.bootstrap}
+
+
+def sent(kept: Kept, given: dict[str, str], value: bytes) -> Producer:
+    with kept.client(Producer, given) as producer:
+        assert kept.loop.run(_send(producer, value)).topic == "t"
+    return producer
+
+
+async def _send(producer: Producer, value: bytes) -> Any:
+    return await producer.send_and_wait("t", value)
+
+
+def test_the_next_task_has_the_client_of_the_last(kept: Kept, given: dict[str, str]) -> None:
+    first = sent(kept, given, b"a")
+    assert sent(kept, dict(reversed(list(given.items()))), b"b") is first
+    with kept.client(Reader, given) as reader, kept.client(Reader, given) as other:
+        assert other is not reader  # lent, so nobody else's
+    assert sent(kept, given | {"linger.ms": "1"}, b"c") is not first
+
+
+def test_one_that_failed_a_task_is_not_kept(kept: Kept, given: dict[str, str]) -> None:
+    first = sent(kept, given, b"a")
+    with pytest.raises(LookupError), kept.client(Producer, given):
+        raise LookupError
+    assert "stopped" in repr(first)
+    assert sent(kept, given, b"b") is not first
+
+
+def test_one_that_cannot_start(kept: Kept, fake, given: dict[str, str]) -> None:
+    for broker in range(3):
+        fake.stop_broker(broker)
+    with (
+        pytest.raises(BootstrapError),
+        kept.client(Producer, given | {"max.block.ms": "10"}) as _,
+    ):
+        pass
+
+
+def test_what_nobody_asks_for_is_closed(fake, given: dict[str, str]) -> None:
+    now = [100.0]
+    kept = Kept(dialer=fake, clock=lambda: now[0])
+    first = sent(kept, given, b"a")
+    now[0] += 59
+    second = sent(kept, given | {"linger.ms": "1"}, b"b")
+    assert "stopped" not in repr(first)
+    now[0] += 2
+    sent(kept, given | {"linger.ms": "1"}, b"c")
+    assert "stopped" in repr(first)
+    assert "stopped" not in repr(second)
+    kept.close()
+    assert "stopped" in repr(second)
+    assert not any(fake.connections(broker) for broker in range(3))
+    kept.close()
+
+
+def test_reads_one_after_the_other_use_the_same_connections(
+    kept: Kept, fake, fill: Callable[..., None], given: dict[str, str]
+) -> None:
+    fill(1, 30)
+
+    def read(reader: Reader) -> Iterator[int]:
+        for batch in kept.loop.iterate(reader.read({("t", 1): (0, 30)})):
+            yield from (record.offset for record in batch)
+
+    with kept.client(Reader, given) as reader:
+        assert list(read(reader)) == list(range(30))
+        before = [fake.connections(broker) for broker in range(3)]
+        for _ in range(3):
+            assert list(read(reader)) == list(range(30))
+        assert [fake.connections(broker) for broker in range(3)] == before

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkaclient.producer.producer import Producer
 from kafkaclient.reader import Reader
+from kafkaclient.spark.garbage import freeze_imports
 from kafkaclient.spark.loop import LoopThread
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class Kept:
 
         Raises what starting it raises.
         """
+        freeze_imports()
         loop = self.loop
         key = (kind, *sorted(options.items()))
         made: Any = self._take(key)

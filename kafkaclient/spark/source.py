@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from kafkaclient.errors import ConfigError, OffsetOutOfRangeError
 from kafkaclient.reader import Reader
 from kafkaclient.spark.exactly_once import ExactlyOnceWriter
+from kafkaclient.spark.garbage import freeze_imports
 from kafkaclient.spark.kept import WORKER, Kept
 from kafkaclient.spark.loop import LoopThread
 from kafkaclient.spark.options import SUBSCRIPTIONS, ReadOptions, WriteOptions
@@ -77,6 +78,7 @@ class KafkaDataSource(DataSource):
         overwrite: bool,
     ) -> DataSourceStreamArrowWriter:
         _check_append(overwrite)
+        freeze_imports()  # asked for in each micro-batch, twice
         options = WriteOptions.parse(self.options, "streaming")
         kind = ExactlyOnceWriter if options.exactly_once else KafkaStreamWriter
         return kind(options, WriteColumns.check(schema, options.topic))

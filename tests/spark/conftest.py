@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +15,13 @@ from kafkaclient.wire.records import BatchBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+
+@pytest.fixture(autouse=True)
+def _thaw() -> Iterator[None]:
+    """What tasks' code freezes must not hide from later tests what they leak."""
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture

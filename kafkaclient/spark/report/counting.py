@@ -7,8 +7,10 @@ most, whatever the number of batches; 8 per power of two where decisions are jud
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -18,32 +20,12 @@ from kafkaclient.spark.failures import SparkJobError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["COUNTS", "Counting", "counts", "read_batches"]
+__all__ = ["KINDS", "SHIPPED", "Counting", "added_up", "counts", "read_batches", "unpacked"]
 
-COUNTS = pa.schema(
-    [
-        ("kind", pa.string()),
-        ("run", pa.int32()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("broker", pa.int32()),
-        ("error", pa.string()),
-        ("bound_by", pa.string()),
-        ("second", pa.int64()),
-        ("moment", pa.int64()),
-        ("part", pa.int32()),
-        ("bucket", pa.int32()),
-        ("batches", pa.int64()),
-        ("total_s", pa.float64()),
-        ("longest_s", pa.float64()),
-        ("records", pa.int64()),
-        ("bytes", pa.int64()),
-        ("retried", pa.int64()),
-        ("first_s", pa.float64()),
-        ("last_s", pa.float64()),
-    ]
+SHIPPED = pa.schema(
+    [("kind", pa.string()), ("run", pa.int32()), ("slice", pa.int64()), ("counts", pa.binary())]
 )
-"""Of all kinds; a column is null where it means nothing for the kind."""
+"""What tasks yield: counts that are to be added up together have the same kind, run and slice."""
 
 _WORD = pa.dictionary(pa.int32(), pa.string())
 _BATCHES = pa.schema(
@@ -54,7 +36,7 @@ _BATCHES = pa.schema(
     ]
 )
 _PLACES = ("run", "topic", "partition", "broker")
-_KINDS = {
+KINDS: dict[str, tuple[list[str], dict[str, str]]] = {
     "seconds": (
         [*_PLACES, "error", "second"],
         {
@@ -77,6 +59,9 @@ _KINDS = {
 }
 """By what each kind is grouped, and how a group's figures come from those of its batches."""
 
+_SLICE_S = 60.0
+_SLICE_PARTITIONS = 16
+
 _AT_ONCE = 262_144
 """So many batches are held in memory at a time, or those of one larger file."""
 
@@ -93,10 +78,18 @@ class Counting:
         for file in (f for batch in shares for row in batch.to_pylist() for f in row["files"]):
             held.append(read_batches(**file))
             if sum(map(len, held)) >= _AT_ONCE:
-                yield from counts(held, self.window_s).to_batches()
+                yield self._shipped(held)
                 held.clear()
         if held:
-            yield from counts(held, self.window_s).to_batches()
+            yield self._shipped(held)
+
+    def _shipped(self, held: Sequence[pa.Table]) -> pa.RecordBatch:
+        rows = [
+            {"kind": kind, "run": run, "slice": number, "counts": _packed(part)}
+            for kind, table in counts(held, self.window_s).items()
+            for run, number, part in _sliced(table, _slices(kind, table, self.window_s))
+        ]
+        return pa.RecordBatch.from_pylist(rows, SHIPPED)
 
 
 def read_batches(run: int, path: str, offset_s: float) -> pa.Table:
@@ -113,9 +106,9 @@ def read_batches(run: int, path: str, offset_s: float) -> pa.Table:
     return _with(table, run=pa.scalar(run, pa.int32()), offset_s=pa.scalar(offset_s))
 
 
-def counts(files: Sequence[pa.Table], window_s: float) -> pa.Table:
-    """Counts each batch with the others of its second; and if it was delivered, in a histogram for
-    each part of its latency, and with those that were sent in the same moment."""
+def counts(files: Sequence[pa.Table], window_s: float) -> dict[str, pa.Table]:
+    """By kind: counts each batch with the others of its second; and if it was delivered, in a
+    histogram for each part of its latency, and with those that were sent in the same moment."""
     batches = pa.concat_tables(files).unify_dictionaries()
     offset, created, bound, sent, acknowledged = (
         batches[name] for name in ("offset_s", "created_s", "bound_s", "sent_s", "acknowledged_s")
@@ -136,15 +129,15 @@ def counts(files: Sequence[pa.Table], window_s: float) -> pa.Table:
         answered_s,
         pc.subtract(acknowledged, created),
     )
-    found = [
-        _counted("seconds", batches),
-        _counted("cells", _delivered(batches, answered_s, per_doubling=8)),
-    ]
+    histograms = []
     for number, took_s in enumerate(parts):
         delivered = _delivered(batches, took_s, per_doubling=32)
-        delivered = _with(delivered, part=pa.scalar(number))
-        found.append(_counted("histogram", delivered))
-    return pa.concat_tables(found, promote_options="default").select(COUNTS.names).cast(COUNTS)
+        histograms.append(added_up("histogram", _with(delivered, part=pa.scalar(number))))
+    return {
+        "seconds": added_up("seconds", batches),
+        "cells": added_up("cells", _delivered(batches, answered_s, per_doubling=8)),
+        "histogram": pa.concat_tables(histograms),
+    }
 
 
 def _delivered(batches: pa.Table, took_s: Any, per_doubling: int) -> pa.Table:
@@ -159,11 +152,60 @@ def _delivered(batches: pa.Table, took_s: Any, per_doubling: int) -> pa.Table:
     return _with(chosen, bucket=_floor(pc.multiply(doublings, float(per_doubling))))
 
 
-def _counted(kind: str, batches: pa.Table) -> pa.Table:
-    keys, figures = _KINDS[kind]
-    grouped = batches.group_by(keys, use_threads=False).aggregate(list(figures.items()))
-    found = {name: grouped[f"{name}_{how}"] for name, how in figures.items()}
-    return _with(grouped.select(keys), kind=pa.scalar(kind), **found)
+def added_up(kind: str, counted: pa.Table) -> pa.Table:
+    """One row for each group of the kind; of batches, or of rows that are such sums."""
+    keys, figures = KINDS[kind]
+    grouped = counted.group_by(keys, use_threads=False).aggregate(list(figures.items()))
+    columns = {name: grouped[name] for name in keys}
+    columns |= {name: grouped[f"{name}_{how}"] for name, how in figures.items()}
+    return pa.table({name: _plain(column) for name, column in columns.items()})
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Words in each row: dictionaries of many tasks would have to be made one."""
+    return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
+
+
+# --- from task to task --------------------------------------------------------------------------
+
+
+def _slices(kind: str, table: pa.Table, window_s: float) -> np.ndarray:
+    """Of each row: what is of the same minute, or of a few partitions, is added up together."""
+    if kind == "histogram":
+        return np.asarray(table["partition"]) // _SLICE_PARTITIONS
+    if kind == "seconds":
+        return np.asarray(table["second"]) // int(_SLICE_S)
+    return np.asarray(table["moment"]) // max(1, round(_SLICE_S / window_s))
+
+
+def _sliced(table: pa.Table, slices: np.ndarray) -> Iterator[tuple[int, int, pa.Table]]:
+    runs = np.asarray(table["run"])
+    order = np.lexsort((slices, runs))
+    table, runs, slices = table.take(pa.array(order)), runs[order], slices[order]
+    changes = 1 + np.flatnonzero((np.diff(runs) != 0) | (np.diff(slices) != 0))
+    for begin, end in pairwise((0, *changes.tolist(), len(table))):
+        if begin < end:
+            yield int(runs[begin]), int(slices[begin]), table.slice(begin, end - begin)
+
+
+def _packed(table: pa.Table) -> bytes:
+    """As Arrow's stream: to Spark it is one value, whatever the number of rows."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(
+        sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")
+    ) as writer:
+        writer.write_table(table)
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed
+
+
+def unpacked(packed: bytes) -> pa.Table:
+    """The counts of a row of :data:`SHIPPED`."""
+    with pa.ipc.open_stream(packed) as reader:
+        return reader.read_all()
+
+
+# --- expressions --------------------------------------------------------------------------------
 
 
 def _floor(values: Any) -> Any:

@@ -7,17 +7,26 @@ from typing import TYPE_CHECKING, Any
 from warnings import catch_warnings, simplefilter
 
 from kafkaclient.spark.report import queries
-from kafkaclient.spark.report.counting import COUNTS, Counting
+from kafkaclient.spark.report.adding import COUNTS, add_up
+from kafkaclient.spark.report.counting import SHIPPED, Counting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    import pyarrow as pa
+
     from kafkaclient.spark.report.runs import Run
 
 __all__ = ["SETTINGS", "STEPS", "Judgement", "Tables", "aggregate"]
 
-_TYPES = {"string": "STRING", "int32": "INT", "int64": "BIGINT", "double": "DOUBLE"}
+_TYPES = {
+    "string": "STRING",
+    "binary": "BINARY",
+    "int32": "INT",
+    "int64": "BIGINT",
+    "double": "DOUBLE",
+}
 _FILES_PER_TASK = 32
 _BINS = 200
 
@@ -66,11 +75,9 @@ def aggregate(
     batches. Every executor must see the folders under the same paths. ``tell`` hears of each of
     :data:`STEPS` when it begins.
     """
-    judgement = judgement or Judgement()
-    _counted(spark, runs, judgement.window_s).createOrReplaceTempView("counted")
 
-    def stored(name: str, query: str, *kinds: str) -> Any:
-        path, table = _url(folder / f"{name}.parquet"), spark.sql(query)
+    def stored(name: str, table: Any, *kinds: str) -> Any:
+        path = _url(folder / f"{name}.parquet")
         table.write.mode("overwrite").partitionBy(*kinds).parquet(path)
         return spark.read.schema(table.schema).parquet(path)
 
@@ -78,7 +85,7 @@ def aggregate(
         return [row.asDict() for row in spark.sql(query, args=args or None).collect()]
 
     tell("batches")
-    counts = stored("counts", queries.COUNTS, "kind")
+    counts = stored("counts", _counted(spark, runs, judgement or Judgement()), "kind")
     for kind in queries.KINDS:
         counts.where(counts.kind == kind).createOrReplaceTempView(kind)
     tell("latencies")
@@ -88,16 +95,16 @@ def aggregate(
     totals, errors = rows(queries.TOTALS), rows(queries.ERRORS)
     series = rows(queries.SERIES, bins=_BINS)
     tell("skew")
-    stored("skew", queries.SKEW).createOrReplaceTempView("skew")
+    stored("skew", spark.sql(queries.SKEW)).createOrReplaceTempView("skew")
     skew = rows(queries.SKEWED)
     tell("decisions")
-    decisions = rows(queries.DECISIONS, times=judgement.times, least_s=judgement.least_s)
+    decisions = rows(queries.DECISIONS)
     return Tables(totals, errors, latency, curves, skew, series, decisions)
 
 
-def _counted(spark: Any, runs: Sequence[Run], window_s: float) -> Any:
-    """What tasks count, each of files of about the same time: most of what they have in common is
-    added up before Spark sees it."""
+def _counted(spark: Any, runs: Sequence[Run], judgement: Judgement) -> Any:
+    """The sums of what tasks count, each of files of about the same time: most of what they have in
+    common is added up before it is shuffled."""
     files = [
         (number, str(run.folder.absolute() / part.file), part.offset_s)
         for number, run in enumerate(runs)
@@ -106,12 +113,19 @@ def _counted(spark: Any, runs: Sequence[Run], window_s: float) -> Any:
     shares = [(files[at : at + _FILES_PER_TASK],) for at in range(0, len(files), _FILES_PER_TASK)]
     table = spark.createDataFrame(
         shares, "files ARRAY<STRUCT<run: INT, path: STRING, offset_s: DOUBLE>>"
-    )
-    columns = ", ".join(f"`{field.name}` {_TYPES[str(field.type)]}" for field in COUNTS)
+    ).repartition(len(shares))
     with catch_warnings():
         # PySpark looks for pandas here, which nothing uses, and warns of one newer than itself.
         simplefilter("ignore", FutureWarning)
-        return table.repartition(len(shares)).mapInArrow(Counting(window_s), columns)
+        shipped = table.mapInArrow(Counting(judgement.window_s), _columns(SHIPPED))
+        times, least_s = judgement.times, judgement.least_s
+        return shipped.groupBy("kind", "run", "slice").applyInArrow(
+            lambda key, alike: add_up(key, alike, times, least_s), _columns(COUNTS)
+        )
+
+
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"`{field.name}` {_TYPES[str(field.type)]}" for field in schema)
 
 
 def _url(path: Path) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 __all__ = [
-    "COUNTS",
     "CURVES",
     "DECISIONS",
     "ERRORS",
@@ -21,20 +20,10 @@ PARTS = ("deciding", "waiting", "broker", "whole")
 """What a batch's latency is made of: until its partition is decided, until it is sent, until it
 is acknowledged; and all of it."""
 
-KINDS = ("histogram", "seconds", "cells")
+KINDS = ("histogram", "seconds", "decisions")
 """What is counted; each is a folder of the counts' table, and the name of a view below."""
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
-
-COUNTS = """
-SELECT kind, run, topic, partition, broker, error, bound_by, second, moment, part, bucket,
-       sum(batches) AS batches, sum(total_s) AS total_s, max(longest_s) AS longest_s,
-       sum(records) AS records, sum(bytes) AS bytes, sum(retried) AS retried,
-       min(first_s) AS first_s, max(last_s) AS last_s
-FROM counted
-GROUP BY kind, run, topic, partition, broker, error, bound_by, second, moment, part, bucket
-"""
-"""What the tasks counted, each of its own files, added up."""
 
 LATENCY = """
 SELECT run, part, topic, broker, partition,
@@ -116,33 +105,12 @@ GROUP BY s.run, broker, bin_s, bin ORDER BY s.run, broker, bin
 """At most so many bins, each of some whole seconds."""
 
 DECISIONS = """
-WITH brokers AS (
-  SELECT run, moment, broker, sum(total_s) AS total_s, sum(batches) AS batches
-  FROM cells GROUP BY run, moment, broker
-), moments AS (
-  SELECT *, sum(total_s) OVER moment_of AS all_s, sum(batches) OVER moment_of AS all_batches,
-         sort_array(collect_list(struct(total_s / batches AS mean_s, broker)) OVER moment_of)
-           AS fastest
-  FROM brokers WINDOW moment_of AS (PARTITION BY run, moment)
-), rivals AS (
-  SELECT run, moment, broker,
-         IF(fastest[0].broker = broker, fastest[1].mean_s, fastest[0].mean_s) AS best_s,
-         (all_s - total_s) / (all_batches - batches) AS others_s
-  FROM moments WHERE size(fastest) > 1
-), judged AS (
-  SELECT /*+ MERGE(rivals) */ run, broker, bound_by, batches, total_s,
-         total_s / batches AS took_s, best_s, others_s
-  FROM cells JOIN rivals USING (run, moment, broker)
-)
 SELECT run, broker, bound_by, sum(batches) AS batches,
        1e3D * sum(total_s) / sum(batches) AS took_ms,
-       1e3D * sum(others_s * batches) / sum(batches) AS others_ms,
-       1e3D * sum(best_s * batches) / sum(batches) AS best_ms,
-       sum(IF(took_s > :times * best_s AND took_s > best_s + :least_s, batches, 0)) / sum(batches)
-         AS regretted
-FROM judged
+       1e3D * sum(others_s) / sum(batches) AS others_ms,
+       1e3D * sum(best_s) / sum(batches) AS best_ms,
+       sum(regretted) / sum(batches) AS regretted
+FROM decisions
 GROUP BY GROUPING SETS ((run), (run, broker), (run, bound_by))
 ORDER BY run, broker NULLS FIRST, bound_by NULLS FIRST
 """
-"""Merged, and never broadcast: there are cells for every moment, more than the size of their file
-lets Spark expect."""

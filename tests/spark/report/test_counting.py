@@ -12,7 +12,7 @@ import pytest
 
 from kafkaclient.spark.failures import SparkJobError
 from kafkaclient.spark.report import counting
-from kafkaclient.spark.report.counting import COUNTS, Counting
+from kafkaclient.spark.report.counting import KINDS, SHIPPED, Counting, added_up, unpacked
 from kafkaclient.telemetry import SCHEMA
 
 if TYPE_CHECKING:
@@ -90,36 +90,16 @@ def by_hand(batches: list[tuple[int, float, Row]]) -> dict[tuple[Any, ...], Row]
     return found
 
 
-def added_up(given: list[pa.RecordBatch]) -> dict[tuple[Any, ...], Row]:
-    """As the job does; the rows without what means nothing for their kind, but for the error."""
-    figures = (
-        "batches",
-        "total_s",
-        "longest_s",
-        "records",
-        "bytes",
-        "retried",
-        "first_s",
-        "last_s",
-    )
-    found: dict[tuple[Any, ...], Row] = {}
-    for row in pa.Table.from_batches(given, COUNTS).to_pylist():
-        meant = {
-            name: value
-            for name, value in row.items()
-            if value is not None or (name, row["kind"]) == ("error", "seconds")
+def rows_of(kind: str, table: pa.Table) -> dict[tuple[Any, ...], Row]:
+    """With their keys, as :func:`by_hand` has them."""
+    keys = KINDS[kind][0]
+    return {
+        tuple(sorted({"kind": kind, **{name: row[name] for name in keys}}.items())): {
+            "kind": kind,
+            **row,
         }
-        key = {name: value for name, value in meant.items() if name not in figures}
-        before = found.setdefault(tuple(sorted(key.items())), {**key})
-        for name in figures:
-            if name in meant:
-                choose = {"longest_s": max, "last_s": max, "first_s": min}.get(name)
-                value = before.get(name)
-                both = (value, meant[name])
-                before[name] = (
-                    meant[name] if value is None else choose(both) if choose else sum(both)
-                )
-    return found
+        for row in table.to_pylist()
+    }
 
 
 @pytest.mark.parametrize("at_once", [1, 700, 10**6])
@@ -135,16 +115,42 @@ def test_all_batches_are_counted_as_by_hand(
         pq.write_table(pa.Table.from_pylist(rows, SCHEMA), path)
         files.append({"run": run, "path": str(path), "offset_s": offset_s})
         batches += [(run, offset_s, row) for row in rows]
-    given = list(
-        Counting(WINDOW_S)(
-            [pa.RecordBatch.from_pylist([{"files": files[:3]}, {"files": files[3:]}])]
-        )
-    )
-    assert all(each.schema == COUNTS for each in given)
-    found, expected = added_up(given), by_hand(batches)
+    shares = [pa.RecordBatch.from_pylist([{"files": files[:3]}, {"files": files[3:]}])]
+    shipped = pa.Table.from_batches(Counting(WINDOW_S)(shares), SHIPPED).to_pylist()
+    found: dict[tuple[Any, ...], Row] = {}
+    for kind in KINDS:
+        parts = [unpacked(row["counts"]) for row in shipped if row["kind"] == kind]
+        found |= rows_of(kind, added_up(kind, pa.concat_tables(parts)))
+    expected = by_hand(batches)
     assert found.keys() == expected.keys()
     for key, row in expected.items():
         assert found[key] == pytest.approx(row), key
+
+
+def test_what_is_added_up_together_is_in_one_slice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever gets a slice has all of its moments, and never more than a minute."""
+    monkeypatch.setattr(counting, "_SLICE_S", 1.0)
+    monkeypatch.setattr(counting, "_SLICE_PARTITIONS", 2)
+    rng, path = Random(6), tmp_path / "batches-1.parquet"
+    pq.write_table(pa.Table.from_pylist([batch(rng) for _ in range(500)], SCHEMA), path)
+    files = [{"run": run, "path": str(path), "offset_s": 0.5} for run in (0, 1)]
+    shares = [pa.RecordBatch.from_pylist([{"files": files}])]
+    shipped = pa.Table.from_batches(Counting(WINDOW_S)(shares), SHIPPED).to_pylist()
+    slices: dict[tuple[str, int], list[int]] = {}
+    for row in shipped:
+        slices.setdefault((row["kind"], row["run"]), []).append(row["slice"])
+        kind, table = row["kind"], unpacked(row["counts"])
+        assert set(table["run"].to_pylist()) == {row["run"]}
+        column, size = {
+            "seconds": ("second", 1),
+            "cells": ("moment", 10),
+            "histogram": ("partition", 2),
+        }[kind]
+        assert {value // size for value in table[column].to_pylist()} == {row["slice"]}
+    for (kind, _), numbers in slices.items():
+        assert sorted(numbers) == list(range({"histogram": 2}.get(kind, 4)))
 
 
 def test_a_task_without_files_counts_nothing() -> None:

@@ -155,7 +155,11 @@ def main() -> int:
     out = given.out.resolve()
     options = {"kafka.bootstrap.servers": given.bootstrap}
     steps = (given.only,) if given.only else ("publish", "process", "report")
-    config = {"spark.sql.shuffle.partitions": "4", "spark.sql.session.timeZone": "UTC"}
+    config = {
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
+    }
     spark = spark_session("flights", given.master, config)
     try:
         if "publish" in steps:

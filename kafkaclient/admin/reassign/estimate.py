@@ -31,8 +31,9 @@ FETCH_RESPONSE_BYTES = 10 * 1024 * 1024
 """``replica.fetch.response.max.bytes``, by default: what comes at once."""
 
 REACHED = 0.88
-"""The share of its quota that a move has over its whole time, as seen on Kafka 4.3: what comes in
-steps of :data:`FETCH_RESPONSE_BYTES` leaves pauses between them."""
+"""The share of its quota that a broker takes over the whole time of a move, as seen on Kafka 4.3:
+when it is above, it asks again a second later (``replica.fetch.backoff.ms``). One that gives does
+not wait so, and reaches its quota."""
 
 
 class SafeRange(NamedTuple):
@@ -97,13 +98,15 @@ class Estimate:
         return self.move_ratio * self.log_bytes_per_broker * self.brokers / rate
 
     def expected_s(self, quota: int) -> float | None:
-        """What the busiest broker needs for what it really has to send or to take, at the rate
+        """What the busiest broker needs for what it really has to give or to take, at the rate
         that moves are seen to have; None: it never ends."""
-        rate = quota * REACHED - self.inbound
-        if rate <= 0:
+        taken, given = quota * REACHED - self.inbound, quota - self.inbound
+        if taken <= 0:
             return None
-        most = max((*self.bytes_in.values(), *self.bytes_out.values()), default=0)
-        return most / rate
+        return max(
+            max(self.bytes_in.values(), default=0) / taken,
+            max(self.bytes_out.values(), default=0) / given,
+        )
 
     def safe_range(self, network: int | None) -> SafeRange:
         """``network``: N, bytes per second that a broker's network carries."""

@@ -36,6 +36,7 @@ _FILL_RECORD = 10_000
 """Small enough for usual batches: a follower throws away the incomplete batch at the end of what a
 fetch brings of a partition, and brokers count it as moved."""
 _SETTLE_S = 3.0
+_WARM_UP_S = 20.0  # of brokers that have just been started, before they are compared with
 _MEASURE_S = 3.0
 _LOOK_EVERY_S = 0.5
 _GONE_WITHIN_S = 30.0
@@ -164,7 +165,7 @@ class _Run:
         if not self.load:
             found = await self.admin.reassigner.estimate(moves, measure_s=_MEASURE_S)
             return found, None
-        async with self._clients("latency without a move") as load:
+        async with self._clients("latency without a move", _WARM_UP_S) as load:
             await asyncio.sleep(max(0.0, self.plan.quiet_s - _MEASURE_S))
             found = await self.admin.reassigner.estimate(moves, measure_s=_MEASURE_S)
         return found, load.latency
@@ -226,13 +227,13 @@ class _Run:
             await asyncio.sleep(_LOOK_EVERY_S)
 
     @asynccontextmanager
-    async def _clients(self, text: str) -> AsyncIterator[SteadyLoad]:
+    async def _clients(self, text: str, settle_s: float = _SETTLE_S) -> AsyncIterator[SteadyLoad]:
         plan = self.plan
         load = SteadyLoad(
             self.cluster.bootstrap, TOPIC, rate=self.load, record_size=plan.record_size
         )
         self.watcher.say(f"{self.scenario.name}: {text}, {self.load:,g} records/s")
-        async with load.running(_SETTLE_S):
+        async with load.running(settle_s):
             yield load
 
 

@@ -34,8 +34,13 @@ def test_the_example_of_eight_hours() -> None:
     assert KIP_EXAMPLE.move_ratio == 0.3
     assert KIP_EXAMPLE.move_time_s(50 * MB) == pytest.approx(30_000)
     assert KIP_EXAMPLE.move_time_s(20 * MB) is None
-    assert KIP_EXAMPLE.expected_s(50 * MB) == pytest.approx(900_000 / 24)
     assert KIP_EXAMPLE.expected_s(22 * MB) is None
+
+
+def test_who_takes_is_slower_than_who_gives() -> None:
+    assert KIP_EXAMPLE.expected_s(50 * MB) == pytest.approx(900_000 / 30)
+    alone = replace(KIP_EXAMPLE, bytes_in={1: 900_000 * MB})
+    assert alone.expected_s(50 * MB) == pytest.approx(900_000 / 24)
 
 
 def test_the_safe_range() -> None:

@@ -14,12 +14,19 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import psutil
+import pyarrow.compute as pc
 import pytest
 
+from benchmarks.telemetry_facts import Shape, write_run
 from integration.transaction_stories import read
 from kafkaclient import Producer
 from kafkaclient.admin import Admin, TxnState
 from kafkaclient.spark import spark_session
+from kafkaclient.spark.report.counting import counts, read_batches
+from kafkaclient.spark.report.job import Judgement, aggregate
+from kafkaclient.spark.report.judging import judged
+from kafkaclient.spark.report.runs import find_runs
+from kafkaclient.telemetry import started_at
 from kafkaclient.testing import ClusterSecurity, LocalCluster, SecureListener
 from kafkaclient.testing.jre import find_java
 
@@ -247,9 +254,44 @@ async def test_executors_are_killed_and_every_row_is_there_once(
             time.sleep(rng.uniform(0, 2))  # noqa: ASYNC251 - nothing else is going on
             assert query.isActive
             rng.choice(_executors(spark)).kill()
-        assert query.awaitTermination(300), "the query does not end"
+        assert query.awaitTermination(300 + 20 * KILLS), "the query does not end"
     finally:
         query.stop()
     assert await read(kafka_cluster.bootstrap, sink) == sorted(b"%d" % n for n in range(rows))
     async with Admin(kafka_cluster.bootstrap, limits=None) as admin:
         assert await admin.list_transactions("cluster-", states=[TxnState.ONGOING]) == []
+
+
+def test_a_report_of_telemetry(spark: Any, tmp_path: Path) -> None:
+    """The same figures as one process makes of the same files."""
+    for number, name in enumerate(("even", "failing")):
+        shape = Shape(60_000, batches_per_s=500.0, failed=0.1 * number, rows_per_file=1000)
+        write_run(tmp_path / name, shape, number)
+    runs = find_runs([tmp_path], started_at)
+    tables = aggregate(spark, runs, tmp_path / "tables")
+    assert [row["batches"] for row in tables.totals] == [60_000, 60_000]
+    files = [
+        {"run": number, "path": str(run.folder / part.file), "offset_s": part.offset_s}
+        for number, run in enumerate(runs)
+        for part in run.parts
+    ]
+    batches = counts([read_batches(**file) for file in files], Judgement().window_s)
+    alone = {
+        (row["run"], row["broker"], row["bound_by"]): row
+        for run in (0, 1)
+        for row in judged(
+            batches["cells"].filter(pc.field("run") == run),
+            Judgement().times,
+            Judgement().least_s,
+        ).to_pylist()
+    }
+    for run in (0, 1):
+        expected = sum(row["regretted"] for key, row in alone.items() if key[0] == run)
+        judged_batches = sum(row["batches"] for key, row in alone.items() if key[0] == run)
+        (whole,) = (
+            row
+            for row in tables.decisions
+            if (row["run"], row["broker"], row["bound_by"]) == (run, None, None)
+        )
+        assert whole["batches"] == judged_batches
+        assert whole["regretted"] == pytest.approx(expected / judged_batches)

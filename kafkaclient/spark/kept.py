@@ -66,6 +66,9 @@ class Kept:
         except BaseException:
             loop.run(_close(made))
             raise
+        if "telemetry" in options:  # its last rows are written when it stops; workers are killed
+            loop.run(_close(made))
+            return
         self._idle.append((self._clock(), key, made))
         while self._idle[0][0] < self._clock() - _KEPT_S:
             loop.run(_close(self._idle.pop(0)[2]))

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkaclient import Producer
+from kafkaclient import Producer, telemetry
 from kafkaclient.errors import BootstrapError
 from kafkaclient.reader import Reader
 from kafkaclient.spark.kept import Kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 
 @pytest.fixture
@@ -44,6 +45,15 @@ def test_one_that_failed_a_task_is_not_kept(kept: Kept, given: dict[str, str]) -
         raise LookupError
     assert "stopped" in repr(first)
     assert sent(kept, given, b"b") is not first
+
+
+def test_one_with_telemetry_ends_with_its_task(
+    kept: Kept, given: dict[str, str], tmp_path: Path
+) -> None:
+    """Spark ends workers by killing them; what was recorded is on the disk by then."""
+    producer = sent(kept, given | {"telemetry": str(tmp_path)}, b"a")
+    assert "stopped" in repr(producer)
+    assert len(telemetry.read(tmp_path)) == 1
 
 
 def test_one_that_cannot_start(kept: Kept, fake, given: dict[str, str]) -> None:

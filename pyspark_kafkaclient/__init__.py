@@ -8,7 +8,7 @@ what the source needs there is no ``DefaultSource``, and ``kafkaclient.spark.reg
 from __future__ import annotations
 
 try:
-    from kafkaclient.spark.source import KafkaDataSource as DefaultSource
+    from kafkaclient.spark.data_source import KafkaDataSource as DefaultSource
 except ImportError:
     __all__: list[str] = []
 else:

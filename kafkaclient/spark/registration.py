@@ -19,7 +19,7 @@ def register(spark: Any) -> None:
     Raises ConfigError when PySpark cannot be imported or is too old.
     """
     try:
-        source = import_module("kafkaclient.spark.source").KafkaDataSource
+        source = import_module("kafkaclient.spark.data_source").KafkaDataSource
     except ImportError as error:
         raise ConfigError(
             f"the data source needs PySpark 4.2 or newer and pyarrow ({error}): "

@@ -13,41 +13,19 @@ from pyspark.sql.types import (
     BinaryType,
     DataType,
     IntegerType,
-    LongType,
     StringType,
-    StructField,
     StructType,
-    TimestampType,
 )
 
 from kafkaclient.errors import ConfigError, InvalidRecordError
+from kafkaclient.spark.schema import read_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkaclient.reader import FetchedBatch
 
-__all__ = ["ReadColumns", "Records", "WriteColumns", "read_schema"]
-
-_HEADERS = ArrayType(
-    StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-)
-
-
-def read_schema(*, headers: bool) -> StructType:
-    """The columns of a read, those of spark-sql-kafka."""
-    fields = [
-        StructField("key", BinaryType()),
-        StructField("value", BinaryType()),
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-        StructField("offset", LongType()),
-        StructField("timestamp", TimestampType()),
-        StructField("timestampType", IntegerType()),
-    ]
-    if headers:
-        fields.append(StructField("headers", _HEADERS))
-    return StructType(fields)
+__all__ = ["ReadColumns", "Records", "WriteColumns"]
 
 
 class ReadColumns:

@@ -19,8 +19,6 @@ from pyspark.sql.datasource import (
 )
 
 from kafkaclient.errors import InvalidRecordError, KafkaError
-from kafkaclient.producer.producer import Producer
-from kafkaclient.spark.kept import WORKER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from kafkaclient.producer.bulk_delivery import BulkDelivery
+    from kafkaclient.producer.producer import Producer
     from kafkaclient.spark.loop import LoopThread
     from kafkaclient.spark.options import WriteOptions
     from kafkaclient.spark.rows import Records, WriteColumns
@@ -70,6 +69,10 @@ class KafkaStreamWriter(DataSourceStreamArrowWriter):
 def _write(
     options: WriteOptions, columns: WriteColumns, batches: Iterator[pa.RecordBatch]
 ) -> WriterCommitMessage:
+    # Here, because the processes that plan and commit each micro-batch need none of it.
+    from kafkaclient.producer.producer import Producer  # noqa: PLC0415
+    from kafkaclient.spark.kept import WORKER  # noqa: PLC0415
+
     with WORKER.client(Producer, options.client) as producer:
         return write_rows(WORKER.loop, TaskSink(producer, columns), batches)
 

@@ -1,107 +1,27 @@
-"""The data source behind ``format("kafkaclient")``, and its batch reads.
-
-Spark makes it from the options wherever it needs one, and sends copies to its workers: nothing
-here opens a connection before a read is planned or a task runs.
-"""
+"""Batch reads, and what the tasks of all reads do."""
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from kafkaclient.errors import ConfigError, OffsetOutOfRangeError
+from kafkaclient.errors import OffsetOutOfRangeError
 from kafkaclient.reader import Reader
-from kafkaclient.spark.exactly_once import ExactlyOnceWriter
-from kafkaclient.spark.garbage import freeze_imports
 from kafkaclient.spark.kept import WORKER, Kept
 from kafkaclient.spark.loop import LoopThread
-from kafkaclient.spark.options import SUBSCRIPTIONS, ReadOptions, WriteOptions
 from kafkaclient.spark.planning import plan_batch, report_loss
-from kafkaclient.spark.rows import ReadColumns, WriteColumns, read_schema
-from kafkaclient.spark.sink import KafkaStreamWriter, KafkaWriter
+from kafkaclient.spark.rows import ReadColumns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
-    from pyspark.sql.datasource import DataSourceStreamArrowWriter, DataSourceStreamReader
-    from pyspark.sql.types import StructType
 
     from kafkaclient.spark.offsets import OffsetRange
+    from kafkaclient.spark.options import ReadOptions
 
-__all__ = ["KafkaBatchReader", "KafkaDataSource", "RangePartition", "read_range"]
-
-_log = logging.getLogger(__name__)
-
-
-class KafkaDataSource(DataSource):
-    """``format("kafkaclient")``: reads and writes Kafka's topics, with the columns and options of
-    spark-sql-kafka (docs/spark.md)."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "kafkaclient"
-
-    def schema(self) -> StructType:
-        """Asked for by ``load()``, which so fails for options that no read accepts."""
-        if not any(name in self.options for name in SUBSCRIPTIONS):
-            return read_schema(headers=False)  # for a write; the reader will say what is missing
-        try:
-            options = ReadOptions.parse(self.options, "batch")
-        except ConfigError:
-            options = ReadOptions.parse(self.options, "streaming")
-        return read_schema(headers=options.include_headers)
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        options = ReadOptions.parse(self.options, "batch")
-        _check_read(schema, options)
-        return KafkaBatchReader(options)
-
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        # Spark before 4.2 has no admission control; batch reads and all writes do without.
-        from kafkaclient.spark.stream import KafkaStreamReader  # noqa: PLC0415
-
-        options = ReadOptions.parse(self.options, "streaming")
-        _check_read(schema, options)
-        return KafkaStreamReader(options)
-
-    def writer(self, schema: StructType, overwrite: bool) -> KafkaWriter:
-        _check_append(overwrite)
-        options = WriteOptions.parse(self.options, "batch")
-        return KafkaWriter(options, WriteColumns.check(schema, options.topic))
-
-    def streamWriter(
-        self,
-        schema: StructType,
-        overwrite: bool,
-    ) -> DataSourceStreamArrowWriter:
-        _check_append(overwrite)
-        freeze_imports()  # asked for in each micro-batch, twice
-        options = WriteOptions.parse(self.options, "streaming")
-        kind = ExactlyOnceWriter if options.exactly_once else KafkaStreamWriter
-        return kind(options, WriteColumns.check(schema, options.topic))
-
-
-def _check_append(overwrite: bool) -> None:
-    if overwrite:
-        raise ConfigError(
-            "a topic cannot be overwritten: use .mode('append') for batches, and the output modes "
-            "append or update for streams"
-        )
-
-
-def _check_read(schema: StructType, options: ReadOptions) -> None:
-    fixed = read_schema(headers=options.include_headers)
-    if [(f.name, f.dataType) for f in schema] != [(f.name, f.dataType) for f in fixed]:
-        raise ConfigError(
-            f"the columns of a read are always {fixed.simpleString()}: give no schema, and "
-            "parse the column value"
-        )
-
-
-# --- reading ------------------------------------------------------------------------------------
+__all__ = ["KafkaBatchReader", "RangePartition", "read_range"]
 
 
 class RangePartition(InputPartition):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +18,10 @@ from pyspark.sql.types import StringType, StructType
 
 from kafkaclient.errors import ConfigError
 from kafkaclient.spark import register, source
+from kafkaclient.spark.data_source import KafkaDataSource
 from kafkaclient.spark.offsets import OffsetRange
-from kafkaclient.spark.rows import read_schema
-from kafkaclient.spark.source import KafkaDataSource, RangePartition, read_range
+from kafkaclient.spark.schema import read_schema
+from kafkaclient.spark.source import RangePartition, read_range
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +38,16 @@ def test_spark_finds_it_by_name() -> None:
     assert issubclass(found, DataSource)
     assert found is KafkaDataSource
     assert found.name() == "kafkaclient"
+
+
+def test_most_of_sparks_processes_import_little() -> None:
+    """So does every session that uses any Python data source."""
+    heavy = "{'pyarrow', 'numpy', 'kafka', 'kafkaclient.producer', 'kafkaclient.reader'}"
+    code = (
+        f"import sys, pyspark_kafkaclient as p; p.DefaultSource; print({heavy} & {{*sys.modules}})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "set()\n", done.stderr
 
 
 def test_it_is_registered_by_hand() -> None:

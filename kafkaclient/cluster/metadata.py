@@ -18,6 +18,7 @@ from kafkaclient.errors import (
     BootstrapError,
     BrokerConnectionError,
     KafkaError,
+    MetadataTimeoutError,
     ProducerClosedError,
     ProducerStateError,
     ProtocolError,
@@ -92,6 +93,8 @@ class Metadata:
 
         self._reason: str | None = None
         self._requests = 0
+        self._awaited: dict[asyncio.Future[None], int] = {}
+        """Who waits for the answer to the request of that number, or a later one."""
         self._next_periodic_at = 0.0
         self._not_before = 0.0
         self._answered_at = 0.0
@@ -186,6 +189,32 @@ class Metadata:
             del topic.waiters[waiter]
         # A hint may have told of a newer leader since the answer came.
         return self.view.topics.get(name, told)
+
+    async def refresh(self, timeout_s: float, *, max_age_s: float = 0.0) -> None:
+        """Fetch everything in use anew, unless that was done within the last ``max_age_s``.
+
+        Raises MetadataTimeoutError when no broker has answered within ``timeout_s`` seconds.
+        """
+        if self._task is None:
+            raise ProducerStateError("metadata is not being fetched: not started, or stopped")
+        if self._clock() - self.view.fetched_at < max_age_s:
+            return
+        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # The answer to a request under way may be older than the call.
+        self._awaited[answered] = self._requests + 1
+        self.request_refresh("it was asked for")
+        try:
+            async with asyncio.timeout(timeout_s) as limit:
+                await answered
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            cause = self._last_error or "no answer yet"
+            raise MetadataTimeoutError(
+                f"no broker told what has changed within {timeout_s:g} s: {cause}"
+            ) from self._last_error
+        finally:
+            del self._awaited[answered]
 
     def topic_error(self, name: str) -> KafkaError | None:
         """What the brokers last said was wrong with the topic; None when nothing was."""
@@ -326,10 +355,16 @@ class Metadata:
         for name in names:
             if name in new.topics:
                 self._topics.tell(new.topics[name], self._requests)
-        if self._first_answer is not None and not self._first_answer.done():
-            self._first_answer.set_result(None)
+        self._tell_awaited(full)
         if any(self._lacks_leaders(new, name) for name in names):
             self.request_refresh("a partition has no leader")
+
+    def _tell_awaited(self, full: bool) -> None:
+        if self._first_answer is not None and not self._first_answer.done():
+            self._first_answer.set_result(None)
+        for answered, number in self._awaited.items():
+            if full and number <= self._requests and not answered.done():
+                answered.set_result(None)
 
     def _lacks_leaders(self, view: ClusterView, name: str) -> bool:
         # A leader that the answer's brokers do not contain (it just went, or comes back) cannot

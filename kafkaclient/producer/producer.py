@@ -364,6 +364,18 @@ class Producer(FastPath, BulkEntry, TransactionEntry):
         self._check_home(core, "partitions_for")
         return (await core.metadata.wait_topic(topic, core.max_block)).partitions
 
+    async def refresh_metadata(self, *, max_age_s: float = 0.0) -> None:
+        """Learn now what has changed in the cluster, instead of within ``metadata.max.age.ms``: of
+        a topic that has more partitions, or was deleted and created anew. Nothing is asked if
+        that was done within the last ``max_age_s`` seconds.
+
+        Raises:
+            MetadataTimeoutError: no broker answered within ``max.block.ms``.
+            KafkaError: the producer cannot send any more; see there.
+        """
+        core = self._open(in_transaction=False)
+        await core.metadata.refresh(core.max_block, max_age_s=max_age_s)
+
     def metrics(self) -> Snapshot:
         """All metrics under Java's names, by group; see docs/operations.md."""
         core = self._started("metrics")

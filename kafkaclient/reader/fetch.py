@@ -23,6 +23,7 @@ from kafkaclient.wire.fetch import FetchByNameCall, FetchCall, FetchPartition, F
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from uuid import UUID
 
     from kafkaclient.config import ReaderConfig
     from kafkaclient.reader.cluster import Cluster
@@ -251,6 +252,7 @@ class Fetches:
     def _arrived(self, cursor: Cursor, found: FetchedPartition, parts: list[Part]) -> None:
         if not self._is_same_topic(cursor):
             return
+        cursor.topic_id = self._topic_id(cursor) or cursor.topic_id
         part = None
         if found.records:
             # A broker sends whole what is first in its answer (KIP-74).
@@ -269,16 +271,18 @@ class Fetches:
         end = found.last_stable_offset if committed else found.high_watermark
         cursor.fetched(part, found.high_watermark, idle=end <= (cursor.fetch_offset or 0))
 
-    def _is_same_topic(self, cursor: Cursor) -> bool:
+    def _topic_id(self, cursor: Cursor) -> UUID | None:
         topic = self._cluster.metadata.view.topics.get(cursor.topic_partition.topic)
-        topic_id = None if topic is None else topic.topic_id
-        if cursor.topic_id is not None and topic_id not in (None, cursor.topic_id):
+        return None if topic is None else topic.topic_id
+
+    def _is_same_topic(self, cursor: Cursor) -> bool:
+        """As what has been fetched so far, if anything has."""
+        if cursor.topic_id is not None and self._topic_id(cursor) not in (None, cursor.topic_id):
             cursor.error = UnknownTopicError(
                 f"{cursor.topic_partition}: the topic was deleted and created anew while it was "
                 f"read; offset {cursor.position} was one of the old topic"
             )
             return False
-        cursor.topic_id = topic_id or cursor.topic_id
         return True
 
     def _learn_leaders(self, result: FetchResult) -> None:

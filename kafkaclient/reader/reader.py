@@ -128,6 +128,12 @@ class Reader:
         """
         return await self._running().partitions_of(topic)
 
+    async def refresh_metadata(self, *, max_age_s: float = 0.0) -> None:
+        """As :meth:`kafkaclient.Producer.refresh_metadata`."""
+        cluster = self._running()
+        patience_s = self.config.max_block_ms / 1000
+        await cluster.metadata.refresh(patience_s, max_age_s=max_age_s)
+
     @overload
     async def offsets(
         self, where: Where, at: Literal["earliest", "latest"]

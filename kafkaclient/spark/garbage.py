@@ -11,14 +11,15 @@ _modules = 0
 
 
 def freeze_imports() -> None:
-    """Put aside all that is imported, if there is more than at the last call.
+    """Put aside what is there, mostly what has been imported, if more is than at the last call.
 
     Spark's daemon has its workers collect garbage after each task (``pyspark.daemon``). To look
     through everything that PySpark, pandas, PyArrow and this package have defined took 20 to 60 ms,
-    more than a small task; none of it ever becomes garbage.
+    more than a small task. What was put aside and has become garbage since goes at the next time.
     """
     global _modules  # noqa: PLW0603 - as is what it counts
     if len(sys.modules) > _modules:
+        gc.unfreeze()
         gc.collect()
         gc.freeze()
         _modules = len(sys.modules)

@@ -28,6 +28,7 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self._started = threading.Event()
+        self._factory = loop_factory()  # here, where the caller hears if uvloop is broken
         # A daemon: a worker that Spark takes down must not wait for it.
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
@@ -90,7 +91,7 @@ class LoopThread:
         self.close()
 
     def _work(self) -> None:
-        with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=self._factory) as runner:
             runner.run(self._until_closed())
 
     async def _until_closed(self) -> None:

@@ -220,6 +220,34 @@ async def test_a_known_topic_can_be_asked_for_afresh(bench: Any) -> None:
 
 
 @virtual_time
+async def test_what_is_known_may_be_asked_for_anew(bench: Any) -> None:
+    async with bench() as b:
+        with pytest.raises(ProducerStateError):
+            await b.metadata.refresh(1.0)
+        await b.metadata.start()
+        b.net.topic("t", 0)
+        await b.metadata.wait_topic("t", 10)
+        b.net.topic("t", 0, 0, 0)
+        await asyncio.sleep(5)
+        await b.metadata.refresh(1.0, max_age_s=5.5)
+        assert b.metadata.view.topics["t"].partition_count == 1
+        await asyncio.gather(*(b.metadata.refresh(1.0) for _ in range(3)))
+        assert b.metadata.view.topics["t"].partition_count == 3
+        assert b.net.asked_topics()[-1] == ["t"]
+
+
+@virtual_time
+async def test_who_asks_anew_does_not_wait_for_ever(bench: Any) -> None:
+    async with bench() as b:
+        await b.metadata.start()
+        b.net.silent = set(b.net.brokers.values())
+        began = _now()
+        with pytest.raises(MetadataTimeoutError, match="within 3 s"):
+            await b.metadata.refresh(3.0)
+        assert _now() == began + 3
+
+
+@virtual_time
 async def test_a_wait_for_a_topic_may_be_cancelled(bench: Any) -> None:
     async with bench() as b:
         await b.metadata.start()

@@ -226,6 +226,18 @@ async def test_records_deleted_under_a_slow_reader(fake, tools):
 
 
 @virtual_time
+async def test_a_topic_created_anew_before_anything_was_read(fake, tools):
+    """Its name was asked for, and it is there: what is known from before is not held against it."""
+    tools.fill(fake, 0, 1)
+    async with tools.reader(fake) as reader:
+        assert (await reader.offsets([P0], "latest"))[P0] == 3
+        fake.delete_topic("t")
+        fake.create_topic("t", 6, 3)
+        tools.fill(fake, 0, 2)
+        assert len(await tools.records(reader.read({P0: (0, 6)}))) == 6
+
+
+@virtual_time
 async def test_a_topic_created_anew_is_another_topic(fake, tools):
     tools.fill(fake, 0, 1)
     async with tools.reader(fake) as reader:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkaclient import Producer, telemetry
-from kafkaclient.errors import BootstrapError
+from kafkaclient.errors import BootstrapError, MetadataTimeoutError
 from kafkaclient.reader import Reader
 from kafkaclient.spark.kept import Kept
 
@@ -81,6 +81,86 @@ def test_what_nobody_asks_for_is_closed(fake, given: dict[str, str]) -> None:
     assert "stopped" in repr(second)
     assert not any(fake.connections(broker) for broker in range(3))
     kept.close()
+
+
+def test_one_that_is_asked_for_too_late_is_closed(fake, given: dict[str, str]) -> None:
+    now = [100.0]
+    kept = Kept(dialer=fake, clock=lambda: now[0])
+    first = sent(kept, given, b"a")
+    now[0] += 61
+    assert sent(kept, given, b"b") is not first
+    assert "stopped" in repr(first)
+    kept.close()
+
+
+def test_topics_may_change_between_tasks(
+    kept: Kept, fake, fill: Callable[..., None], given: dict[str, str], monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("kafkaclient.spark.kept._FRESH_S", 0.0)
+
+    async def send_some(producer: Producer) -> None:
+        for n in range(100):
+            await producer.send("t", b"v", key=b"%d" % n)
+        await producer.flush()
+
+    def write() -> None:
+        with kept.client(
+            Producer, given | {"request.timeout.ms": "4000", "delivery.timeout.ms": "5000"}
+        ) as producer:
+            kept.loop.run(send_some(producer))
+
+    def read(records: int) -> None:
+        with kept.client(Reader, given) as reader:
+            found = kept.loop.iterate(reader.read({("t", 0): (0, records)}))
+            assert sum(len(list(batch)) for batch in found) == records
+
+    fill(0, 3)
+    read(3)
+    write()
+    for partitions in (12, 1):
+        fake.delete_topic("t")
+        fake.create_topic("t", partitions)
+        fill(0, 4)
+        read(4)
+        write()
+        used = [n for n in range(partitions) if fake.log("t", n)]
+        assert used == list(range(partitions))
+
+
+def test_one_that_cannot_learn_what_changed_is_replaced(
+    kept: Kept, given: dict[str, str], monkeypatch: Any
+) -> None:
+    monkeypatch.setattr("kafkaclient.spark.kept._FRESH_S", 0.0)
+    first = sent(kept, given, b"a")
+
+    async def fail(_client: Producer, **_options: float) -> None:
+        raise MetadataTimeoutError("no broker")
+
+    monkeypatch.setattr(Producer, "refresh_metadata", fail)
+    assert sent(kept, given, b"b") is not first
+    assert "stopped" in repr(first)
+
+
+def test_what_cannot_be_closed_fails_no_task(
+    kept: Kept, given: dict[str, str], monkeypatch: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    real = Producer.stop
+
+    async def fail(producer: Producer, timeout: float | None = None) -> None:
+        await real(producer, timeout)
+        raise OSError("no more")
+
+    monkeypatch.setattr(Producer, "stop", fail)
+    sent(kept, given | {"acks": "0", "enable.idempotence": "false"}, b"a")
+    with pytest.raises(LookupError), kept.client(Producer, given):
+        raise LookupError
+    assert caplog.text.count("could not be closed") == 2
+
+
+def test_options_are_not_to_be_seen(kept: Kept, given: dict[str, str]) -> None:
+    """There may be passwords among them."""
+    sent(kept, given | {"metadata.max.age.ms": "123456"}, b"a")
+    assert "123456" not in repr(vars(kept))
 
 
 def test_reads_one_after_the_other_use_the_same_connections(

@@ -122,3 +122,14 @@ def test_nothing_is_taken_after_an_error() -> None:
             loop.feed([0, 1], take)  # the last one's, too
         with pytest.raises(KeyError, match="rows"):
             loop.feed(broken(), take)
+
+
+def test_a_broken_uvloop_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by a thread that nobody hears."""
+
+    def fail() -> None:
+        raise ImportError("uvloop was built for another Python")
+
+    monkeypatch.setattr("kafkaclient.spark.loop.loop_factory", fail)
+    with pytest.raises(ImportError, match="another Python"):
+        LoopThread("test")

@@ -14,13 +14,22 @@ from pyspark.sql.types import IntegerType, StringType, StructType  # noqa: E402
 
 from kafkaclient import Producer  # noqa: E402
 from kafkaclient.errors import BulkDeliveryError, InvalidRecordError  # noqa: E402
+from kafkaclient.spark.options import WriteOptions  # noqa: E402
 from kafkaclient.spark.rows import WriteColumns  # noqa: E402
-from kafkaclient.spark.sink import TaskSink, Written  # noqa: E402
+from kafkaclient.spark.sink import (  # noqa: E402
+    KafkaStreamWriter,
+    KafkaWriter,
+    TaskSink,
+    Written,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
+
+    from kafkaclient.spark.kept import Kept
 
 SCHEMA = StructType().add("value", StringType()).add("topic", StringType())
+VALUES = StructType().add("value", StringType())
 TO_TOPICS = WriteColumns.check(SCHEMA, None)
 TO_PARTITIONS = WriteColumns.check(SCHEMA.add("partition", IntegerType()), "t")
 
@@ -68,8 +77,37 @@ async def test_what_brokers_refuse_fails_the_task(fake) -> None:
     """The task must not succeed with a record that is not in the log."""
     for number in range(3):
         fake.fail_produce("t", number, 29)  # TOPIC_AUTHORIZATION_FAILED
-    columns = WriteColumns.check(StructType().add("value", StringType()), "t")
+    columns = WriteColumns.check(VALUES, "t")
     async with sink(fake, columns) as task:
         await task.take(pa.record_batch({"value": ["a"]}))
         with pytest.raises(BulkDeliveryError, match="topic t"):
             await task.finish()
+
+
+def test_a_task_from_its_rows_to_what_it_tells_the_driver(
+    fake, kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafkaclient.spark.kept.WORKER", kept)
+    given = {"kafka.bootstrap.servers": fake.bootstrap, "topic": "t"}
+    options, columns = WriteOptions.parse(given, "batch"), WriteColumns.check(VALUES, "t")
+    batches = [pa.record_batch({"value": ["a", "b"]}) for _ in range(5)]
+    for writer in (KafkaWriter(options, columns), KafkaStreamWriter(options, columns)):
+        assert writer.write(iter(batches)) == Written(10)
+    assert len(values(fake, "t")) == 20
+
+
+def test_a_task_whose_rows_end_in_an_error(
+    fake, kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It fails with that error, and what it had is given up."""
+    monkeypatch.setattr("kafkaclient.spark.kept.WORKER", kept)
+    given = {"kafka.bootstrap.servers": fake.bootstrap, "topic": "t", "kafka.linger.ms": "60000"}
+    writer = KafkaWriter(WriteOptions.parse(given, "batch"), WriteColumns.check(VALUES, "t"))
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"value": ["a"]})
+        raise LookupError("no more rows")
+
+    with pytest.raises(LookupError, match="no more rows"):
+        writer.write(rows())
+    assert not any(fake.connections(broker) for broker in range(3))

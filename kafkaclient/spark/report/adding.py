@@ -38,8 +38,8 @@ COUNTS = pa.schema(
 )
 """Of all kinds; a column is null where it means nothing for the kind."""
 
-_AT_ONCE = 1_000_000
-"""So many rows are held in memory at a time, and those of one task's counts."""
+_UNSUMMED = 1_000_000
+"""So many rows wait to be added up, and at most as many more as there are sums."""
 
 
 def add_up(key: tuple[Any, ...], shipped: pa.Table, times: float, least_s: float) -> pa.Table:
@@ -49,10 +49,14 @@ def add_up(key: tuple[Any, ...], shipped: pa.Table, times: float, least_s: float
     """
     kind = key[0].as_py()
     held: list[pa.Table] = []
+    rows, most = 0, _UNSUMMED
     for packed in shipped["counts"]:
         held.append(unpacked(packed.as_buffer()))
-        if sum(map(len, held)) > _AT_ONCE:
+        rows += len(held[-1])
+        if rows > most:
             held = [added_up(kind, pa.concat_tables(held))]
+            rows = len(held[0])
+            most = max(_UNSUMMED, 2 * rows)
     found = added_up(kind, pa.concat_tables(held))
     if kind == "cells":
         kind, found = "decisions", judged(found, times, least_s)

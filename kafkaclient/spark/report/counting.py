@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,7 @@ from kafkaclient.spark.failures import SparkJobError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["KINDS", "SHIPPED", "Counting", "added_up", "counts", "read_batches", "unpacked"]
+__all__ = ["SHIPPED", "SUMS", "Counting", "added_up", "counts", "read_batches", "unpacked"]
 
 SHIPPED = pa.schema(
     [("kind", pa.string()), ("run", pa.int32()), ("slice", pa.int64()), ("counts", pa.binary())]
@@ -36,7 +37,7 @@ _BATCHES = pa.schema(
     ]
 )
 _PLACES = ("run", "topic", "partition", "broker")
-KINDS: dict[str, tuple[list[str], dict[str, str]]] = {
+SUMS: dict[str, tuple[list[str], dict[str, str]]] = {
     "seconds": (
         [*_PLACES, "error", "second"],
         {
@@ -61,6 +62,7 @@ KINDS: dict[str, tuple[list[str], dict[str, str]]] = {
 
 _SLICE_S = 60.0
 _SLICE_PARTITIONS = 16
+_MOST_SLICES = 256  # of one run's partitions: each is a call of Python
 
 _AT_ONCE = 262_144
 """So many batches are held in memory at a time, or those of one larger file."""
@@ -154,7 +156,7 @@ def _delivered(batches: pa.Table, took_s: Any, per_doubling: int) -> pa.Table:
 
 def added_up(kind: str, counted: pa.Table) -> pa.Table:
     """One row for each group of the kind; of batches, or of rows that are such sums."""
-    keys, figures = KINDS[kind]
+    keys, figures = SUMS[kind]
     grouped = counted.group_by(keys, use_threads=False).aggregate(list(figures.items()))
     columns = {name: grouped[name] for name in keys}
     columns |= {name: grouped[f"{name}_{how}"] for name, how in figures.items()}
@@ -172,7 +174,11 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def _slices(kind: str, table: pa.Table, window_s: float) -> np.ndarray:
     """Of each row: what is of the same minute, or of a few partitions, is added up together."""
     if kind == "histogram":
-        return np.asarray(table["partition"]) // _SLICE_PARTITIONS
+        topics = pc.dictionary_encode(table["topic"]).combine_chunks()
+        spread = np.array([crc32(topic.as_py().encode()) for topic in topics.dictionary], np.int64)
+        partitions = np.asarray(table["partition"]) // _SLICE_PARTITIONS
+        slices: np.ndarray = (spread[np.asarray(topics.indices)] + partitions) % _MOST_SLICES
+        return slices
     if kind == "seconds":
         return np.asarray(table["second"]) // int(_SLICE_S)
     return np.asarray(table["moment"]) // max(1, round(_SLICE_S / window_s))
@@ -199,7 +205,7 @@ def _packed(table: pa.Table) -> bytes:
     return packed
 
 
-def unpacked(packed: bytes) -> pa.Table:
+def unpacked(packed: bytes | pa.Buffer) -> pa.Table:
     """The counts of a row of :data:`SHIPPED`."""
     with pa.ipc.open_stream(packed) as reader:
         return reader.read_all()

@@ -51,7 +51,7 @@ def _rivals(cells: pa.Table) -> pa.Table:
     moment, broker, total_s, batches = (np.asarray(column) for column in sums.columns)
     order = np.lexsort((broker, total_s / batches, moment))  # each moment's fastest first
     moment, broker, total_s, batches = (c[order] for c in (moment, broker, total_s, batches))
-    first = np.flatnonzero(np.diff(moment, prepend=moment[0] - 1))
+    first = np.flatnonzero(np.append(True, np.diff(moment) != 0)[: len(moment)])
     size = np.diff(np.append(first, len(moment)))
     several = np.repeat(size, size) > 1
 

@@ -25,9 +25,9 @@ def applied(kind: str, *tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{k: v for k, v in row.items() if v is not None} for row in table.to_pylist()]
 
 
-@pytest.mark.parametrize("at_once", [1, 10**6])
-def test_sums_and_bounds(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
-    monkeypatch.setattr(adding, "_AT_ONCE", at_once)
+@pytest.mark.parametrize("unsummed", [1, 10**6])
+def test_sums_and_bounds(monkeypatch: pytest.MonkeyPatch, unsummed: int) -> None:
+    monkeypatch.setattr(adding, "_UNSUMMED", unsummed)
 
     def row(second: int, batches: int, first_s: float) -> dict[str, Any]:
         sums = {"batches": batches, "records": 10 * batches, "bytes": 7, "retried": 0}

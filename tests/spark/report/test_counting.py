@@ -12,7 +12,7 @@ import pytest
 
 from kafkaclient.spark.failures import SparkJobError
 from kafkaclient.spark.report import counting
-from kafkaclient.spark.report.counting import KINDS, SHIPPED, Counting, added_up, unpacked
+from kafkaclient.spark.report.counting import SHIPPED, SUMS, Counting, added_up, unpacked
 from kafkaclient.telemetry import SCHEMA
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def by_hand(batches: list[tuple[int, float, Row]]) -> dict[tuple[Any, ...], Row]
 
 def rows_of(kind: str, table: pa.Table) -> dict[tuple[Any, ...], Row]:
     """With their keys, as :func:`by_hand` has them."""
-    keys = KINDS[kind][0]
+    keys = SUMS[kind][0]
     return {
         tuple(sorted({"kind": kind, **{name: row[name] for name in keys}}.items())): {
             "kind": kind,
@@ -118,7 +118,7 @@ def test_all_batches_are_counted_as_by_hand(
     shares = [pa.RecordBatch.from_pylist([{"files": files[:3]}, {"files": files[3:]}])]
     shipped = pa.Table.from_batches(Counting(WINDOW_S)(shares), SHIPPED).to_pylist()
     found: dict[tuple[Any, ...], Row] = {}
-    for kind in KINDS:
+    for kind in SUMS:
         parts = [unpacked(row["counts"]) for row in shipped if row["kind"] == kind]
         found |= rows_of(kind, added_up(kind, pa.concat_tables(parts)))
     expected = by_hand(batches)
@@ -139,18 +139,21 @@ def test_what_is_added_up_together_is_in_one_slice(
     shares = [pa.RecordBatch.from_pylist([{"files": files}])]
     shipped = pa.Table.from_batches(Counting(WINDOW_S)(shares), SHIPPED).to_pylist()
     slices: dict[tuple[str, int], list[int]] = {}
+    several: list[set[tuple[str, int]]] = []
     for row in shipped:
         slices.setdefault((row["kind"], row["run"]), []).append(row["slice"])
         kind, table = row["kind"], unpacked(row["counts"])
         assert set(table["run"].to_pylist()) == {row["run"]}
-        column, size = {
-            "seconds": ("second", 1),
-            "cells": ("moment", 10),
-            "histogram": ("partition", 2),
-        }[kind]
+        if kind == "histogram":
+            rows = table.to_pylist()
+            several.append({(each["topic"], each["partition"] // 2) for each in rows})
+            continue
+        column, size = {"seconds": ("second", 1), "cells": ("moment", 10)}[kind]
         assert {value // size for value in table[column].to_pylist()} == {row["slice"]}
     for (kind, _), numbers in slices.items():
-        assert sorted(numbers) == list(range({"histogram": 2}.get(kind, 4)))
+        assert kind == "histogram" or sorted(numbers) == list(range(4))
+    # Two topics of three partitions each, in both runs; neither is spread over more slices.
+    assert sorted(len(places) for places in several) == [1] * 8
 
 
 def test_a_task_without_files_counts_nothing() -> None:

@@ -54,6 +54,15 @@ def by_hand(cells: list[tuple[int, int, str, int, int]]) -> dict[tuple[int, str]
 FIGURES = ("batches", "total_s", "others_s", "best_s", "regretted")
 
 
+def test_nothing_to_judge() -> None:
+    names = ("run", "moment", "broker", "batches")
+    none = {name: pa.array([], pa.int64()) for name in names}
+    table = pa.table(
+        {**none, "bound_by": pa.array([], pa.string()), "total_s": pa.array([], pa.float64())}
+    )
+    assert len(judged(table, TIMES, LEAST_S)) == 0
+
+
 @given(CELLS)
 def test_as_by_hand(cells: list[tuple[int, int, str, int, int]]) -> None:
     table = pa.Table.from_pylist(

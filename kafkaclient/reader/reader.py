@@ -194,7 +194,7 @@ class Reader:
         whether records' headers are decoded, too.
 
         Several reads may go on at a time, each with its own connections, which serve the next read
-        when one has come to its end, and its own ``fetch.max.bytes``.
+        when one has ended with no request under way, and its own ``fetch.max.bytes``.
 
         Raises:
             ValueError: an offset is negative, or an end before its start.

@@ -78,7 +78,7 @@ class KafkaDataSource(DataSource):
         from kafkaclient.spark.sink import KafkaStreamWriter  # noqa: PLC0415
 
         _check_append(overwrite)
-        freeze_imports()  # asked for in each micro-batch, twice
+        freeze_imports()  # asked in two processes for each micro-batch, which collect after it
         options = WriteOptions.parse(self.options, "streaming")
         columns = WriteColumns.check(schema, options.topic)
         if options.exactly_once:

@@ -80,7 +80,8 @@ def _write(
 def write_rows(
     loop: LoopThread, sink: TaskSink, batches: Iterator[pa.RecordBatch]
 ) -> WriterCommitMessage:
-    """All that one task does. Spark's thread waits for rows, the loop's for brokers."""
+    """From a task's rows to what it tells the driver, with a producer that has been started.
+    Spark's thread waits for rows, the loop's for brokers."""
     loop.feed(batches, sink.take)
     return loop.run(sink.finish())
 

@@ -13,7 +13,7 @@ from kafkaclient.admin.reassign.quotas import ReplicationQuotas
 from kafkaclient.admin.reassign.reassigner import Reassigner
 from kafkaclient.admin.reassign.throttled import ThrottledReassignment
 from kafkaclient.admin.session import Session
-from kafkaclient.admin.topics import TopicDescription, described, topic_error
+from kafkaclient.admin.topics import TopicDescription, described
 from kafkaclient.admin.transactions import TransactionAdmin
 from kafkaclient.config.admin import AdminConfig
 from kafkaclient.errors import AdminStateError, ConfigError, KafkaError, UnsupportedVersionError
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from kafkaclient.wire.admin import ConfigEntry
     from kafkaclient.wire.groups import DescribedGroup
     from kafkaclient.wire.reassignments import OngoingReassignment
+    from kafkaclient.wire.results import MetadataResult, TopicInfo
 
 __all__ = ["Admin"]
 
@@ -233,10 +234,13 @@ class Admin(TransactionAdmin):
         """
         opened = self._opened("add_partitions")
         async with opened.session.limit(f"adding partitions to topic {name!r}", timeout_s):
+            failures = 0
             limits, cluster = await opened.limits_and_cluster()
-            topic = next((topic for topic in cluster.topics if topic.name == name), None)
-            if topic is None or not topic.partitions:
-                raise topic_error(3, name, "adding partitions to", "Alter")
+            while (topic := _topic_of(cluster, name)) is None:
+                await opened.requests.check_known(name)
+                failures += 1
+                await opened.session.pause(failures)
+                limits, cluster = await opened.limits_and_cluster()
             await opened.guard.extend(
                 topic,
                 total,
@@ -447,6 +451,11 @@ class Admin(TransactionAdmin):
 
 def _loop_time() -> float:
     return asyncio.get_running_loop().time()
+
+
+def _topic_of(cluster: MetadataResult, name: str) -> TopicInfo | None:
+    """If the broker that told of the cluster knows it."""
+    return next((each for each in cluster.topics if each.name == name and each.partitions), None)
 
 
 def _raise(error: KafkaError | None) -> None:

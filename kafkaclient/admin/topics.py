@@ -180,6 +180,19 @@ class Requests:
             code, detail = outcome.error_code, outcome.error_message
             raise topic_error(code, step.name, what, "Alter", detail)
 
+    async def check_known(self, name: str) -> None:
+        """Raise the controller's error if it does not know the topic, to which partitions shall be
+        added; of a new one it knows before other brokers do."""
+        told, _ = await self._each(
+            (name,),
+            # Fewer partitions than any topic has are always refused.
+            lambda _: CreatePartitionsCall((NewPartitions(name, 1),), self._timeout_ms, True),
+        )
+        code = told[name].error_code
+        if code not in (0, _INVALID_PARTITIONS):
+            detail = told[name].error_message
+            raise topic_error(code, name, "adding partitions to", "Alter", detail)
+
     async def _count(self, name: str) -> int:
         (info,) = (await self._session.metadata((name,))).topics
         return len(info.partitions)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
 from kafkaclient.admin import Admin, ConfigResource, ConfigSource, NewTopic
+from kafkaclient.admin.session import Session
 from kafkaclient.errors import (
     AdminStateError,
     AdminTimeoutError,
@@ -21,6 +24,9 @@ from kafkaclient.errors import (
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE, CLOSE_ANSWER, DROP
 from kafkaclient.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from kafkaclient.wire.results import MetadataResult
 
 NOT_CONTROLLER = 41
 
@@ -219,6 +225,22 @@ async def test_many_partitions_are_added_in_steps(admin, fake) -> None:
         request.message.topics[0].count for request in fake.requests_of(ApiKey.CREATE_PARTITIONS)
     ]
     assert steps == [5001, 10_001, 12_000]
+
+
+async def test_a_new_topic_that_only_the_controller_knows(admin, fake, monkeypatch) -> None:
+    fake.create_topic("t", 1)
+    real, told = Session.metadata, 0
+
+    async def late(session: Session, topics: tuple[str, ...] | None) -> MetadataResult:
+        nonlocal told
+        told += 1
+        result = await real(session, topics)
+        return result if told > 3 else replace(result, topics=())
+
+    monkeypatch.setattr(Session, "metadata", late)
+    await admin.add_partitions("t", 3)
+    assert told > 3
+    assert len((await admin.describe_topic("t")).partitions) == 3
 
 
 async def test_an_unknown_error_does_not_say_that_nothing_was_done(admin, fake) -> None:

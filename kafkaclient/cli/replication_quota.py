@@ -56,7 +56,7 @@ def replication_quota(
     way back, which has no quota. Writes OUT/summary.json after every run, OUT/report.html at the
     end.
 
-    Everything takes about seven minutes. The exit status is 1 when a run failed, a record of the
+    Everything takes about nine minutes. The exit status is 1 when a run failed, a record of the
     clients did, or a throttle was left behind.
 
     Examples: `kafkaclient experiment replication-quota --out build/replication-quota`,

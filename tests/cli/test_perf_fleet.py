@@ -64,7 +64,7 @@ def spark(monkeypatch: pytest.MonkeyPatch, instant: Any) -> Spark:
     barrier = type("B", (), {"get": type("C", (), {"barrier": lambda _self: None})})
     module = type("pyspark", (), {"BarrierTaskContext": barrier})
     monkeypatch.setattr(spark_load, "import_module", lambda _name: module)
-    monkeypatch.setattr(spark_load, "_loop_factory", lambda: None)
+    monkeypatch.setattr(spark_load, "loop_factory", lambda: None)
     session = Spark()
     monkeypatch.setattr(perf_fleet, "spark_session", lambda *_, **__: session)
     return session

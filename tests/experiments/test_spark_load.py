@@ -125,7 +125,7 @@ def fleet(monkeypatch: pytest.MonkeyPatch) -> Fleet:
     barrier = type("B", (), {"get": type("C", (), {"barrier": lambda _self: None})})
     module = type("pyspark", (), {"BarrierTaskContext": barrier})
     monkeypatch.setattr(spark_load, "import_module", lambda _name: module)
-    monkeypatch.setattr(spark_load, "_loop_factory", lambda: None)
+    monkeypatch.setattr(spark_load, "loop_factory", lambda: None)
     context = Context()
     return Fleet(type("Spark", (), {"_sc": context, "sparkContext": context})())
 

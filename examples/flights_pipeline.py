@@ -40,8 +40,8 @@ LATENESS = "30 days"
 END = b'{"time_hour": "2014-12-31 00:00:00", "carrier": "-", "origin": "-"}'
 """Published last: it moves the watermark past the last flight. Its own day is never done."""
 BUSIEST = b"UA"
-"""END goes behind this carrier's flights. A partition with few of them, or none, would be read to its
-end in the first batches, and all that came later would be too late."""
+"""END goes behind this carrier's flights. A partition with few of them, or none, would be read to
+its end in the first batches, and all that came later would be too late."""
 
 
 async def make_topics(bootstrap: str) -> None:

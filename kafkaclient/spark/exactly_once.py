@@ -32,6 +32,7 @@ from kafkaclient.errors import (
 from kafkaclient.producer.producer import Producer
 from kafkaclient.reader import Reader
 from kafkaclient.spark.decisions import Decision, State, abort_batch, commit_batch
+from kafkaclient.spark.garbage import freeze_imports
 from kafkaclient.spark.kept import WORKER
 from kafkaclient.spark.sink import TaskSink, write_rows
 from kafkaclient.types import PreparedTransaction, TopicPartition
@@ -99,6 +100,7 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
         options = {"transaction.timeout.ms": _TIMEOUT_MS} | self._options.client
         name = f"{query}-{batch}-{uuid.uuid4().hex}"
         producer = Producer(options | {"transactional.id": name})
+        freeze_imports()
         loop = WORKER.loop
         try:
             loop.run(begin(producer))

@@ -1,14 +1,12 @@
 """Where records wait: the topics' batches, in memory that is bounded by bytes.
 
-Java: ``RecordAccumulator``. Records come in through :meth:`RecordAccumulator.append`, batches leave
-through :meth:`RecordAccumulator.drain`; ``lines`` knows which may leave, and ``incomplete`` what
-becomes of them. Nothing here reads a clock or touches a socket.
+Java: ``RecordAccumulator``. Records come in through :meth:`RecordAccumulator.append`; ``lines`` knows
+which batches may leave, binder.py takes them out, and ``incomplete`` knows what becomes of them. Nothing here reads a clock or touches a socket.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
@@ -289,28 +287,6 @@ class RecordAccumulator:
         return batch
 
     # --- out: to the sender -------------------------------------------------------------------
-
-    def drain(self, lane: int, max_bytes: int, now: float) -> list[ProducerBatch]:
-        """The batches of one request by a lane: at most one per partition, in turn.
-
-        Together they are at most ``max_bytes``, except for a first one that is larger alone.
-        They are sealed, stamped and count as on the wire.
-        """
-        line = self.lines.ready.get(lane) or deque()
-        batches: list[ProducerBatch] = []
-        size = 0
-        for _ in range(len(line)):
-            queue = line[0]
-            head = self.lines.sendable(queue, now)
-            if head is not None and self.sealed(head, now):
-                size += head.size
-                if batches and size > max_bytes:
-                    break  # it is the first in line for the next request
-                queue.batches.popleft()
-                self.launch(queue, head)
-                batches.append(head)
-            self.lines.leave(queue, now)
-        return batches
 
     def sealed(self, batch: ProducerBatch, now: float) -> bool:
         """Whether the batch is compressed and may leave; a small one is by now."""

@@ -1,12 +1,15 @@
-"""Late binding: a batch without a partition goes to a broker that can take it."""
+"""Which batches make the next request of each free lane, and which partition a batch without one
+gets: late binding gives it to a broker that can take it."""
 
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
 
     from kafkaclient.producer.accumulator import RecordAccumulator
     from kafkaclient.producer.batch import ProducerBatch
@@ -19,101 +22,160 @@ __all__ = ["Binder", "Requests"]
 Requests = dict[int, list["ProducerBatch"]]
 """The batches of the next request in each lane."""
 
+_turn = attrgetter("turn")
+
 
 class Binder:
-    """Binds the batches of the queues in ``Lines.unbound``, the longest ready first, each to the
-    partition that is furthest behind its share of bytes."""
+    """Fills requests from the accumulator's ready queues (Java: ``RecordAccumulator.drain``).
+
+    Queues take turns: the queue that has been ready for the longest goes first, whether its
+    batches have a partition (key, explicit partition) or not. docs/partition-choice.md states the
+    rule and what follows from it.
+    """
 
     def __init__(self, accumulator: RecordAccumulator) -> None:
         self._accumulator = accumulator
         self._lines = accumulator.lines
 
-    def bind(self, requests: Requests, survey: Survey, max_bytes: int, now: float) -> None:
-        """Add batches to the requests of the free lanes, up to ``max_bytes`` in each; they
-        are sealed, stamped and count as on the wire.
+    def drain(self, survey: Survey, max_bytes: int, now: float) -> Requests:
+        """The next request of each free lane: at most one batch per partition, together at most
+        ``max_bytes``, except for a first batch that is larger alone.
 
-        A request that has no room for a batch takes no later one: what is older goes first, and
-        once all are filled the topics that are left need not be looked at.
+        The batches are sealed, stamped and count as on the wire.
         """
-        if not self._accumulator.identity.valid:
-            return  # nothing can be stamped, in whichever partition
-        room = {lane: max_bytes for lane in survey.free if lane not in survey.pressed}
-        for lane in room.keys() & requests.keys():
-            room[lane] -= sum([batch.size for batch in requests[lane]])
-        taken = {batch.queue for batches in requests.values() for batch in batches}
-
-        def is_open(topic: TopicBuffer, partition: int) -> bool:
-            queue = topic.queues.get(partition)  # one that is only looked at is not made
-            if queue is None:
-                return self._lines.gate is None
-            return queue not in taken and self._lines.takes_fresh(queue)
-
-        def target_for(topic: TopicBuffer, batch: ProducerBatch) -> PartitionQueue | None:
-            allowed, size = _allowed(topic, survey), batch.size
-            lanes = [lane for lane in room if lane in allowed]
-            for full in [n for n in requests if n in lanes and room[n] < size]:
-                lanes.remove(full)
-                del room[full]
-            if self._lines.gate is not None:
-                self._lines.gate.invite(topic, lanes)
-            partition = topic.spread.pick(lanes, partial(is_open, topic))
-            return None if partition is None else topic.queue(partition)
-
-        def take(batch: ProducerBatch, target: PartitionQueue) -> None:
-            self._accumulator.launch(target, batch)
-            requests.setdefault(target.lane, []).append(batch)
-            room[target.lane] -= batch.size
-            taken.add(target)
-
-        self._bind_each(target_for, take, "late", now, lambda: bool(room))
+        lines = self._lines
+        late = lines.unbound if self._accumulator.identity.valid else ()  # else it has no stamp
+        bound = [lines.ready.get(lane, ()) for lane in survey.free]
+        filling = _Filling(self._accumulator, survey, max_bytes, now)
+        for queue in sorted(chain(late, *bound), key=_turn):
+            if queue.unbound:
+                filling.bind_first(queue)
+            else:
+                filling.take_first(queue)
+            if not filling.open:
+                break
+        return filling.requests
 
     def rotate(self, now: float) -> None:
         """Queue each batch in its partition whether the leader is free or not: a strict rotation
         by bytes (``adaptive.partitioning.enable=false``)."""
+        unbound = self._lines.unbound
+        bound = True
+        while bound:
+            bound = False
+            for source in tuple(unbound):  # one batch of each topic, so that none waits for another
+                bound |= self._rotate_first(source, now)
 
-        def target_for(topic: TopicBuffer, _batch: ProducerBatch) -> PartitionQueue | None:
-            partition = topic.spread.pick(topic.spread.lanes, lambda _: True)
-            return None if partition is None else topic.queue(partition)
-
-        def take(batch: ProducerBatch, target: PartitionQueue) -> None:
-            target.topic.spread.add(target.partition, batch.size)
-            target.batches.append(batch)
-            self._lines.schedule(target, now)
-
-        while self._bind_each(target_for, take, "rotation", now):
-            pass
-
-    def _bind_each(
-        self,
-        target_for: Callable[[TopicBuffer, ProducerBatch], PartitionQueue | None],
-        take: Callable[[ProducerBatch, PartitionQueue], None],
-        by: str,
-        now: float,
-        has_room: Callable[[], bool] = lambda: True,
-    ) -> bool:
-        """Bind one batch of each topic, so that none waits for another; whether any was bound."""
-        line, bound = self._lines.unbound, False
-        for left in range(len(line), 0, -1):
-            if not has_room():
-                line.rotate(-left)  # behind those that were looked at, as if they had been, too
-                break
-            source = line[0]
-            head = source.batches[0] if source.batches else None
-            if head is not None:
-                target = target_for(source.topic, head)
-                if target is None:
-                    line.rotate(-1)
-                    continue
-                if source.topic.choice.fills(target, head):
-                    source.batches.popleft()
-                    self._accumulator.places.set_aside(head, target, now)
-                elif self._accumulator.sealed(head, now):
-                    source.batches.popleft()
-                    self._accumulator.places.bind(head, target, by, now)
-                    take(head, target)
-                    bound = True
-            self._lines.leave(source, now)
+    def _rotate_first(self, source: PartitionQueue, now: float) -> bool:
+        """Bind the topic's first batch; False: it cannot be bound yet."""
+        spread, head = source.topic.spread, source.batches[0] if source.batches else None
+        bound = False
+        if head is not None:
+            partition = spread.pick(spread.lanes, lambda _: True)
+            if partition is None:
+                return False
+            if self._accumulator.sealed(head, now):
+                source.batches.popleft()
+                target = source.topic.queue(partition)
+                self._accumulator.places.bind(head, target, "rotation", now)
+                spread.add(partition, head.size)
+                target.batches.append(head)
+                self._lines.schedule(target, now)
+                bound = True
+        self._lines.leave(source, now)
         return bound
+
+
+class _Filling:
+    """The requests of one pass while they are filled."""
+
+    def __init__(
+        self, accumulator: RecordAccumulator, survey: Survey, max_bytes: int, now: float
+    ) -> None:
+        self.requests: Requests = {}
+        self._accumulator = accumulator
+        self._lines = accumulator.lines
+        self._survey = survey
+        self._now = now
+        self._room = dict.fromkeys(survey.free, max_bytes)
+        """Bytes left in the requests that are not full yet."""
+        self._spare = survey.free.keys() - survey.pressed
+        """The lanes with their window not full."""
+        self._pressed = {lane for lane in survey.pressed if self._lines.must_take_first(lane)}
+        """The lanes with their window full, until the batch that must go there has its turn."""
+        self._taken: set[PartitionQueue] = set()
+
+    @property
+    def open(self) -> bool:
+        """Whether any request has room left."""
+        return bool(self._room)
+
+    def take_first(self, queue: PartitionQueue) -> None:
+        """The turn of a partition's queue: its first batch goes into the request of its lane."""
+        lane = queue.lane
+        if lane not in self._room or queue in self._taken:
+            return  # it keeps its turn
+        self._pressed.discard(lane)
+        head = self._lines.sendable(queue, self._now)
+        if head is not None and self._accumulator.sealed(head, self._now):
+            if not self._fits(head, lane):
+                return
+            queue.batches.popleft()
+            self._add(head, queue)
+        self._lines.leave(queue, self._now)
+
+    def bind_first(self, source: PartitionQueue) -> None:
+        """The turn of a topic's batches without partition: the first one gets the partition that
+        is furthest behind its share of bytes, of those that a request has room for."""
+        head = source.batches[0] if source.batches else None
+        if head is not None:
+            target = self._target_for(source.topic, head)
+            if target is None:
+                return  # it keeps its turn
+            if source.topic.choice.fills(target, head):
+                source.batches.popleft()
+                self._accumulator.places.set_aside(head, target, self._now)
+            elif self._accumulator.sealed(head, self._now):
+                source.batches.popleft()
+                self._accumulator.places.bind(head, target, "late", self._now)
+                self._add(head, target)
+        self._lines.leave(source, self._now)
+
+    def _target_for(self, topic: TopicBuffer, batch: ProducerBatch) -> PartitionQueue | None:
+        allowed = _allowed(topic, self._survey)
+        # A lane with its window full takes a batch that could go elsewhere only ahead of one that
+        # must go there and came later; else full keyed batches would have each slot for ever.
+        for lanes in (self._spare, self._pressed):
+            usable = [n for n in self._room if n in lanes and n in allowed]
+            usable = [n for n in usable if self._fits(batch, n)]
+            if not usable:
+                continue
+            if self._lines.gate is not None:
+                self._lines.gate.invite(topic, usable)
+            partition = topic.spread.pick(usable, partial(self._is_open, topic))
+            if partition is not None:
+                return topic.queue(partition)
+        return None
+
+    def _is_open(self, topic: TopicBuffer, partition: int) -> bool:
+        queue = topic.queues.get(partition)  # one that is only looked at is not made
+        if queue is None:
+            return self._lines.gate is None
+        return queue not in self._taken and self._lines.takes_fresh(queue)
+
+    def _fits(self, batch: ProducerBatch, lane: int) -> bool:
+        """Whether the lane's request has room for the batch. One that has not takes no later batch
+        either: what is older goes first."""
+        if lane in self.requests and self._room[lane] < batch.size:
+            del self._room[lane]
+            return False
+        return True
+
+    def _add(self, batch: ProducerBatch, queue: PartitionQueue) -> None:
+        self._accumulator.launch(queue, batch)
+        self.requests.setdefault(queue.lane, []).append(batch)
+        self._room[queue.lane] -= batch.size
+        self._taken.add(queue)
 
 
 def _allowed(topic: TopicBuffer, survey: Survey) -> Collection[int]:

@@ -105,13 +105,14 @@ class Lines:
         if self._sealer.compressing:
             self._sealer.prepare(queue)
         if queue.place is Place.READY and queue.batches and not queue.batches[0].sealing:
-            return  # drain looks again before it takes anything
+            return  # it is looked at again before anything is taken
         # From the line too, if its batch has expired or is to be compressed aside: nobody may go
         # on asking for a connection to the broker for its sake.
         if queue.place is not Place.IDLE:
             self._take_away(queue)
         queue.place = place = self._place_of(queue, now)
         if place is Place.READY:
+            queue.turn = next(self._order)
             self._line_of(queue).append(queue)
             self._wake(_NOW)
         elif place is Place.LEADERLESS:
@@ -132,10 +133,8 @@ class Lines:
         queue.place = Place.IDLE
 
     def leave(self, queue: PartitionQueue, now: float) -> None:
-        """Take the queue out of the front of its line, and see where it belongs now."""
-        if queue.place is Place.READY:  # else it has left by itself
-            self._line_of(queue).popleft()
-            queue.place = Place.IDLE
+        """The queue had its turn: take it out of its line, and see where it belongs now."""
+        self._take_away(queue)
         self.schedule(queue, now)
 
     def _line_of(self, queue: PartitionQueue) -> deque[PartitionQueue]:
@@ -160,6 +159,11 @@ class Lines:
         line = self.ready.get(lane)
         return line is not None and any(q.batches and q.batches[0].full for q in islice(line, 1))
 
+    def must_take_first(self, lane: int) -> bool:
+        """Whether the batch that is first in the lane's line can go nowhere else."""
+        line = self.ready.get(lane)
+        return bool(line) and not any(q.batches and q.batches[0].movable for q in islice(line, 1))
+
     def lead(self, queue: PartitionQueue, leader: int, epoch: int, now: float) -> None:
         """The partition's leader is ``leader`` (-1: none) as of the leader epoch ``epoch``."""
         newer = epoch > queue.leader_epoch
@@ -167,7 +171,7 @@ class Lines:
             return
         self._take_away(queue)
         if leader != queue.leader:
-            queue.route = queue.lane = leader
+            queue.route = leader  # the lane follows when nothing is on the wire
         queue.leader, queue.leader_epoch = leader, epoch
         if newer:
             for batch in queue.batches:
@@ -226,6 +230,8 @@ class Lines:
         return place
 
     def _may_leave(self, queue: PartitionQueue, head: ProducerBatch) -> bool:
+        if queue.on_wire and queue.lane != queue.route:
+            return False  # it changes lanes with nothing on the wire
         if head.attempts:
             # Retries go one by one, oldest first: that keeps the order however many were out.
             # Before a restart only one goes that may be in the log, to learn whether it is.
@@ -238,7 +244,7 @@ class Lines:
 
     def _may_send_fresh(self, queue: PartitionQueue) -> bool:
         if queue.on_wire and (self._one_in_flight or queue.lane != queue.route):
-            return False  # it changes lanes with nothing on the wire
+            return False
         if self.gate is not None and not self.gate.holds(queue):
             return False
         return not self._identity.enabled or queue.sequence.may_stamp(queue, self._identity)

@@ -51,6 +51,7 @@ class PartitionQueue:
         "timer",
         "topic",
         "tp",
+        "turn",
         "unacked",
         "unbound",
         "usual_size",
@@ -77,6 +78,8 @@ class PartitionQueue:
         self.place = Place.IDLE
         self.timer = 0.0
         """When the queue's timer (linger, back-off) runs out, for the one entry that counts."""
+        self.turn = 0
+        """Grows with each queue that becomes ready: who has the least was ready first."""
         self.sequence = PartitionSequence()
         self.usual_size = 0
         """How large the last batch was that left, before compression."""

@@ -177,12 +177,7 @@ class Sender:
             large = any(queue.batches and queue.batches[0].large for queue in lines.unbound)
             survey = self.lanes.survey(wanted, large, lines.presses, now)
             due = min(due, survey.due)
-            requests: dict[int, list[ProducerBatch]] = {}
-            for number in survey.free:
-                if batches := accumulator.drain(number, max_bytes, now):
-                    requests[number] = batches
-            if self._settings.adaptive:
-                self._binder.bind(requests, survey, max_bytes, now)
+            requests = self._binder.drain(survey, max_bytes, now)
             if not requests:
                 break
             for number, batches in requests.items():

@@ -16,6 +16,9 @@ import pytest
 from kafkaclient.cluster.view import PartitionView, TopicView
 from kafkaclient.net.dialer import TcpDialer
 from kafkaclient.producer.accumulator import RecordAccumulator
+from kafkaclient.producer.alarm import NEVER
+from kafkaclient.producer.binder import Binder
+from kafkaclient.producer.lanes import Survey
 from kafkaclient.producer.producer import Producer
 from kafkaclient.producer.record import Record
 from kafkaclient.producer.sequence import ProducerIdentity
@@ -217,7 +220,9 @@ class Bench:
     def drain(self, node: int = 0, now: float = 0.0, max_bytes: int = 1 << 20) -> list[Any]:
         self.accumulator.take_sealed(now)
         self.lines.run_timers(now)
-        return self.accumulator.drain(node, max_bytes, now)
+        connection: Any = None  # nothing is sent here
+        survey = Survey({node: connection}, (), set(), set(), NEVER)
+        return Binder(self.accumulator).drain(survey, max_bytes, now).get(node, [])
 
     def ready(self, now: float = 0.0) -> set[int]:
         """The brokers that something could be sent to."""

@@ -23,7 +23,10 @@ from kafkaclient.cluster.view import LeaderHint, PartitionView, TopicView
 from kafkaclient.errors import BrokerConnectionError, DeliveryTimeoutError, KafkaError
 from kafkaclient.metrics import ProducerMetrics
 from kafkaclient.producer.accumulator import RecordAccumulator
+from kafkaclient.producer.alarm import NEVER
 from kafkaclient.producer.answers import Answers, delivery_timeout
+from kafkaclient.producer.binder import Binder
+from kafkaclient.producer.lanes import Survey
 from kafkaclient.producer.record import Record
 from kafkaclient.producer.sequence import MAX_EPOCH, ProducerIdentity
 from kafkaclient.producer.settings import AccumulatorSettings, RetrySettings
@@ -233,9 +236,10 @@ class Producing(RuleBasedStateMachine):
     @rule(node=st.sampled_from(BROKERS))
     def drain(self, node: int) -> None:
         if len(self.wire[node]) < MAX_IN_FLIGHT:
-            batches = self.accumulator.drain(node, 100_000, self.now)
-            if batches:
-                self.wire[node].append(Request(batches))
+            survey = Survey({node: None}, (), set(), set(), NEVER)  # type: ignore[dict-item]
+            requests = Binder(self.accumulator).drain(survey, 100_000, self.now)
+            if requests:
+                self.wire[node].append(Request(requests[node]))
 
     @precondition(lambda self: self.identity.wanted)
     @rule()

@@ -53,16 +53,16 @@ def test_a_partition_changes_its_lane_with_nothing_on_the_wire(bench: Any) -> No
     b = bench(late=True)
     b.accumulator.update_topic(view("test", [0, 1], [0, 2]), 0.0)
     first, second = b.put(1, b"first"), b.put(1, b"second")
-    [batch] = b.accumulator.drain(0, 1000, 0.0)
+    [batch] = b.drain(0, max_bytes=1000)
     third = b.put(1, b"third")
     b.accumulator.routes.mourn(frozenset({2}), 0.0)
     queue = b.topic.queue(1)
     assert (queue.lane, queue.route) == (0, side_of(0))
-    assert not b.accumulator.drain(0, 1000, 0.0), "else there would always be something on the wire"
+    assert not b.drain(0, max_bytes=1000), "else there would always be something on the wire"
     b.incomplete.complete(batch, 0, -1, 0.0)
     assert queue.lane == side_of(0)
     assert b.lines.lanes() == {side_of(0)}
-    [after] = b.accumulator.drain(side_of(0), 1000, 0.0)
+    [after] = b.drain(side_of(0), max_bytes=1000)
     b.incomplete.complete(after, 2, -1, 0.0)
     assert all(delivery.done() for delivery in (first, second, third))
 

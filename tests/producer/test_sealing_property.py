@@ -70,10 +70,12 @@ class Walk:
 
     def go(self, _: int) -> None:
         """A pass of the sender."""
-        b, requests = self.bench, {}
-        if drained := b.drain():
-            requests[0] = drained
-        Binder(b.accumulator).bind(requests, Survey({0: None}, (), {0}, set(), NEVER), 5000, 0.0)
+        b = self.bench
+        b.accumulator.take_sealed(0.0)
+        b.lines.run_timers(0.0)
+        connection: Any = None
+        survey = Survey({0: connection}, (), {0}, set(), NEVER)
+        requests = Binder(b.accumulator).drain(survey, 5000, 0.0)
         for batch in requests.get(0, []):
             assert batch.sealed
             assert not batch.sealing

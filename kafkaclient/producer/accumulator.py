@@ -1,7 +1,8 @@
 """Where records wait: the topics' batches, in memory that is bounded by bytes.
 
-Java: ``RecordAccumulator``. Records come in through :meth:`RecordAccumulator.append`; ``lines`` knows
-which batches may leave, binder.py takes them out, and ``incomplete`` knows what becomes of them. Nothing here reads a clock or touches a socket.
+Java: ``RecordAccumulator``. Records come in through :meth:`RecordAccumulator.append`; ``lines``
+knows which batches may leave, binder.py takes them out, and ``incomplete`` knows what becomes of
+them. Nothing here reads a clock or touches a socket.
 """
 
 from __future__ import annotations

@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 
 
 def survey(
-    free: Collection[int], sound: Collection[int] | None = None, overdue: Collection[int] = ()
+    free: Collection[int],
+    sound: Collection[int] | None = None,
+    overdue: Collection[int] = (),
+    pressed: Collection[int] = (),
 ) -> Survey:
     connection: Any = None  # nothing is sent here
     sound = free if sound is None else sound
-    return Survey(dict.fromkeys(free, connection), (), set(sound), set(overdue), NEVER)
+    return Survey(dict.fromkeys(free, connection), pressed, set(sound), set(overdue), NEVER)
 
 
 @pytest.fixture
@@ -95,6 +98,64 @@ def test_what_does_not_fit_waits(late: Any) -> None:
     b.lines.leave(b.topic.unbound, 0.0)  # its turn is after that of the partition
     assert bind(b, survey([0]), batch.size)[0] == [first]
     assert bind(b, survey([0]), batch.size // 2)[0] == [batch], "alone it may be larger"
+
+
+def partitions(requests: Requests) -> dict[int, list[int]]:
+    return {n: [batch.queue.partition for batch in batches] for n, batches in requests.items()}
+
+
+# --- turns ------------------------------------------------------------------------------------
+
+
+def test_who_is_ready_first_goes_first(late: Any) -> None:
+    """A topic's only partition at a broker takes one batch in each request."""
+    b = late(0)
+    b.leaders = [0, -1]  # with one partition, records without key are bound at once
+    b.epochs = [1, 1]
+    b.accumulator.update_topic(b.view(), 0.0)
+    (keyed,) = b.put_batches(0)
+    b.put()
+    (unkeyed,) = b.topic.unbound.batches
+    (later,) = b.put_batches(0)
+    requests = [bind(b, survey([0]))[0] for _ in range(3)]
+    assert requests == [[keyed], [unkeyed], [later]]
+
+
+def test_a_full_window_is_for_the_batch_that_must_go_there(late: Any) -> None:
+    b = late(0, 0)
+    (keyed,) = b.put_batches(0)
+    b.put()
+    assert bind(b, survey([0], pressed=[0])) == {0: [keyed]}
+    assert len(b.topic.unbound.batches) == 1
+
+
+def test_an_older_batch_goes_along_beyond_a_full_window(late: Any) -> None:
+    b = late(0, 0)
+    b.topic.spread.add(0, 1)  # so that partition 1 is furthest behind
+    b.put()
+    (unkeyed,) = b.topic.unbound.batches
+    (keyed,) = b.put_batches(0)
+    assert bind(b, survey([0], pressed=[0])) == {0: [unkeyed, keyed]}
+    assert unkeyed.queue.partition == 1
+
+
+def test_an_older_batch_prefers_a_broker_with_its_window_open(late: Any) -> None:
+    b = late(0, 0, 1)
+    b.put()
+    b.put_batches(0)
+    assert partitions(bind(b, survey([0, 1], pressed=[0]))) == {0: [0], 1: [2]}
+
+
+def test_it_does_not_go_along_with_a_batch_that_is_set_aside(late: Any) -> None:
+    """Such a batch need not go there either."""
+    b = late(0, 0)
+    b.put()
+    (batch,) = b.put_batches(0)
+    batch.movable = True
+    assert partitions(bind(b, survey([0], pressed=[0]))) == {0: [0]}
+
+
+# --- leaders that change ------------------------------------------------------------------------
 
 
 def test_a_topic_made_anew_with_fewer_partitions_while_records_wait(late: Any) -> None:

@@ -156,6 +156,29 @@ def test_on_the_wire_while_the_leader_changes(bench: Any) -> None:
     assert b.ready() == {1}
 
 
+def test_nothing_goes_to_a_new_leader_before_the_old_one_has_answered(bench: Any) -> None:
+    b = bench()
+    b.put_batches(0, 2)
+    (first,) = b.drain(0)
+    b.lead(0, 1)
+    assert b.ready() == set(), "the second batch would come before the first"
+    b.incomplete.retry(first, LOST, 0.0, 0.0)
+    assert b.drain(1) == [first]
+    b.incomplete.complete(first, 0, -1, 0.0)
+    assert len(b.drain(1)) == 1
+
+
+def test_a_retry_waits_as_well_while_the_old_leader_owes_answers(bench: Any) -> None:
+    b = bench()
+    b.put_batches(0, 2)
+    (first,), (second,) = b.drain(0), b.drain(0)
+    b.lead(0, 1)
+    b.incomplete.retry(first, LOST, 0.0, 0.0)
+    assert b.ready() == set()
+    b.incomplete.retry(second, LOST, 0.0, 0.0)
+    assert b.drain(1) == [first]
+
+
 def test_a_partition_that_is_gone_has_no_leader(bench: Any) -> None:
     b = bench(leaders=(0, 0))
     b.put(1)

@@ -120,6 +120,14 @@ class RecordAccumulator:
             buffer = self.topics[name] = TopicBuffer(name, self.new_choice, spread, taps)
         return buffer
 
+    def close_taps(self, topic: TopicBuffer) -> None:
+        """Records of the topic take the long way from now on, behind those that wait."""
+        self.taps.pop(topic.name, None)
+
+    def open_taps(self, topic: TopicBuffer) -> None:
+        if not topic.crowded and not topic.beyond:
+            self.taps[topic.name] = topic.taps
+
     # --- in: from send ------------------------------------------------------------------------
 
     def append(

@@ -6,14 +6,23 @@ their buffer and give the charge back when they are done.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["BufferBudget", "Spending"]
+__all__ = ["BufferBudget", "Claim", "Spending"]
+
+
+class Claim:
+    """A place among those who wait for bytes."""
+
+    __slots__ = ("granted", "nbytes")
+
+    def __init__(self, nbytes: int, granted: Callable[[], None]) -> None:
+        self.nbytes = nbytes
+        self.granted = granted
 
 
 class BufferBudget:
@@ -25,8 +34,8 @@ class BufferBudget:
         self.total = total
         self.available = total
         self._spendable = 0
-        self.waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
-        """Who waits for how many bytes, first come first."""
+        self.waiters: deque[Claim] = deque()
+        """Who waits for bytes, first come first."""
 
     def __repr__(self) -> str:
         used = self.total - self.available
@@ -55,29 +64,21 @@ class BufferBudget:
         """Charge ``nbytes`` in any case, for what is in memory already."""
         self.available -= nbytes
 
-    async def take(self, nbytes: int, on_first: Callable[[], None]) -> None:
-        """Charge ``nbytes`` as soon as it is this caller's turn; cancelling gives the turn up.
-
-        ``on_first`` is called when the caller is the first to wait: it makes memory come free.
-        """
+    def ask(self, nbytes: int, granted: Callable[[], None]) -> Claim | None:
+        """Charge ``nbytes`` now (None), or call ``granted()`` once they are charged."""
         if self.try_take(nbytes):
-            return
-        granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        entry = (nbytes, granted)
-        self.waiters.append(entry)
-        if len(self.waiters) == 1:
-            on_first()
-        try:
-            await granted
-        except BaseException:
-            if granted.done() and not granted.cancelled() and granted.exception() is None:
-                self.give_back(nbytes)  # granted in the same turn in which we were cancelled
-            else:
-                self._forget(entry)
-            raise
+            return None
+        claim = Claim(nbytes, granted)
+        self.waiters.append(claim)
+        return claim
+
+    def withdraw(self, claim: Claim) -> None:
+        """Give up a claim that was not granted; the next one may need less."""
+        self.waiters.remove(claim)
+        self.admit()
 
     def spend(self, nbytes: int) -> Spending:
-        """Use a charge from :meth:`take` for something that charges by itself, at once::
+        """Use a charge from :meth:`ask` for something that charges by itself, at once::
 
             with budget.spend(nbytes):
                 ...force(...)
@@ -92,34 +93,14 @@ class BufferBudget:
         if self.waiters:
             self.admit()
 
-    def fail_waiters(self, error: BaseException) -> None:
-        """End all waits with ``error`` (the producer is stopping)."""
-        while self.waiters:
-            _, granted = self.waiters.popleft()
-            if not granted.done():
-                granted.set_exception(error)
-
     def admit(self) -> None:
         """Let in as many waiters as fit, in their order."""
         # One pass however many bytes came free: a waiter is looked at once per admission, never
         # once per release, so that thousands of waiting senders cost O(1) each.
-        while self.waiters:
-            nbytes, granted = self.waiters[0]
-            if granted.done():
-                self.waiters.popleft()
-                continue
-            if nbytes > self.available:
-                return
-            self.waiters.popleft()
-            self.available -= nbytes
-            granted.set_result(None)
-
-    def _forget(self, entry: tuple[int, asyncio.Future[None]]) -> None:
-        try:
-            self.waiters.remove(entry)
-        except ValueError:
-            return
-        self.admit()  # the next in line may need less than the one that left
+        while self.waiters and self.waiters[0].nbytes <= self.available:
+            claim = self.waiters.popleft()
+            self.available -= claim.nbytes
+            claim.granted()
 
 
 class Spending:

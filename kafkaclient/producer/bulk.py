@@ -2,19 +2,21 @@
 
 Slices end when a millisecond has passed, so that the event loop has its turn, and when buffer space
 has to be waited for. What the open batches have room for goes there by :meth:`Rows.pour`; a record
-that has to wait, or for which a batch must be opened or grown, goes the way of ``send``.
+for which a batch must be opened or grown goes the way of ``send``. A call that has to wait does so
+in the topic's line, as ``send`` does, and hands over a slice when it is its turn.
 """
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkaclient.errors import InvalidRecordError, KafkaError
 from kafkaclient.producer.bulk_delivery import BulkDelivery
 from kafkaclient.producer.record import check_place, checked_record, record_of_bytes
-from kafkaclient.producer.rows import Values
+from kafkaclient.producer.rows import Run, Values
 from kafkaclient.wire.records import BATCH_OVERHEAD, MAX_RECORD_OVERHEAD
 
 if TYPE_CHECKING:
@@ -22,7 +24,9 @@ if TYPE_CHECKING:
 
     from kafkaclient.config import ProducerConfig
     from kafkaclient.producer.core import Core
-    from kafkaclient.producer.rows import Rows, Run
+    from kafkaclient.producer.record import Record
+    from kafkaclient.producer.rows import Rows
+    from kafkaclient.producer.waiting import Turn
     from kafkaclient.types import HeadersLike
 
 __all__ = ["Bulk", "send_values"]
@@ -77,10 +81,17 @@ class Bulk:
         # As much buffer space is waited for at once as makes a batch, but never most of it.
         self._room = min(config.batch_size, config.buffer_memory // _PART_OF_BUFFER)
         self._turn_ends = core.now() + _TURN
+        self._turn: Turn | None = None
+        """The call's turn in the topic's line, from when it is called to the end of a slice."""
+        self._grown = False
+        """Whether the call has waited to hear how many partitions the topic has by now."""
 
     async def know_partitions(self) -> None:
         """Wait until the topic is known: rows name partitions, which are checked beforehand."""
-        self.partitions = await self._core.intake.wait_known(self._topic, None)
+        if self._core.intake.has_line(self._topic):
+            self._turn = await self._core.intake.turn(self._topic, self._room)
+        buffer = self._core.accumulator.topic(self._topic)
+        self.partitions = buffer.known_view.partition_count
 
     async def check(self, rows: Rows, base: int = 0) -> None:
         """Refuse rows that cannot be sent; ``base`` is the number of the first.
@@ -101,7 +112,8 @@ class Bulk:
             value, key, partition, timestamp_ms, headers = rows.record(at)
             check_place(self._topic, partition)
             if partition is not None and partition >= self.partitions:
-                self.partitions = await self._core.intake.wait_known(self._topic, partition)
+                self.partitions = await self._wait_grown(partition)
+                self._turn_ends = self._core.now() + _TURN  # others have had their turn
             record = self._checked(
                 self._config,
                 self._wall_clock,
@@ -123,33 +135,95 @@ class Bulk:
 
         Raises what ``send`` raises while it waits; :attr:`delivery` stands for those handed over.
         """
-        taps = self._core.accumulator.topic(self._topic).taps
         at, total = 0, len(rows)
         while at < total:
-            stop = min(at + _ROWS_AT_ONCE, total)
-            runs: list[Run] = []
-            try:
-                at = rows.pour(taps, at, stop, int(self._wall_clock() * 1000), runs)
-            finally:
-                self.delivery.add(runs)
-            if at < stop:
-                await self._put(rows, at)
-                at += 1
+            at = await self._hand_over_slice(rows, at, min(at + _ROWS_AT_ONCE, total))
+            self.end_turn()
             await self.breathe()
 
-    async def _put(self, rows: Rows, at: int) -> None:
-        """The way of ``send``, which leaves a tap behind."""
-        intake, topic = self._core.intake, self._topic
-        value, key, partition, timestamp_ms, headers = rows.record(at)
-        record = record_of_bytes(
-            self._config, self._wall_clock, topic, value, key, partition, timestamp_ms, headers
+    def end_turn(self) -> None:
+        """Let others go on; to be called in the end, whatever happens."""
+        if self._turn is not None:
+            self._turn.end()
+            self._turn = None
+
+    async def _hand_over_slice(self, rows: Rows, at: int, stop: int) -> int:
+        """If anything has to be waited for, nobody else's records come in between."""
+        while at < stop:
+            if self._turn is None and self._core.intake.has_line(self._topic):
+                await self._wait_turn(self._record(rows, at))
+            first, at = at, self._append(rows, at, stop)
+            if at == first:
+                await self._wait_for_what_lacks(self._record(rows, at))
+            elif self._turn is None:
+                await self.breathe()
+        return at
+
+    def _append(self, rows: Rows, at: int, stop: int) -> int:
+        """Append rows as far as it goes without waiting; returns the first row that is left."""
+        force = self._turn is not None and self._turn.has_room
+        with self._turn.spend() if self._turn is not None and force else nullcontext():
+            while at < stop:
+                at = self._pour(rows, at, stop)
+                if at == stop or not self._append_one(rows, at, force=force):
+                    break
+                at, force = at + 1, False
+                if self._turn is None:
+                    break  # it may be time for others
+        return at
+
+    def _pour(self, rows: Rows, at: int, stop: int) -> int:
+        taps, runs = self._core.accumulator.topic(self._topic).taps, list[Run]()
+        try:
+            return rows.pour(taps, at, stop, int(self._wall_clock() * 1000), runs)
+        finally:
+            self.delivery.add(runs)
+
+    def _append_one(self, rows: Rows, at: int, *, force: bool) -> bool:
+        """The way of ``send``, which leaves a tap behind; False: something has to be waited for.
+        ``force``: its turn has come, though it may need more room than was asked for."""
+        handle = self._core.intake.append(
+            self._topic, self._record(rows, at), force=force, grown=self._grown
         )
-        handle = intake.try_put(topic, record)
         if handle is None:
-            handle = await intake.wait_and_put(topic, record, self._room)
+            return False
         receipt = handle._receipt
         receipt.handles += 1  # the bulk delivery stands in for the handle
         self.delivery.add([(receipt, receipt.count - 1, 1)])
+        return True
+
+    def _record(self, rows: Rows, at: int) -> Record:
+        value, key, partition, timestamp_ms, headers = rows.record(at)
+        return record_of_bytes(
+            self._config,
+            self._wall_clock,
+            self._topic,
+            value,
+            key,
+            partition,
+            timestamp_ms,
+            headers,
+        )
+
+    async def _wait_for_what_lacks(self, record: Record) -> None:
+        """A record could not be appended: its partition is not known, or there is no room."""
+        if self._core.intake.is_beyond(self._topic, record.partition, grown=self._grown):
+            self.end_turn()  # who asked before is to go first
+            await self._wait_grown(record.partition)
+        else:
+            await self._wait_turn(record)
+
+    async def _wait_grown(self, partition: int | None) -> int:
+        count = await self._core.intake.wait_grown(self._topic, partition)
+        self._grown = True
+        return count
+
+    async def _wait_turn(self, record: Record) -> None:
+        room = max(self._room, record.upper_bound)
+        if self._turn is None:
+            self._turn = await self._core.intake.turn(self._topic, room)
+        else:
+            await self._core.intake.wait_more(self._turn, room)
 
     async def breathe(self) -> None:
         """Let others have their turn, if it is time."""

@@ -63,7 +63,10 @@ class BulkEntry:
             headers=headers,
             serialize=True,
         )
-        await send_values(bulk, values, keys, partition, timestamp_ms)
+        try:
+            await send_values(bulk, values, keys, partition, timestamp_ms)
+        finally:
+            bulk.end_turn()
         return bulk.delivery
 
     async def send_arrow(
@@ -102,7 +105,10 @@ class BulkEntry:
             partition=partition,
             timestamp_ms=timestamp_ms,
         )
-        await columns.send_columns(bulk, data, partition, timestamp_ms)
+        try:
+            await columns.send_columns(bulk, data, partition, timestamp_ms)
+        finally:
+            bulk.end_turn()
         return bulk.delivery
 
     def _open(self, *, in_transaction: bool = True) -> Core:

@@ -233,21 +233,18 @@ class Core:
 
     async def disconnect(self) -> None:
         """End everything that is under way, also a start."""
-        self.accumulator.budget.fail_waiters(
-            ProducerClosedError("the producer was stopped while send waited for buffer space")
-        )
-        await self.intake.parking.close()
+        await self.intake.waiting.close()
         await self.keeper.close()
         await self.metadata.stop()
         await self.router.close()
 
     async def drained(self) -> None:
         """Send what is there without lingering; wait until all of it has an outcome."""
-        asked_at, parking = self.now(), self.intake.parking
-        held = parking.holds_from(asked_at)
+        asked_at, waiting = self.now(), self.intake.waiting
+        held = waiting.holds_from(asked_at)
         await self.accumulator.incomplete.flush(asked_at)
         if held:
-            await parking.wait_gone(asked_at)
+            await waiting.wait_gone(asked_at)
             await self.accumulator.incomplete.flush(self.now())
 
     async def initialize_transactions(self) -> None:
@@ -270,7 +267,7 @@ class Core:
         )
         transactions = Transactions(
             name,
-            TransactionRecords(self.accumulator, self.intake.parking, self.drained, self.now),
+            TransactionRecords(self.accumulator, self.intake.waiting, self.drained, self.now),
             identity,
             TransactionCalls(name, config.transaction_timeout_ms, identity, coordinators),
             max_block=self.max_block,
@@ -280,7 +277,7 @@ class Core:
             wake=self.sender.wake,
         )
         self.accumulator.incomplete.on_failed = transactions.failed
-        self.intake.parking.on_failed = transactions.failed
+        self.intake.waiting.on_failed = transactions.failed
         self.intake.admission = partial(transactions.admission, self.intake.check_open)
         return transactions
 
@@ -318,10 +315,10 @@ class Core:
 
     def pending_records(self) -> int:
         batched = sum(batch.count for batch in self.accumulator.incomplete)
-        return batched + len(self.intake.parking)
+        return batched + len(self.intake.waiting)
 
     def _fail_pending(self, error: KafkaError) -> int:
-        failed = self.intake.parking.fail_all(error)
+        failed = self.intake.waiting.fail_all(error)
         return failed + self._fail_batches(error, list(self.accumulator.incomplete))
 
     def _fail_batches(self, error: KafkaError, batches: list[ProducerBatch]) -> int:
@@ -353,7 +350,7 @@ class Core:
         lanes = self.sender.lanes
         metrics.bind_gauge("buffer-total-bytes", lambda: budget.total)
         metrics.bind_gauge("buffer-available-bytes", lambda: budget.available)
-        metrics.bind_gauge("waiting-threads", lambda: budget.waiting)
+        metrics.bind_gauge("waiting-threads", lambda: self.intake.waiting.callers)
         metrics.bind_gauge("requests-in-flight", lambda: sum(len(lane.in_flight) for lane in lanes))
         metrics.bind_gauge("metadata-age", lambda: self.now() - self.metadata.view.fetched_at)
 

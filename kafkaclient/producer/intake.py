@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import BufferFullError, PartitionOutOfRangeError
 from kafkaclient.producer.load import largest_backlog
-from kafkaclient.producer.parking import ParkingLot
+from kafkaclient.producer.waiting import WaitingLines
 from kafkaclient.wire.murmur2 import partition_for_key
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.delivery import Delivery, Receipt
     from kafkaclient.producer.record import Record
     from kafkaclient.producer.topic import TopicBuffer
+    from kafkaclient.producer.waiting import Turn
 
 __all__ = ["Intake"]
 
@@ -57,7 +59,7 @@ class Intake:
         self.admission: Callable[[], Callable[[], None]] = lambda: self.check_open
         """Called before a wait; what it returns is called after it, and raises if the record is
         not to be taken any more."""
-        self.parking = ParkingLot(
+        self.waiting = WaitingLines(
             accumulator,
             metadata,
             max_block=max_block,
@@ -68,67 +70,98 @@ class Intake:
         )
 
     def put(self, topic: str, record: Record) -> Delivery:
-        """Append, or park until the topic is known; raises BufferFullError instead of waiting."""
+        """Append, or keep until its turn; raises BufferFullError instead of waiting."""
         buffer = self._accumulator.topic(topic)
-        if buffer.view is None or buffer.parked:
-            delivery = self.parking.park(buffer, record)
+        if buffer.view is None or buffer.crowded:
+            delivery = self.waiting.keep(buffer, record)
         else:
             delivery = self._place(buffer, record)
         if delivery is None:
             self._metrics.buffer_exhausted()
-            raise self._buffer_full(topic, record, 0.0)
+            raise self._buffer_full(topic, record.upper_bound, 0.0)
         return delivery
 
     def try_put(self, topic: str, record: Record) -> Delivery | None:
-        """Append if nothing has to be waited for."""
+        """Append if nothing and nobody has to be waited for."""
+        return None if self.has_line(topic) else self.append(topic, record)
+
+    def has_line(self, topic: str) -> bool:
+        """Whether the topic is not known yet, or others wait for it."""
         buffer = self._accumulator.topics.get(topic)
-        if buffer is None or buffer.view is None or buffer.parked:
-            return None
-        if record.partition is not None and record.partition >= buffer.view.partition_count:
-            return None
-        return self._place(buffer, record)
+        return buffer is None or buffer.view is None or buffer.crowded
 
-    async def wait_known(self, topic: str, partition: int | None) -> int:
-        """Wait until the topic is known, and has the partition; how many it has."""
+    def append(
+        self, topic: str, record: Record, *, force: bool = False, grown: bool = False
+    ) -> Delivery | None:
+        """Append: nobody waits for the topic, or it is the caller's turn. None: there is no buffer
+        space, or :meth:`is_beyond` says that the partition must be waited for."""
         buffer = self._accumulator.topic(topic)
-        if buffer.view is None or (partition or 0) >= buffer.view.partition_count:
-            check_open = self.admission()
-            buffer.waiting += 1
-            try:
-                await self._wait_metadata(topic, partition, self._clock() + self._max_block)
-            finally:
-                buffer.waiting -= 1
-            check_open()
-        return buffer.known_view.partition_count
+        if self._is_beyond(buffer, record.partition, grown=grown):
+            return None
+        return self._place(buffer, record, force=force)
 
-    async def wait_and_put(self, topic: str, record: Record, room: int = 0) -> Delivery:
-        """Append once the topic is known and there is room, both within ``max_block``.
+    def is_beyond(self, topic: str, partition: int | None, *, grown: bool) -> bool:
+        """Whether the topic does not have the partition, as far as is known, or others wait to hear
+        whether it does; who has heard (``grown``) need not wait for them."""
+        return self._is_beyond(self._accumulator.topic(topic), partition, grown=grown)
 
-        Whoever has more records to come waits for so many bytes of ``room`` at once.
-        """
-        room = max(room, record.upper_bound)
+    async def wait_and_put(self, topic: str, record: Record) -> Delivery:
+        """Append once the topic is known, there is room, and all who came before have appended;
+        within ``max_block``."""
         deadline = self._clock() + self._max_block
         buffer, check_open = self._accumulator.topic(topic), self.admission()
-        buffer.waiting += 1
-        try:
-            await self._wait_metadata(topic, record.partition, deadline)
-            check_open()
-            delivery = self._place(buffer, record)
-            if delivery is None:
-                await self._wait_room(buffer, record, room, deadline)
-                with self._accumulator.budget.spend(room):
-                    check_open()
-                    delivery = self._place(buffer, record, force=True)
+        grown = False
+        while True:
+            turn = self.waiting.turn(buffer, record.upper_bound)
+            try:
+                await self._wait_turn(turn, deadline)
+                check_open()
+                if not self._is_beyond(buffer, record.partition, grown=grown):
+                    with turn.spend():
+                        delivery = self._place(buffer, record, force=True)
                     assert delivery is not None
-            return delivery
-        finally:
-            buffer.waiting -= 1
+                    return delivery
+            finally:
+                turn.end()
+            await self._wait_grown(buffer, record.partition, deadline)
+            grown = True
+
+    async def turn(self, topic: str, room: int) -> Turn:
+        """Wait for the turn to append many records, the first of at most ``room`` bytes, within
+        ``max_block``; the caller ends it."""
+        check_open = self.admission()
+        turn = self.waiting.turn(self._accumulator.topic(topic), room, exclusive=True)
+        try:
+            await self._wait_turn(turn, self._clock() + self._max_block)
+            check_open()
+        except BaseException:
+            turn.end()
+            raise
+        return turn
+
+    async def wait_more(self, turn: Turn, room: int) -> None:
+        """Wait for more room within ``max_block``, while everybody else waits for this caller."""
+        check_open = self.admission()
+        turn.ask_more(room)
+        await self._wait_turn(turn, self._clock() + self._max_block)
+        check_open()
+
+    async def wait_grown(self, topic: str, partition: int | None) -> int:
+        """Ask once more whether the topic has the partition; how many it has.
+
+        Raises PartitionOutOfRangeError when ``partition`` is not one of them.
+        """
+        buffer, check_open = self._accumulator.topic(topic), self.admission()
+        if self._is_beyond(buffer, partition, grown=False):
+            await self._wait_grown(buffer, partition, self._clock() + self._max_block)
+            check_open()
+        return buffer.known_view.partition_count
 
     def update_topic(self, view: TopicView) -> None:
         """Take up a topic's metadata, and what waited for it."""
         buffer = self._accumulator.update_topic(view, self._clock())
         if buffer is not None:
-            self.parking.unpark(buffer)
+            self.waiting.known(buffer)
 
     def _place(
         self, buffer: TopicBuffer, record: Record, *, force: bool = False
@@ -136,12 +169,9 @@ class Intake:
         """Append; None: no buffer space, which ``force`` goes beyond."""
         view, partition, key = buffer.view, record.partition, record.key
         assert view is not None
-        if not force:
-            budget = self._accumulator.budget
-            if budget.waiters:
-                return None  # first come, first served
-            if self._ask_once and partition is None and budget.available < record.upper_bound:
-                return None
+        ask = self._ask_once and partition is None and not force
+        if ask and self._accumulator.budget.room < record.upper_bound:
+            return None
         if partition is not None:
             if partition >= view.partition_count:
                 self._metadata.request_refresh(f"topic {view.name!r} may have grown")
@@ -150,44 +180,62 @@ class Intake:
             partition = partition_for_key(key, view.partition_count)
         return self._accumulator.append(buffer, partition, record, self._clock(), force=force)
 
-    async def _wait_room(
-        self, buffer: TopicBuffer, record: Record, room: int, deadline: float
-    ) -> None:
-        accumulator, asked_at = self._accumulator, self._clock()
+    def _is_beyond(self, buffer: TopicBuffer, partition: int | None, *, grown: bool) -> bool:
+        if partition is None or buffer.view is None:
+            return False
+        others_wait = partition in buffer.beyond and not grown
+        return others_wait or partition >= buffer.view.partition_count
+
+    async def _wait_turn(self, turn: Turn, deadline: float) -> None:
+        asked_at, buffer = self._clock(), turn.topic
         try:
-            async with asyncio.timeout(deadline - asked_at):
-                await accumulator.budget.take(
-                    room,
-                    on_first=lambda: accumulator.incomplete.reschedule(self._clock()),
-                )
+            if buffer.view is None:
+                view = await self._metadata.wait_topic(buffer.name, deadline - asked_at)
+                if buffer.view is not view:
+                    self.update_topic(view)
+        finally:
+            known_at = self._clock()
+            self._metrics.metadata_waited(known_at - asked_at)
+        if turn.come:
+            return
+        try:
+            async with asyncio.timeout(deadline - known_at) as limit:
+                await turn.wait()
         except TimeoutError:
+            if not limit.expired():
+                raise
             self._metrics.buffer_exhausted()
-            raise self._buffer_full(buffer.name, record, self._max_block) from None
+            raise self._buffer_full(buffer.name, turn.room, self._max_block) from None
         finally:
-            self._metrics.buffer_waited(self._clock() - asked_at)
+            self._metrics.buffer_waited(self._clock() - known_at)
 
-    async def _wait_metadata(self, topic: str, partition: int | None, deadline: float) -> None:
+    async def _wait_grown(
+        self, buffer: TopicBuffer, partition: int | None, deadline: float
+    ) -> None:
+        """The topic may have grown since: ask once more before refusing."""
+        assert partition is not None
         asked_at = self._clock()
+        buffer.beyond[partition] += 1
+        self._accumulator.close_taps(buffer)
         try:
-            view = await self._metadata.wait_topic(topic, deadline - asked_at)
-            if partition is not None and partition >= view.partition_count:
-                # The topic may have grown since: ask once more before refusing.
-                view = await self._metadata.wait_topic(topic, deadline - self._clock(), fresh=True)
-                if partition >= view.partition_count:
-                    raise _out_of_range(view, partition)
+            view = await self._metadata.wait_topic(buffer.name, deadline - asked_at, fresh=True)
+            if buffer.view is not view:
+                self.update_topic(view)
+            if partition >= view.partition_count:
+                raise _out_of_range(view, partition)
         finally:
+            buffer.beyond[partition] -= 1
+            buffer.beyond += Counter()  # without those that are 0
+            self._accumulator.open_taps(buffer)
             self._metrics.metadata_waited(self._clock() - asked_at)
-        buffer = self._accumulator.topic(topic)
-        if buffer.view is not view:
-            self.update_topic(view)
 
-    def _buffer_full(self, topic: str, record: Record, waited: float) -> BufferFullError:
+    def _buffer_full(self, topic: str, nbytes: int, waited: float) -> BufferFullError:
         budget = self._accumulator.budget
         backlog = largest_backlog(self._accumulator.incomplete)
         return BufferFullError(
-            f"a record of up to {record.upper_bound} bytes for topic {topic!r} found no room in "
+            f"a record of up to {nbytes} bytes for topic {topic!r} found no room in "
             f"buffer.memory={budget.total} ({budget.total - budget.available} bytes used, "
-            f"{budget.waiting} callers waiting) within {waited:g} s; "
+            f"{self.waiting.callers} callers waiting) within {waited:g} s; "
             f"{backlog}. It was not sent: send more slowly, or raise buffer.memory."
         )
 

@@ -161,8 +161,8 @@ class Lines:
 
     def must_take_first(self, lane: int) -> bool:
         """Whether the batch that is first in the lane's line can go nowhere else."""
-        line = self.ready.get(lane)
-        return bool(line) and not any(q.batches and q.batches[0].movable for q in islice(line, 1))
+        line = self.ready.get(lane) or ()
+        return any(q.batches and not q.batches[0].movable for q in islice(line, 1))
 
     def lead(self, queue: PartitionQueue, leader: int, epoch: int, now: float) -> None:
         """The partition's leader is ``leader`` (-1: none) as of the leader epoch ``epoch``."""

@@ -1,9 +1,9 @@
-"""One topic's part of the accumulator: its queues, its choice of them, its parked records."""
+"""One topic's part of the accumulator: its queues, its choice of them, its line of waiters."""
 
 from __future__ import annotations
 
-from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from collections import Counter, deque
+from typing import TYPE_CHECKING
 
 from kafkaclient.producer.batch import CompressionRatio
 from kafkaclient.producer.partition import UNBOUND, PartitionQueue
@@ -14,23 +14,13 @@ if TYPE_CHECKING:
 
     from kafkaclient.cluster.view import TopicView
     from kafkaclient.producer.choice import Choice
-    from kafkaclient.producer.delivery import Delivery, Receipt
     from kafkaclient.producer.fastpath import TopicTaps
-    from kafkaclient.producer.record import Record
     from kafkaclient.producer.spread import Spread
+    from kafkaclient.producer.waiting import Kept, Turn
 
-__all__ = ["ParkedRecord", "TopicBuffer"]
+__all__ = ["TopicBuffer"]
 
 _NO_LIMIT = 2**31 - 1
-
-
-class ParkedRecord(NamedTuple):
-    """A record that arrived before its topic's metadata."""
-
-    delivery: Delivery
-    receipt: Receipt
-    record: Record
-    parked_at: float
 
 
 class TopicBuffer:
@@ -39,12 +29,14 @@ class TopicBuffer:
     __slots__ = (
         "avoided",
         "batch_limit",
+        "beyond",
+        "called",
         "choice",
         "chosen",
         "detours",
         "last_view",
+        "line",
         "name",
-        "parked",
         "queues",
         "ratio",
         "spread",
@@ -52,7 +44,6 @@ class TopicBuffer:
         "topic_id",
         "unbound",
         "view",
-        "waiting",
     )
 
     def __init__(
@@ -80,13 +71,22 @@ class TopicBuffer:
         """The partitions that get no records that could go elsewhere (routes.py)."""
         self.queues: dict[int, PartitionQueue] = {}
         """Created with the first record for the partition, never removed."""
-        self.parked: deque[ParkedRecord] = deque()
+        self.line: deque[Turn | Kept] = deque()
+        """Who waits for metadata or for buffer space, first come first (waiting.py)."""
+        self.called: deque[Turn] = deque()
+        """Who has been called out of the line, and has not appended yet."""
+        self.beyond: Counter[int] = Counter()
+        """For partitions that the topic does not have, as far as is known: how many records wait to
+        hear whether it has grown."""
         self.ratio = CompressionRatio()
         self.choice = new_choice(self)
         self.chosen = UNBOUND
         """The partition of the latest batch that was bound by choice, not by key or caller."""
-        self.waiting = 0
-        """How many callers of ``send`` wait, for metadata or for buffer space."""
+
+    @property
+    def crowded(self) -> bool:
+        """Whether somebody waits, so that what comes now has to wait behind."""
+        return bool(self.line or self.called)
 
     @property
     def known_view(self) -> TopicView:
@@ -110,8 +110,8 @@ class TopicBuffer:
     def in_use(self) -> bool:
         """Whether a record without an outcome depends on the topic's metadata."""
         return bool(
-            self.waiting
-            or self.parked
+            self.crowded
+            or self.beyond
             or self.unbound.batches
             or any(queue.batches or queue.unacked for queue in self.queues.values())
         )

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.errors import KafkaError
     from kafkaclient.producer.accumulator import RecordAccumulator
-    from kafkaclient.producer.parking import ParkingLot
+    from kafkaclient.producer.waiting import WaitingLines
 
 __all__ = ["TransactionRecords"]
 
@@ -23,24 +23,24 @@ class TransactionRecords:
     def __init__(
         self,
         accumulator: RecordAccumulator,
-        parking: ParkingLot,
+        waiting: WaitingLines,
         drained: Callable[[], Awaitable[None]],
         clock: Callable[[], float],
     ) -> None:
         self.lines = accumulator.lines
         self.drained = drained
         self._incomplete = accumulator.incomplete
-        self._parking = parking
+        self._waiting = waiting
         self._clock = clock
 
     def drop_waiting(self, error: KafkaError) -> None:
         """Fail what is not on the wire."""
-        self._parking.fail_all(error)
+        self._waiting.fail_all(error)
         self._drop(error, on_wire=False)
 
     def drop(self, error: KafkaError) -> None:
         """Fail everything; the answers to what is on the wire come to nobody."""
-        self._parking.fail_all(error)
+        self._waiting.fail_all(error)
         self._drop(error, on_wire=True)
 
     def _drop(self, error: KafkaError, *, on_wire: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import strategies as st
@@ -12,8 +12,29 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from kafkaclient.producer.budget import BufferBudget
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 
 def nothing() -> None: ...
+
+
+async def take_from(budget: BufferBudget, nbytes: int, on_first: Callable[[], None]) -> None:
+    """Wait for bytes as the callers of ``send`` do (waiting.py)."""
+    granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    claim = budget.ask(nbytes, lambda: granted.cancelled() or granted.set_result(None))
+    if claim is None:
+        return
+    if budget.waiting == 1:
+        on_first()
+    try:
+        await granted
+    except asyncio.CancelledError:
+        if claim in budget.waiters:
+            budget.withdraw(claim)
+        else:
+            budget.give_back(nbytes)
+        raise
 
 
 async def turn() -> None:
@@ -54,7 +75,7 @@ async def test_delayed_allocation() -> None:
     budget = BufferBudget(5 * 1024)
     assert budget.try_take(1024)
     called = []
-    waiting = asyncio.create_task(budget.take(5 * 1024, lambda: called.append(1)))
+    waiting = asyncio.create_task(take_from(budget, 5 * 1024, lambda: called.append(1)))
     await turn()
     assert not waiting.done()
     assert budget.waiting == 1
@@ -66,9 +87,9 @@ async def test_delayed_allocation() -> None:
 
 async def test_exhausted_after_a_time() -> None:
     budget = BufferBudget(2)
-    await budget.take(1, nothing)
+    await take_from(budget, 1, nothing)
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(budget.take(2, nothing), 0.001)
+        await asyncio.wait_for(take_from(budget, 2, nothing), 0.001)
     assert (budget.available, budget.waiting) == (1, 0)
 
 
@@ -78,7 +99,7 @@ async def test_first_come_first_served() -> None:
     admitted: list[int] = []
 
     async def take(n: int, nbytes: int) -> None:
-        await budget.take(nbytes, nothing)
+        await take_from(budget, nbytes, nothing)
         admitted.append(n)
 
     tasks = [asyncio.create_task(take(n, size)) for n, size in enumerate((6, 1, 1, 9))]
@@ -101,7 +122,7 @@ async def test_only_the_first_waiter_makes_memory_come_free() -> None:
     assert budget.try_take(1)
     called: list[int] = []
     tasks = [
-        asyncio.create_task(budget.take(1, lambda n=n: called.append(n)))  # type: ignore[misc]
+        asyncio.create_task(take_from(budget, 1, lambda n=n: called.append(n)))  # type: ignore[misc]
         for n in range(3)
     ]
     await turn()
@@ -114,8 +135,8 @@ async def test_only_the_first_waiter_makes_memory_come_free() -> None:
 async def test_a_cancelled_waiter_lets_the_next_one_in() -> None:
     budget = BufferBudget(10)
     assert budget.try_take(8)
-    large = asyncio.create_task(budget.take(5, nothing))
-    small = asyncio.create_task(budget.take(2, nothing))
+    large = asyncio.create_task(take_from(budget, 5, nothing))
+    small = asyncio.create_task(take_from(budget, 2, nothing))
     await turn()
     large.cancel()
     await asyncio.gather(large, return_exceptions=True)
@@ -126,8 +147,8 @@ async def test_a_cancelled_waiter_lets_the_next_one_in() -> None:
 async def test_cancelled_in_the_turn_it_was_admitted() -> None:
     budget = BufferBudget(10)
     assert budget.try_take(10)
-    waiting = asyncio.create_task(budget.take(4, nothing))
-    behind = asyncio.create_task(budget.take(10, nothing))
+    waiting = asyncio.create_task(take_from(budget, 4, nothing))
+    behind = asyncio.create_task(take_from(budget, 10, nothing))
     await turn()
     budget.give_back(10)
     waiting.cancel()
@@ -136,22 +157,10 @@ async def test_cancelled_in_the_turn_it_was_admitted() -> None:
     assert budget.available == 0
 
 
-async def test_failing_all_waiters() -> None:
-    budget = BufferBudget(1)
-    assert budget.try_take(1)
-    tasks = [asyncio.create_task(budget.take(1, nothing)) for _ in range(3)]
-    await turn()
-    budget.fail_waiters(RuntimeError("stopped"))
-    results = await asyncio.gather(*tasks, return_exceptions=True)
-    assert [str(result) for result in results] == ["stopped"] * 3
-    budget.give_back(1)
-    assert (budget.available, budget.waiting) == (1, 0)
-
-
 async def test_spending_a_charge() -> None:
     budget = BufferBudget(10)
-    await budget.take(8, nothing)
-    waiting = asyncio.create_task(budget.take(6, nothing))
+    await take_from(budget, 8, nothing)
+    waiting = asyncio.create_task(take_from(budget, 6, nothing))
     await turn()
     with budget.spend(8):
         budget.force(4)
@@ -164,7 +173,7 @@ async def test_thousands_of_waiters_cost_one_look_each() -> None:
     """B2: freed bytes admit as many as fit, in one pass."""
     budget = BufferBudget(1000)
     assert budget.try_take(1000)
-    tasks = [asyncio.create_task(budget.take(1, nothing)) for _ in range(5000)]
+    tasks = [asyncio.create_task(take_from(budget, 1, nothing)) for _ in range(5000)]
     await turn()
     for _ in range(5):
         budget.give_back(1000)
@@ -207,7 +216,7 @@ class Budgeting(RuleBasedStateMachine):
         serial, self.serial = self.serial, self.serial + 1
 
         async def wait() -> None:
-            await self.budget.take(nbytes, nothing)
+            await take_from(self.budget, nbytes, nothing)
             self.admitted.append(serial)
 
         self.waiters.append((nbytes, self.loop.create_task(wait())))

@@ -44,6 +44,7 @@ _log = logging.getLogger(__name__)
 
 _LEFT_TO_DECIDE = 0.1  # part of each transaction's time-out that a new decision needs
 _LEFT_TO_COMMIT = 0.05  # part below which a decision of which nothing is committed is taken back
+_CLEAN_UP_S = 30.0  # how long transactions of lost attempts are looked for and aborted
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,12 +329,13 @@ async def _clean_up(transactions: Transactions, decision: Decision) -> None:
     """Abort whatever else was written for this batch or an earlier one: it can never be decided any
     more. The batch is committed whether or not this works; what is left over times out."""
     try:
-        left = set(await transactions.left(decision.batch)) - {*decision.transactions}
-        await _end(transactions, left, commit=False)
+        async with asyncio.timeout(_CLEAN_UP_S):
+            left = set(await transactions.left(decision.batch)) - {*decision.transactions}
+            await _end(transactions, left, commit=False)
     except Exception as error:  # noqa: BLE001 - the batch is visible: nothing may fail it now
         _log.warning(
             "batch %d is committed; transactions of lost attempts could not be aborted, and hold up"
-            " read-committed consumers until the next batch, or until they time out: %s",
+            " read-committed consumers until the next batch, or until they time out: %r",
             decision.batch,
             error,
         )

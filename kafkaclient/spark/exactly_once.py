@@ -65,8 +65,7 @@ between a batch's first record and its commit."""
 _STOP_S = 5.0
 """How long a failed task tries to abort its transaction."""
 
-_CLEAN_UP_S = 10.0
-"""How long the search for transactions of lost attempts may take; the batch is committed then."""
+_AT_ONCE = 200  # requests under way: with thousands, coordinators' answers would come too late
 
 _STATES = {
     TxnState.ONGOING: State.OPEN,
@@ -217,37 +216,42 @@ class KafkaTransactions:
     def __init__(self, admin: Admin, query: str, *, clock: Callable[[], float] = time.time) -> None:
         self._admin = admin
         self._clock = clock
+        self._turns = asyncio.Semaphore(_AT_ONCE)
         self._id = re.compile(re.escape(query) + r"-(\d+)-[0-9a-f]{32}")
         self._prefix = f"{query}-"
 
     async def states(
         self, prepared: Sequence[PreparedTransaction]
     ) -> dict[PreparedTransaction, Seen]:
-        names = [each.transactional_id for each in prepared]
-        told = await self._admin.describe_transactions(names)
+        told = await self._described([each.transactional_id for each in prepared])
         # This machine's clock may be behind the coordinators', but not by more than they show.
         begun = [each.started_ms for each in told.values() if each is not None]
         now_ms = max([self._clock() * 1000, *begun])
         return {each: _seen(each, told[each.transactional_id], now_ms) for each in prepared}
 
     async def end(self, prepared: PreparedTransaction, *, commit: bool) -> bool:
-        try:
-            await self._admin.end_transaction(prepared, commit=commit)
-        except TransactionLostError:
-            return False
+        async with self._turns:
+            try:
+                await self._admin.end_transaction(prepared, commit=commit)
+            except TransactionLostError:
+                return False
         return True
 
+    async def _described(self, names: Sequence[str]) -> dict[str, TransactionDescription | None]:
+        told: dict[str, TransactionDescription | None] = {}
+        for start in range(0, len(names), _AT_ONCE):
+            told |= await self._admin.describe_transactions(names[start : start + _AT_ONCE])
+        return told
+
     async def left(self, batch: int) -> list[PreparedTransaction]:
-        listed = await self._admin.list_transactions(
-            self._prefix, states=[TxnState.ONGOING], timeout_s=_CLEAN_UP_S
-        )
+        listed = await self._admin.list_transactions(self._prefix, states=[TxnState.ONGOING])
         names = [each.transactional_id for each in listed]
         old = [
             name
             for name in names
             if (match := self._id.fullmatch(name)) and int(match.group(1)) <= batch
         ]
-        told = await self._admin.describe_transactions(old, timeout_s=_CLEAN_UP_S)
+        told = await self._described(old)
         return [
             PreparedTransaction(name, found.producer_id, found.producer_epoch)
             for name, found in told.items()

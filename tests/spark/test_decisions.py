@@ -18,6 +18,7 @@ from kafkaclient.errors import (
     ProducerFencedError,
     TransactionLostError,
 )
+from kafkaclient.spark import decisions
 from kafkaclient.spark.decisions import (
     Contents,
     Decision,
@@ -543,8 +544,9 @@ async def test_a_decision_of_an_earlier_release_is_carried_out() -> None:
     assert kafka.visible() == Counter([1])
 
 
-@pytest.mark.parametrize("call", ["left", "end"])
-async def test_cleaning_up_fails_no_batch(call: str) -> None:
+@pytest.mark.parametrize("call", ["left", "end", "never"])
+async def test_cleaning_up_fails_no_batch(call: str, monkeypatch) -> None:
+    monkeypatch.setattr(decisions, "_CLEAN_UP_S", 0.05)
     kafka = Kafka()
     wanted, lost = batch(kafka, 0, [1]), kafka.prepare(0, [1])
 
@@ -552,6 +554,8 @@ async def test_cleaning_up_fails_no_batch(call: str) -> None:
         async def left(self, batch: int) -> list[PreparedTransaction]:
             if call == "left":
                 raise KafkaError("one broker does not answer")
+            if call == "never":
+                await asyncio.Event().wait()
             return await super().left(batch)
 
         async def end(self, prepared: PreparedTransaction, *, commit: bool) -> bool:

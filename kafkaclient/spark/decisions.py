@@ -272,7 +272,7 @@ async def _decide(ledger: Ledger, transactions: Transactions, wanted: Decision) 
         raise _repeat(wanted, f"{_names(lost)} not open any more")
     late = [each for each in prepared if seen[each].left < _LEFT_TO_DECIDE]
     if late:
-        part = f"{_LEFT_TO_DECIDE:.0%} of kafka.transaction.timeout.ms"
+        part = f"{_LEFT_TO_DECIDE:.0%} of kafka.transaction.timeout.ms by this machine's clock"
         raise _repeat(wanted, f"{_names(late)} about to time out, within {part}")
     decision = replace(wanted, done=not prepared)
     await ledger.write(decision)

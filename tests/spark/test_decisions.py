@@ -37,7 +37,7 @@ TASK_S = 10.0  # a task begins that much later than the one before
 STEP_S = 0.01  # a call to Kafka takes as long unless the script says otherwise
 
 
-class Crash(Exception):
+class Crash(BaseException):
     """The driver dies, or only the process that commits."""
 
 
@@ -107,9 +107,12 @@ class Driver:
         self.kafka = kafka
         self.number = 0
         self.has_ended = False
+        self.death: Crash | None = None
 
     def step(self, when: str) -> None:
         kafka = self.kafka
+        if self.death is not None:
+            raise self.death  # nothing that was begun goes on
         if when == "before":
             kafka.steps += 1
             kafka.pass_time(STEP_S)
@@ -122,7 +125,8 @@ class Driver:
             elif planned == "arrive":
                 kafka.arrive()
         if planned in (f"crash {when}", f"worker {when}"):
-            raise Crash(kafka.script.pop(kafka.steps))
+            self.death = Crash(kafka.script.pop(kafka.steps))
+            raise self.death
 
     async def last(self) -> Decision | None:
         self.step("before")
@@ -270,7 +274,9 @@ async def run_query(
                 await commit_batch(driver, driver, wanted)
             except (KafkaError, Crash) as error:
                 if not str(error).startswith("crash"):
-                    await abort_batch(driver, driver, wanted.batch, wanted.transactions)  # as Spark
+                    # As Spark, in a process of its own.
+                    other = Driver(query.kafka)
+                    await abort_batch(other, other, wanted.batch, wanted.transactions)
                 raise
         except Crash:
             continue

@@ -27,6 +27,7 @@ __all__ = [
     "BufferFullError",
     "BulkDeliveryError",
     "BulkFailure",
+    "CheckpointMismatchError",
     "ConfigError",
     "CorruptBatchError",
     "DeliveryTimeoutError",
@@ -190,6 +191,11 @@ class StateStoreError(KafkaError):
     """The state of a streams application cannot be used: its directory is another process's, a file
     is damaged, the disk is full, or a changelog does not fit. What was committed is not lost: the
     changelog has it."""
+
+
+class CheckpointMismatchError(KafkaError):
+    """The checkpoint of a Spark query with ``exactlyOnce`` does not fit what the query has decided:
+    it was put back or copied. What was decided is committed, and nothing else."""
 
 
 class BrokerConnectionError(KafkaError):

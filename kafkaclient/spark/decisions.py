@@ -3,10 +3,14 @@
 Spark commits a batch by itself when the sink's commit has returned, and repeats one that it has
 not committed, perhaps with other tasks and other partitions. So a batch is decided once, durably,
 and before anything of it becomes visible: from then on there is one set of transactions that will
-be committed, whoever dies when. The decision may only be taken back when it is certain that nothing
-of it was ever committed, and never can be.
+be committed, whatever dies when. A decision may only be taken back while it is certain that nothing
+of it was committed, and that nothing of it ever can be.
 
-Nothing here does I/O: what a :class:`Ledger` and :class:`Transactions` must promise is said there.
+A repeated batch reads the same offsets of its source. If the checkpoint was put back or copied, the
+number of the batch is the same and its rows are others: the decision keeps what it decided
+(:class:`Contents`), and a batch with other contents is an error.
+
+Nothing here does I/O: :class:`Ledger` and :class:`Transactions` say what they must promise.
 """
 
 from __future__ import annotations
@@ -14,19 +18,62 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from kafkaclient.errors import ProducerFencedError, TransactionLostError
+from kafkaclient.errors import CheckpointMismatchError, TransactionLostError
 from kafkaclient.types import PreparedTransaction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["Decision", "Ledger", "State", "Transactions", "abort_batch", "commit_batch"]
+__all__ = [
+    "Contents",
+    "Decision",
+    "Ledger",
+    "Seen",
+    "State",
+    "Transactions",
+    "abort_batch",
+    "commit_batch",
+]
 
 _log = logging.getLogger(__name__)
+
+_LEFT_TO_DECIDE = 0.1  # part of each transaction's time-out that a new decision needs
+_LEFT_TO_COMMIT = 0.05  # part below which a decision of which nothing is committed is taken back
+_CLEAN_UP_S = 30.0  # how long transactions of lost attempts are looked for and aborted
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What tells a repeated batch from another batch with the same number."""
+
+    rows: int
+    checksum: int
+    """The same for the same rows, in whatever order and number of tasks."""
+    target: str | None
+    """The topic of all rows; None: each row names its own."""
+    end_offsets: str | None = None
+    """Where the batch ends in its sources, as Spark's checkpoint has it; None: not readable."""
+
+    def difference(self, now: Contents) -> str | None:
+        """How the batch of now differs; None: it is the same batch. End offsets decide when both
+        are known: a query may make other rows of the same input, and none of them is lost."""
+        if self.target != now.target:
+            return f"it was decided for {_topic(self.target)} and is for {_topic(now.target)} now"
+        if self.end_offsets is not None and now.end_offsets is not None:
+            if self.end_offsets == now.end_offsets:
+                return None
+            return f"its source's end offsets are {now.end_offsets} now"
+        if (self.rows, self.checksum) == (now.rows, now.checksum):
+            return None
+        return (
+            f"it was decided with {self.rows} rows (checksum {self.checksum:x}) and has {now.rows} "
+            f"rows (checksum {now.checksum:x}) now"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +82,35 @@ class Decision:
 
     batch: int
     transactions: tuple[PreparedTransaction, ...]
-    done: bool
+    done: bool = False
+    contents: Contents | None = None
+    """None: decided by a release that did not keep them."""
 
     def to_json(self) -> bytes:
-        return json.dumps(asdict(self)).encode()
+        names = [each.transactional_id for each in self.transactions]
+        prefix = os.path.commonprefix(names)  # noqa: RUF071 - these are no paths
+        fields = {
+            "batch": self.batch,
+            "done": self.done,
+            "contents": self.contents and asdict(self.contents),
+            "prefix": prefix,
+            "transactions": [
+                (name[len(prefix) :], *each[1:])
+                for name, each in zip(names, self.transactions, strict=True)
+            ],
+        }
+        return json.dumps(fields, separators=(",", ":")).encode()
 
     @classmethod
     def from_json(cls, text: bytes) -> Decision:
+        """Also what earlier releases wrote, without prefix and contents."""
         read = json.loads(text)
-        transactions = tuple(PreparedTransaction(*each) for each in read["transactions"])
-        return cls(read["batch"], transactions, read["done"])
+        prefix = read.get("prefix", "")
+        transactions = tuple(
+            PreparedTransaction(prefix + name, *rest) for name, *rest in read["transactions"]
+        )
+        contents = Contents(**read["contents"]) if read.get("contents") else None
+        return cls(read["batch"], transactions, read["done"], contents)
 
 
 class State(Enum):
@@ -57,15 +123,32 @@ class State(Enum):
     """It may have been committed."""
 
 
+class Seen(NamedTuple):
+    """A transaction as its coordinator describes it."""
+
+    state: State
+    left: float = 0.0
+    """The part of its time-out that is left while it is open, 0 to 1."""
+
+
 class Ledger(Protocol):
     """Where decisions last. Each query has one of its own."""
 
     async def last(self) -> Decision | None:
-        """The last decision. Whoever asked before can write no more."""
+        """The last decision. Fences no other run."""
+        ...
+
+    async def writing(self) -> bool:
+        """Whether a decision is being written, by any run, that :meth:`last` does not show yet."""
+        ...
+
+    async def claim(self) -> Decision | None:
+        """The last decision. A run that claimed before can write no more."""
         ...
 
     async def write(self, decision: Decision) -> None:
-        """When this has returned, the decision lasts; if it raised, it may."""
+        """Needs :meth:`claim` before. When this has returned, the decision lasts; if it raised, it
+        may last."""
         ...
 
 
@@ -73,8 +156,8 @@ class Transactions(Protocol):
     """The transactions of one query's tasks. No id is ever used for two of them."""
 
     async def states(
-        self, prepared: Iterable[PreparedTransaction]
-    ) -> Mapping[PreparedTransaction, State]: ...
+        self, prepared: Sequence[PreparedTransaction]
+    ) -> Mapping[PreparedTransaction, Seen]: ...
 
     async def end(self, prepared: PreparedTransaction, *, commit: bool) -> bool:
         """Whether it is ended this way, now or since earlier. Of one that has timed out it may not
@@ -87,38 +170,34 @@ class Transactions(Protocol):
 
 
 async def commit_batch(
-    ledger: Ledger,
-    transactions: Transactions,
-    batch: int,
-    prepared: tuple[PreparedTransaction, ...],
-    *,
-    accept_loss: bool = False,
+    ledger: Ledger, transactions: Transactions, wanted: Decision, *, accept_loss: bool = False
 ) -> None:
-    """Have ``batch`` visible, each row once: by ``prepared``, or by what was decided before.
+    """Have the batch visible, each row once: as ``wanted``, or as it was decided before.
 
     Raises:
-        TransactionLostError: transactions are not open any more. Of a batch that is not decided
-            nothing is visible, and a restart of the query repeats it. Of one that is, some rows are
-            visible and others never will be; ``accept_loss`` goes on with a warning then.
-        ProducerFencedError: another run of the query has gone further.
+        TransactionLostError: transactions are not open any more, or not for long enough. Of a batch
+            that is not decided nothing is visible, and a restart of the query repeats it. Of one
+            that is, some rows are visible and others never will be; ``accept_loss`` goes on with
+            an error in the log then.
+        CheckpointMismatchError: the batch was decided with other contents, or a later batch has
+            been decided. ``accept_loss`` goes on with the contents that were decided.
+        ProducerFencedError: another run of the query has claimed the ledger meanwhile.
     """
-    last = await ledger.last()
-    if last is not None and last.batch > batch:
-        raise ProducerFencedError(
-            f"batch {batch} is not committed: batch {last.batch} of this query has been decided; "
-            "is the query running twice, or was its checkpoint put back?"
-        )
-    if last is None or last.batch < batch:
-        if last is not None:
-            await _finish(ledger, transactions, last, accept_loss=accept_loss)
-        decision = await _decide(ledger, transactions, batch, prepared)
-    elif not last.done and await _taken_back(transactions, last):
-        decision = await _decide(ledger, transactions, batch, prepared)
-    else:
-        decision = last
-    await _finish(ledger, transactions, decision, accept_loss=accept_loss)
-    # Whatever else was written for this batch or an earlier one can never be decided any more.
-    await _abort(transactions, set(await transactions.left(batch)) - {*decision.transactions})
+    decision = await ledger.last()
+    _check_order(decision, wanted)
+    if decision is None or decision.batch < wanted.batch or not decision.done:
+        decision = await ledger.claim()
+        _check_order(decision, wanted)
+    if decision is not None and decision.batch < wanted.batch:
+        await _complete(ledger, transactions, decision, accept_loss=accept_loss)
+        decision = None
+    elif decision is not None and not decision.done and await _taken_back(transactions, decision):
+        decision = None
+    if decision is None:
+        decision = await _decide(ledger, transactions, wanted)
+    await _complete(ledger, transactions, decision, accept_loss=accept_loss)
+    await _clean_up(transactions, decision)
+    _check_same(decision, wanted, accept_loss=accept_loss)
 
 
 async def abort_batch(
@@ -128,49 +207,109 @@ async def abort_batch(
     prepared: tuple[PreparedTransaction, ...],
 ) -> None:
     """Abort what is not decided. Spark calls for it also when a commit has failed, which may have
-    left a decision."""
+    left a decision; one that is still being written protects everything."""
+    if await ledger.writing():
+        _log.warning(
+            "batch %d: a decision is being written; its transactions are left open until the batch "
+            "is repeated, or until they time out",
+            batch,
+        )
+        return
     last = await ledger.last()
     decided = {*last.transactions} if last is not None and last.batch == batch else set()
-    await _abort(transactions, set(prepared) - decided)
+    await _end(transactions, set(prepared) - decided, commit=False)
 
 
-async def _decide(
-    ledger: Ledger,
-    transactions: Transactions,
-    batch: int,
-    prepared: tuple[PreparedTransaction, ...],
-) -> Decision:
-    states = await transactions.states(prepared)
-    lost = [each for each in prepared if states[each] is not State.OPEN]
-    if lost:
-        raise TransactionLostError(
-            f"batch {batch} is not committed, and nothing of it is visible: {_names(lost)} not open"
-            " any more; did the batch take longer than kafka.transaction.timeout.ms? Restart the "
-            "query, which repeats the batch"
+def _check_order(last: Decision | None, wanted: Decision) -> None:
+    if last is not None and last.batch > wanted.batch:
+        raise CheckpointMismatchError(
+            f"batch {wanted.batch} is not committed: batch {last.batch} of this query has been "
+            f"decided{_up_to(last)}. The query runs twice, or its checkpoint was put back. Stop "
+            f"all runs but one; {_WAYS_BACK}"
         )
-    decision = Decision(batch, prepared, done=not prepared)
+
+
+def _check_same(decided: Decision, wanted: Decision, *, accept_loss: bool) -> None:
+    if decided.contents is None or wanted.contents is None:
+        return
+    difference = decided.contents.difference(wanted.contents)
+    if difference is None:
+        return
+    what = (
+        f"batch {wanted.batch} of this query was decided before, with {decided.contents.rows} rows"
+        f"{_up_to(decided)}; these rows are committed. The batch that Spark repeats is another "
+        f"one: {difference}"
+    )
+    if accept_loss:
+        _log.error("%s; failOnDataLoss=false: its rows are not written", what)
+        return
+    raise CheckpointMismatchError(
+        f"{what}. The checkpoint was put back, a copy of it is in use, the target was changed, or "
+        "(where the end offsets cannot be read) the query makes other rows of the same input; "
+        f"{_WAYS_BACK} failOnDataLoss=false goes on with the rows that were decided: rows that only"
+        " the batch of now has are lost, rows that later batches bring again are there twice"
+    )
+
+
+_WAYS_BACK = (
+    "put the newest checkpoint back, or give the query a new checkpointLocation and let it start at"
+    " the end offsets that were decided."
+)
+
+
+def _up_to(decision: Decision) -> str:
+    contents = decision.contents
+    if contents is None or contents.end_offsets is None:
+        return ""
+    return f", up to the end offsets {contents.end_offsets}"
+
+
+async def _decide(ledger: Ledger, transactions: Transactions, wanted: Decision) -> Decision:
+    prepared = wanted.transactions
+    seen = await transactions.states(prepared)
+    lost = [each for each in prepared if seen[each].state is not State.OPEN]
+    if lost:
+        raise _repeat(wanted, f"{_names(lost)} not open any more")
+    late = [each for each in prepared if seen[each].left < _LEFT_TO_DECIDE]
+    if late:
+        part = f"{_LEFT_TO_DECIDE:.0%} of kafka.transaction.timeout.ms by this machine's clock"
+        raise _repeat(wanted, f"{_names(late)} about to time out, within {part}")
+    decision = replace(wanted, done=not prepared)
     await ledger.write(decision)
+    if not decision.done and await _taken_back(transactions, decision):
+        raise _repeat(wanted, "transactions timed out while the decision was written")
     return decision
 
 
+def _repeat(wanted: Decision, why: str) -> TransactionLostError:
+    return TransactionLostError(
+        f"batch {wanted.batch} is not committed, and nothing of it is visible: {why}; did the batch"
+        " take longer than kafka.transaction.timeout.ms? Restart the query, which repeats the batch"
+    )
+
+
 async def _taken_back(transactions: Transactions, decision: Decision) -> bool:
-    """Whether a decision that cannot be carried out any more was taken back as a whole."""
-    states = await transactions.states(decision.transactions)
-    found = set(states.values())
-    if State.ABORTED not in found or not found <= {State.ABORTED, State.OPEN}:
+    """Take a decision back that cannot be carried out as a whole in time; whether that was done."""
+    seen = await transactions.states(decision.transactions)
+    if not {each.state for each in seen.values()} <= {State.OPEN, State.ABORTED}:
+        return False  # it may be visible in part: only its other transactions can follow
+    still_open = [each for each, (state, _) in seen.items() if state is State.OPEN]
+    if len(still_open) == len(seen) and all(each.left >= _LEFT_TO_COMMIT for each in seen.values()):
         return False
-    # Somebody may be committing them at this moment: only what could be aborted was not.
-    still_open = [each for each, state in states.items() if state is State.OPEN]
-    return all([await transactions.end(each, commit=False) for each in still_open])
+    await _end(transactions, still_open, commit=False)
+    # Another run may have committed one at this moment.
+    seen = await transactions.states(decision.transactions)
+    return all(each.state is State.ABORTED for each in seen.values())
 
 
-async def _finish(
+async def _complete(
     ledger: Ledger, transactions: Transactions, decision: Decision, *, accept_loss: bool
 ) -> None:
+    """Commit what is decided, and note that it is done."""
     if decision.done:
         return
     each = decision.transactions
-    ended = await asyncio.gather(*(transactions.end(one, commit=True) for one in each))
+    ended = await _end(transactions, each, commit=True)
     lost = [one for one, committed in zip(each, ended, strict=True) if not committed]
     if lost:
         what = (
@@ -186,8 +325,37 @@ async def _finish(
     await ledger.write(replace(decision, done=True))
 
 
-async def _abort(transactions: Transactions, prepared: Iterable[PreparedTransaction]) -> None:
-    await asyncio.gather(*(transactions.end(each, commit=False) for each in prepared))
+async def _clean_up(transactions: Transactions, decision: Decision) -> None:
+    """Abort whatever else was written for this batch or an earlier one: it can never be decided any
+    more. The batch is committed whether or not this works; what is left over times out."""
+    try:
+        async with asyncio.timeout(_CLEAN_UP_S):
+            left = set(await transactions.left(decision.batch)) - {*decision.transactions}
+            await _end(transactions, left, commit=False)
+    except Exception as error:  # noqa: BLE001 - the batch is visible: nothing may fail it now
+        _log.warning(
+            "batch %d is committed; transactions of lost attempts could not be aborted, and hold up"
+            " read-committed consumers until the next batch, or until they time out: %r",
+            decision.batch,
+            error,
+        )
+
+
+async def _end(
+    transactions: Transactions, prepared: Iterable[PreparedTransaction], *, commit: bool
+) -> list[bool]:
+    """End all of them; one that fails keeps none of the others from being ended."""
+    ended = await asyncio.gather(
+        *(transactions.end(each, commit=commit) for each in prepared), return_exceptions=True
+    )
+    told = [each for each in ended if not isinstance(each, BaseException)]
+    if len(told) < len(ended):
+        raise next(each for each in ended if isinstance(each, BaseException))
+    return told
+
+
+def _topic(target: str | None) -> str:
+    return "the topics that rows name" if target is None else f"topic {target}"
 
 
 def _names(lost: list[PreparedTransaction]) -> str:

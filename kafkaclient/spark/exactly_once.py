@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 import uuid
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,33 +24,34 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from kafkaclient.admin import Admin, TxnState
 from kafkaclient.config.admin import AdminConfig
-from kafkaclient.errors import (
-    KafkaError,
-    TopicExistsError,
-    TransactionLostError,
-    UnknownTopicError,
-)
+from kafkaclient.errors import KafkaError, TransactionLostError
 from kafkaclient.producer.producer import Producer
-from kafkaclient.reader import Reader
-from kafkaclient.spark.decisions import Decision, State, abort_batch, commit_batch
+from kafkaclient.spark.checkpoint import end_offsets
+from kafkaclient.spark.decisions import (
+    Contents,
+    Decision,
+    Seen,
+    State,
+    abort_batch,
+    commit_batch,
+)
 from kafkaclient.spark.garbage import freeze_imports
 from kafkaclient.spark.kept import WORKER
+from kafkaclient.spark.ledger import KafkaLedger, make_ledger
 from kafkaclient.spark.sink import TaskSink, write_rows
-from kafkaclient.types import PreparedTransaction, TopicPartition
+from kafkaclient.types import PreparedTransaction
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     import pyarrow as pa
 
-    from kafkaclient.net.dialer import Dialer
     from kafkaclient.spark.options import WriteOptions
     from kafkaclient.spark.rows import WriteColumns
     from kafkaclient.wire.transaction_states import TransactionDescription
 
 __all__ = [
     "ExactlyOnceWriter",
-    "KafkaLedger",
     "KafkaTransactions",
     "Prepared",
     "PreparingSink",
@@ -63,17 +65,14 @@ between a batch's first record and its commit."""
 _STOP_S = 5.0
 """How long a failed task tries to abort its transaction."""
 
-_LEDGER = {
-    "cleanup.policy": "compact",
-    "segment.bytes": str(2**20),  # so that little is to be read
-    "min.cleanable.dirty.ratio": "0.1",
-}
+_AT_ONCE = 200  # requests under way: with thousands, coordinators' answers would come too late
 
 _STATES = {
     TxnState.ONGOING: State.OPEN,
     TxnState.PREPARE_COMMIT: State.COMMITTED,
     TxnState.COMPLETE_COMMIT: State.COMMITTED,
     TxnState.PREPARE_ABORT: State.ABORTED,
+    TxnState.PREPARE_EPOCH_FENCE: State.ABORTED,
     TxnState.COMPLETE_ABORT: State.ABORTED,
 }
 
@@ -86,6 +85,8 @@ class Prepared(WriterCommitMessage):
     """``{transactionalIdPrefix}-{query id}``: the query id lasts as long as the checkpoint."""
     records: int
     transaction: PreparedTransaction | None
+    checksum: int = 0
+    """Of the rows' keys and values (:meth:`WriteColumns.checksum`)."""
 
 
 class ExactlyOnceWriter(DataSourceStreamArrowWriter):
@@ -110,24 +111,43 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Raises as :func:`commit_batch`. Spark then calls :meth:`abort`, and ends the query."""
-        asyncio.run(self._end(messages, batchId, commit=True))
+        told = _told(messages)
+        if told:
+            options = self._options
+            ends = end_offsets(options.checkpoint, batchId)
+            contents = Contents(
+                sum(each.records for each in told),
+                sum(each.checksum for each in told),
+                options.topic,
+                ends,
+            )
+            wanted = Decision(batchId, _prepared(told), contents=contents)
+            asyncio.run(self._commit(told[0].query, wanted))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        asyncio.run(self._end(messages, batchId, commit=False))
+        told = _told(messages)
+        if told:
+            asyncio.run(self._abort(told[0].query, batchId, _prepared(told)))
 
-    async def _end(
-        self, messages: list[WriterCommitMessage | None], batch: int, *, commit: bool
+    async def _commit(self, query: str, wanted: Decision) -> None:
+        accept_loss = not self._options.fail_on_data_loss
+        async with _coordination(self._options, query) as (ledger, transactions):
+            await commit_batch(ledger, transactions, wanted, accept_loss=accept_loss)
+
+    async def _abort(
+        self, query: str, batch: int, prepared: tuple[PreparedTransaction, ...]
     ) -> None:
-        told = [message for message in messages if isinstance(message, Prepared)]
-        if not told:
-            return  # no task, no rows
-        prepared = tuple(each.transaction for each in told if each.transaction is not None)
-        async with _coordination(self._options, told[0].query) as (ledger, transactions):
-            if commit:
-                accept_loss = not self._options.fail_on_data_loss
-                await commit_batch(ledger, transactions, batch, prepared, accept_loss=accept_loss)
-            else:
-                await abort_batch(ledger, transactions, batch, prepared)
+        async with _coordination(self._options, query) as (ledger, transactions):
+            await abort_batch(ledger, transactions, batch, prepared)
+
+
+def _told(messages: list[WriterCommitMessage | None]) -> list[Prepared]:
+    """Empty: no task, no rows."""
+    return [message for message in messages if isinstance(message, Prepared)]
+
+
+def _prepared(told: list[Prepared]) -> tuple[PreparedTransaction, ...]:
+    return tuple(each.transaction for each in told if each.transaction is not None)
 
 
 class PreparingSink(TaskSink):
@@ -136,11 +156,16 @@ class PreparingSink(TaskSink):
     def __init__(self, producer: Producer, columns: WriteColumns, query: str) -> None:
         super().__init__(producer, columns)
         self._query = query
+        self._checksum = 0
+
+    async def take(self, batch: pa.RecordBatch) -> None:
+        await super().take(batch)
+        self._checksum += self._columns.checksum(batch)
 
     async def finish(self) -> WriterCommitMessage:
         await super().finish()
         prepared = await self._producer.prepare_transaction()
-        return Prepared(self._query, self._rows, prepared)
+        return Prepared(self._query, self._rows, prepared, self._checksum)
 
 
 async def begin(producer: Producer) -> None:
@@ -171,85 +196,52 @@ async def _coordination(
 ) -> AsyncIterator[tuple[KafkaLedger, KafkaTransactions]]:
     shared = AdminConfig.build(options.client, {}).for_producer()
     async with Admin(shared, limits=None) as admin:
+        await make_ledger(
+            admin,
+            query,
+            replicas=options.ledger_replication_factor,
+            min_insync=options.ledger_min_insync_replicas,
+        )
+        ledger = KafkaLedger(admin, shared, query)
         try:
-            await admin.describe_topic(query)
-        except UnknownTopicError:
-            with suppress(TopicExistsError):  # of a run that is ending
-                await admin.create_topic(query, partitions=1, configs=_LEDGER)
-        async with KafkaLedger(shared, query) as ledger:
             yield ledger, KafkaTransactions(admin, query)
-
-
-class KafkaLedger:
-    """The topic named as the query. Its only producer has the query's name as transactional id: the
-    coordinator sees to it that the last who asked is the only one who writes."""
-
-    def __init__(
-        self, options: Mapping[str, object], query: str, *, dialer: Dialer | None = None
-    ) -> None:
-        self._options = dict(options)
-        self._dialer = dialer
-        self._query = query
-        self._producer: Producer | None = None
-
-    async def __aenter__(self) -> KafkaLedger:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._close()
-
-    async def last(self) -> Decision | None:
-        await self._close()
-        # Before reading: what an earlier producer has begun to write is ended, and no more comes.
-        producer = Producer(self._options | {"transactional_id": self._query}, dialer=self._dialer)
-        await producer.start()
-        self._producer = producer
-        decision = None
-        tp = TopicPartition(self._query, 0)
-        committed = self._options | {"isolation_level": "read_committed"}
-        async with Reader(committed, dialer=self._dialer) as reader:
-            first = await reader.offsets(self._query, at="earliest")
-            end = await reader.offsets(self._query, at="latest")
-            async for batch in reader.read({tp: (first[tp], end[tp])}):
-                for record in batch:
-                    if record.value is not None:
-                        decision = Decision.from_json(bytes(record.value))
-        return decision
-
-    async def write(self, decision: Decision) -> None:
-        assert self._producer is not None, "last() comes first"
-        async with self._producer.transaction():
-            await self._producer.send(
-                self._query, decision.to_json(), self._query.encode(), partition=0
-            )
-
-    async def _close(self) -> None:
-        producer, self._producer = self._producer, None
-        if producer is not None:
-            await producer.stop(timeout=_STOP_S)
+        finally:
+            await ledger.close()
 
 
 class KafkaTransactions:
-    """The transactions ``{query}-{batch}-{hex}``, as their coordinators know them."""
+    """The transactions ``{query}-{batch}-{hex}``, as their coordinators know them. ``clock`` is the
+    wall clock in seconds: coordinators tell by theirs when a transaction began."""
 
-    def __init__(self, admin: Admin, query: str) -> None:
+    def __init__(self, admin: Admin, query: str, *, clock: Callable[[], float] = time.time) -> None:
         self._admin = admin
+        self._clock = clock
+        self._turns = asyncio.Semaphore(_AT_ONCE)
         self._id = re.compile(re.escape(query) + r"-(\d+)-[0-9a-f]{32}")
         self._prefix = f"{query}-"
 
     async def states(
-        self, prepared: Iterable[PreparedTransaction]
-    ) -> dict[PreparedTransaction, State]:
-        wanted = list(prepared)
-        told = await self._admin.describe_transactions([each.transactional_id for each in wanted])
-        return {each: _state(each, told[each.transactional_id]) for each in wanted}
+        self, prepared: Sequence[PreparedTransaction]
+    ) -> dict[PreparedTransaction, Seen]:
+        told = await self._described([each.transactional_id for each in prepared])
+        # This machine's clock may be behind the coordinators', but not by more than they show.
+        begun = [each.started_ms for each in told.values() if each is not None]
+        now_ms = max([self._clock() * 1000, *begun])
+        return {each: _seen(each, told[each.transactional_id], now_ms) for each in prepared}
 
     async def end(self, prepared: PreparedTransaction, *, commit: bool) -> bool:
-        try:
-            await self._admin.end_transaction(prepared, commit=commit)
-        except TransactionLostError:
-            return False
+        async with self._turns:
+            try:
+                await self._admin.end_transaction(prepared, commit=commit)
+            except TransactionLostError:
+                return False
         return True
+
+    async def _described(self, names: Sequence[str]) -> dict[str, TransactionDescription | None]:
+        told: dict[str, TransactionDescription | None] = {}
+        for start in range(0, len(names), _AT_ONCE):
+            told |= await self._admin.describe_transactions(names[start : start + _AT_ONCE])
+        return told
 
     async def left(self, batch: int) -> list[PreparedTransaction]:
         listed = await self._admin.list_transactions(self._prefix, states=[TxnState.ONGOING])
@@ -259,7 +251,7 @@ class KafkaTransactions:
             for name in names
             if (match := self._id.fullmatch(name)) and int(match.group(1)) <= batch
         ]
-        told = await self._admin.describe_transactions(old)
+        told = await self._described(old)
         return [
             PreparedTransaction(name, found.producer_id, found.producer_epoch)
             for name, found in told.items()
@@ -267,7 +259,12 @@ class KafkaTransactions:
         ]
 
 
-def _state(prepared: PreparedTransaction, told: TransactionDescription | None) -> State:
+def _seen(
+    prepared: PreparedTransaction, told: TransactionDescription | None, now_ms: float
+) -> Seen:
     if told is None or told.producer_id != prepared.producer_id:
-        return State.UNKNOWN
-    return _STATES.get(told.state, State.UNKNOWN)
+        return Seen(State.UNKNOWN)
+    state = _STATES.get(told.state, State.UNKNOWN)
+    if state is not State.OPEN:
+        return Seen(state)
+    return Seen(state, max(0.0, 1 - (now_ms - told.started_ms) / told.timeout_ms))

@@ -52,8 +52,13 @@ _READ = (
 )
 _ENDING = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _TRIGGER = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
-_WRITE = ("topic", "includeHeaders", "exactlyOnce", "transactionalIdPrefix", "failOnDataLoss")
-_TRANSACTIONAL = ("transactionalIdPrefix", "failOnDataLoss")
+_TRANSACTIONAL = (
+    "transactionalIdPrefix",
+    "ledgerReplicationFactor",
+    "ledgerMinInsyncReplicas",
+    "failOnDataLoss",
+)
+_WRITE = ("topic", "includeHeaders", "exactlyOnce", *_TRANSACTIONAL)
 _DEFAULT_PREFIX = "kafkaclient-spark"
 _PREFIX = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 _ALL = (*dict.fromkeys((*_READ, *_ENDING, *_TRIGGER, *_WRITE)),)
@@ -164,7 +169,14 @@ class WriteOptions:
     exactly_once: bool = False
     transactional_id_prefix: str = _DEFAULT_PREFIX
     fail_on_data_loss: bool = True
-    """Whether a decided batch that cannot be committed as a whole any more is an error."""
+    """Whether it is an error that a decided batch cannot be committed as a whole any more, or is
+    another one than Spark repeats."""
+    ledger_replication_factor: int | None = None
+    """None: 3, or as many as there are brokers."""
+    ledger_min_insync_replicas: int | None = None
+    """None: 2 with 3 replicas or more, else 1."""
+    checkpoint: str | None = None
+    """Where Spark notes what a batch has read (``checkpointLocation``)."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str], mode: Mode) -> WriteOptions:
@@ -183,12 +195,22 @@ class WriteOptions:
         for name in given.which(_TRANSACTIONAL):
             if not exactly_once:
                 raise ConfigError(f"option {name} is for writes with exactlyOnce=true")
+        replicas = given.count("ledgerReplicationFactor")
+        insync = given.count("ledgerMinInsyncReplicas")
+        if insync is not None and insync > (replicas or insync):
+            raise ConfigError(
+                f"option ledgerMinInsyncReplicas={insync} is above ledgerReplicationFactor="
+                f"{replicas}: nothing could be written"
+            )
         return cls(
             client=client,
             topic=topic.strip() if topic is not None else None,
             exactly_once=exactly_once,
             transactional_id_prefix=given.read("transactionalIdPrefix", _prefix, _DEFAULT_PREFIX),
             fail_on_data_loss=given.flag("failOnDataLoss", default=True),
+            ledger_replication_factor=replicas,
+            ledger_min_insync_replicas=insync,
+            checkpoint=given.get("checkpointLocation"),
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -14,25 +15,35 @@ pytest.importorskip("pyspark")
 from pyspark.sql.types import StringType, StructType  # noqa: E402
 
 from kafkaclient import Producer  # noqa: E402
-from kafkaclient.admin import Admin  # noqa: E402
-from kafkaclient.errors import KafkaError, ProducerFencedError, TransactionLostError  # noqa: E402
+from kafkaclient.admin import Admin, ConfigResource  # noqa: E402
+from kafkaclient.errors import (  # noqa: E402
+    BrokerError,
+    CheckpointMismatchError,
+    KafkaError,
+    ProducerFencedError,
+    TransactionLostError,
+)
+from kafkaclient.spark.checkpoint import end_offsets  # noqa: E402
 from kafkaclient.spark.decisions import (  # noqa: E402
+    Contents,
     Decision,
+    Seen,
     State,
     abort_batch,
     commit_batch,
 )
 from kafkaclient.spark.exactly_once import (  # noqa: E402
     ExactlyOnceWriter,
-    KafkaLedger,
     KafkaTransactions,
     Prepared,
     PreparingSink,
     begin,
 )
+from kafkaclient.spark.ledger import KafkaLedger, make_ledger  # noqa: E402
 from kafkaclient.spark.options import WriteOptions  # noqa: E402
 from kafkaclient.spark.rows import WriteColumns  # noqa: E402
 from kafkaclient.testing.fake import FakeCluster  # noqa: E402
+from kafkaclient.types import PreparedTransaction  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -66,9 +77,12 @@ async def task(fake: FakeCluster, batch: int, values: list[str], name: int = 0) 
 @asynccontextmanager
 async def driver(fake: FakeCluster) -> AsyncIterator[tuple[KafkaLedger, KafkaTransactions]]:
     async with Admin(fake.bootstrap, dialer=fake, limits=None) as admin:
-        shared = {"bootstrap_servers": fake.bootstrap}
-        async with KafkaLedger(shared, QUERY, dialer=fake) as ledger:
-            yield ledger, KafkaTransactions(admin, QUERY)
+        ledger = KafkaLedger(admin, {"bootstrap_servers": fake.bootstrap}, QUERY, dialer=fake)
+        clock = asyncio.get_running_loop().time  # as the fake cluster has it
+        try:
+            yield ledger, KafkaTransactions(admin, QUERY, clock=clock)
+        finally:
+            await ledger.close()
 
 
 def seen(fake: FakeCluster) -> list[bytes | None]:
@@ -88,17 +102,17 @@ async def test_batches_become_visible_when_they_are_committed(fake) -> None:
     assert seen(fake) == []
     prepared = tuple(one.transaction for one in told if one.transaction)
     async with driver(fake) as (ledger, transactions):
-        await commit_batch(ledger, transactions, 0, prepared)
+        await commit_batch(ledger, transactions, Decision(0, prepared))
         assert seen(fake) == [b"a", b"b", b"c"]
         assert await ledger.last() == Decision(0, prepared, done=True)
         wanted = (*prepared, lost.transaction, later.transaction)
         states = await transactions.states(wanted)
-        assert [*states.values()] == [
+        assert [seen.state for seen in states.values()] == [
             *[State.COMMITTED] * 2,
             State.ABORTED,
             State.OPEN,  # its batch is to come
         ]
-        await commit_batch(ledger, transactions, 1, (later.transaction,))
+        await commit_batch(ledger, transactions, Decision(1, (later.transaction,)))
     assert seen(fake) == [b"a", b"b", b"c", b"d"]
     for partition in range(3):
         end = fake._partition("t", partition).log.end_offset
@@ -109,23 +123,23 @@ async def test_a_driver_that_dies_after_the_decision(fake) -> None:
     """Spark repeats the batch, with other tasks: it is what was decided that is committed."""
     first = [(await task(fake, 0, [value], n)).transaction for n, value in enumerate("ab")]
     async with driver(fake) as (ledger, transactions):
-        await ledger.last()
-        await ledger.write(Decision(0, tuple(first), done=False))
+        await ledger.claim()
+        await ledger.write(Decision(0, tuple(first)))
         await transactions.end(first[0], commit=True)
     again = await task(fake, 0, ["a", "b"], 2)
     async with driver(fake) as (ledger, transactions):
         await abort_batch(ledger, transactions, 0, tuple(first))  # as after a commit that failed
-        await commit_batch(ledger, transactions, 0, (again.transaction,))
+        await commit_batch(ledger, transactions, Decision(0, (again.transaction,)))
         states = await transactions.states([again.transaction])
-        assert [*states.values()] == [State.ABORTED]
+        assert [*states.values()] == [Seen(State.ABORTED)]
     assert seen(fake) == [b"a", b"b"]
 
 
 async def test_a_driver_of_long_ago_writes_no_decision(fake) -> None:
     one = (await task(fake, 0, ["a"])).transaction
     async with driver(fake) as (old, _), driver(fake) as (new, transactions):
-        await old.last()
-        await commit_batch(new, transactions, 0, (one,))
+        await old.claim()
+        await commit_batch(new, transactions, Decision(0, (one,)))
         with pytest.raises(KafkaError) as fenced:
             await old.write(Decision(0, (), done=False))
         assert isinstance(fenced.value, ProducerFencedError) or isinstance(
@@ -140,21 +154,175 @@ async def test_time_outs(fake) -> None:
     fake.expire_transaction(one.transactional_id)
     async with driver(fake) as (ledger, transactions):
         with pytest.raises(TransactionLostError, match="nothing of it is visible"):
-            await commit_batch(ledger, transactions, 0, (one,))
+            await commit_batch(ledger, transactions, Decision(0, (one,)))
         two = [(await task(fake, 0, [value], n)).transaction for n, value in enumerate("xa", 1)]
-        await ledger.write(Decision(0, tuple(two), done=False))
+        await ledger.claim()
+        await ledger.write(Decision(0, tuple(two)))
         fake.expire_transaction(two[0].transactional_id)
         three = (await task(fake, 0, ["a", "x"], 3)).transaction
-        await commit_batch(ledger, transactions, 0, (three,))
+        await commit_batch(ledger, transactions, Decision(0, (three,)))
         assert seen(fake) == [b"a", b"x"]
         four = [(await task(fake, 1, [value], n)).transaction for n, value in enumerate("bc", 4)]
-        await ledger.last()
-        await ledger.write(Decision(1, tuple(four), done=False))
+        await ledger.claim()
+        await ledger.write(Decision(1, tuple(four)))
         await transactions.end(four[0], commit=True)
         fake.expire_transaction(four[1].transactional_id)
         with pytest.raises(TransactionLostError, match=four[1].transactional_id):
-            await commit_batch(ledger, transactions, 1, ())
+            await commit_batch(ledger, transactions, Decision(1, ()))
     assert seen(fake) == [b"a", b"b", b"x"]
+
+
+async def test_a_batch_that_was_decided_with_other_rows(fake) -> None:
+    """The tasks tell what they wrote; which task wrote it does not matter."""
+    first = [await task(fake, 0, values, n) for n, values in enumerate((["a", "b"], ["c"]))]
+    again = [await task(fake, 0, ["a", "b", "c"], 2), await task(fake, 0, [], 3)]
+    other = [await task(fake, 0, ["a", "b", "d"], 4)]
+    async with driver(fake) as (ledger, transactions):
+        await commit_batch(ledger, transactions, decision(0, first))
+        await commit_batch(ledger, transactions, decision(0, again))
+        with pytest.raises(CheckpointMismatchError, match="decided before, with 3 rows"):
+            await commit_batch(ledger, transactions, decision(0, other))
+    assert seen(fake) == [b"a", b"b", b"c"]
+
+
+def decision(batch: int, told: list[Prepared]) -> Decision:
+    contents = Contents(sum(t.records for t in told), sum(t.checksum for t in told), "t")
+    prepared = tuple(one.transaction for one in told if one.transaction)
+    return Decision(batch, prepared, contents=contents)
+
+
+async def test_time_that_is_left(fake) -> None:
+    """By the coordinator's word; a clock that is behind it does not make it more."""
+    one = (await task(fake, 0, ["a"])).transaction
+    began = fake.transaction(one.transactional_id).started_ms / 1000
+    async with Admin(fake.bootstrap, dialer=fake, limits=None) as admin:
+        for passed, left in ((0, 1.0), (15, 0.75), (70, 0.0), (-1000, 1.0)):
+            now = began + passed
+            transactions = KafkaTransactions(admin, QUERY, clock=lambda now=now: now)
+            assert (await transactions.states([one]))[one] == Seen(State.OPEN, pytest.approx(left))
+        ledger = KafkaLedger(admin, {"bootstrap_servers": fake.bootstrap}, QUERY, dialer=fake)
+        transactions = KafkaTransactions(admin, QUERY, clock=lambda: began + 55)
+        with pytest.raises(TransactionLostError, match="about to time out, within 10%"):
+            await commit_batch(ledger, transactions, Decision(0, (one,)))
+        await ledger.close()
+
+
+async def test_who_reads_or_aborts_fences_nobody(fake) -> None:
+    one, stale = [(await task(fake, 0, ["a"], n)).transaction for n in range(2)]
+    async with driver(fake) as (ledger, transactions), driver(fake) as (old, of_old):
+        await ledger.claim()
+        assert await old.last() is None
+        await abort_batch(old, of_old, 0, (stale,))
+        await ledger.write(Decision(0, (one,)))
+        assert await old.last() == Decision(0, (one,))
+        await commit_batch(ledger, transactions, Decision(0, ()))
+    assert seen(fake) == [b"a"]
+
+
+async def test_a_decision_that_is_being_written_protects_its_transactions(fake) -> None:
+    one = (await task(fake, 0, ["a"])).transaction
+    async with driver(fake) as (ledger, transactions):
+        assert not await ledger.writing()
+        producer = Producer(fake.bootstrap, dialer=fake, transactional_id=QUERY)
+        async with producer, producer.transaction():  # of a process that was killed, say
+            await producer.send(QUERY, b"x", partition=0)
+            await producer.flush()
+            assert await ledger.writing()
+            await abort_batch(ledger, transactions, 0, (one,))
+            assert (await transactions.states([one]))[one].state is State.OPEN
+            await producer.abort_transaction()
+            await producer.begin_transaction()
+        await abort_batch(ledger, transactions, 0, (one,))
+        assert (await transactions.states([one]))[one].state is State.ABORTED
+
+
+@pytest.mark.parametrize("tasks", [1, 10_000])
+async def test_a_decision_of_any_size_fits(fake, tasks: int) -> None:
+    """In records that the topic and max.request.size let through; compaction may have left parts
+    of older ones."""
+    fake.configure_topic(QUERY, max_message_bytes=64 * 1024)
+    prepared = tuple(PreparedTransaction(f"{QUERY}-0-{n:032x}", 10**9 + n, 3) for n in range(tasks))
+    contents = Contents(10**9, 2**70, None, '{"t":{"0":5}}')
+    large, small = Decision(0, prepared, contents=contents), Decision(1, ())
+    async with driver(fake) as (ledger, _):
+        for written in (large, small, large):
+            await ledger.claim()
+            await ledger.write(written)
+            assert await ledger.last() == written
+    records = fake.committed_log(QUERY, 0)
+    last_of_each_key = {record.key: record for record in records}
+    assert len(last_of_each_key) == (1 if tasks == 1 else len(records) // 2)
+
+
+async def test_leftovers_of_compaction_are_passed_over(fake) -> None:
+    async with Producer(fake.bootstrap, dialer=fake) as producer:
+        for value in (b"1/3\n...", b"2/3\n...", b"1/2\n..."):
+            await producer.send(QUERY, value, partition=0)
+    async with driver(fake) as (ledger, _):
+        assert await ledger.last() is None
+        await ledger.claim()
+        await ledger.write(Decision(3, ()))
+        assert await ledger.last() == Decision(3, ())
+
+
+async def test_cleaning_up_needs_not_all_brokers(fake) -> None:
+    one = (await task(fake, 0, ["a"])).transaction
+    async with driver(fake) as (ledger, transactions):
+
+        async def refuse(_: object) -> None:
+            raise KafkaError("a broker does not list its transactions")
+
+        transactions.left = refuse  # type: ignore[method-assign]
+        await commit_batch(ledger, transactions, Decision(0, (one,)))
+    assert seen(fake) == [b"a"]
+
+
+@pytest.mark.parametrize(
+    ("brokers", "replicas", "insync", "found"),
+    [
+        (3, None, None, (3, "2")),
+        (5, None, None, (3, "2")),
+        (2, None, None, (2, "1")),
+        (1, None, None, (1, "1")),
+        (3, 2, None, (2, "1")),
+        (5, 5, 3, (5, "3")),
+    ],
+)
+async def test_the_ledger_is_replicated(
+    brokers: int, replicas: int | None, insync: int | None, found: tuple[int, str], caplog
+) -> None:
+    fake = FakeCluster(brokers=brokers)
+    async with Admin(fake.bootstrap, dialer=fake, limits=None) as admin:
+        for _ in range(2):  # it may be there
+            await make_ledger(admin, "q", replicas=replicas, min_insync=insync)
+        told = await admin.describe_topic("q")
+        configs = await admin.describe_configs(ConfigResource.topic("q"))
+    assert (told.replication_factor, configs["min.insync.replicas"].value) == found
+    assert configs["cleanup.policy"].value == "compact"
+    assert ("has only" in caplog.text) is (replicas is None and brokers < 3)
+
+
+async def test_a_ledger_that_cannot_be_as_asked_for(caplog) -> None:
+    fake = FakeCluster(brokers=2)
+    async with Admin(fake.bootstrap, dialer=fake, limits=None) as admin:
+        with pytest.raises(BrokerError, match="INVALID_REPLICATION_FACTOR"):
+            await make_ledger(admin, "q", replicas=3, min_insync=None)
+        await make_ledger(admin, "q", replicas=1, min_insync=None)
+        await make_ledger(admin, "q", replicas=2, min_insync=None)
+    assert "ledger q has 1 replicas, not 2 (ledgerReplicationFactor)" in caplog.text
+
+
+def test_end_offsets_of_a_checkpoint(tmp_path) -> None:
+    folder = tmp_path / "a b" / "offsets"
+    folder.mkdir(parents=True)
+    (folder / "7").write_text('v1\n{"batchTimestampMs":1}\n{"t":{"0":5}}\n-')
+    (folder / "8").write_text("v1\n{}")
+    for location in (str(tmp_path / "a b"), (tmp_path / "a b").as_uri()):
+        assert end_offsets(location, 7) == '{"t":{"0":5}}\n-'
+        assert end_offsets(location, 8) is None
+        assert end_offsets(location, 9) is None
+    for location in (None, "", "hdfs://name/a b", "s3a://bucket/x"):
+        assert end_offsets(location, 7) is None
 
 
 def test_options() -> None:
@@ -162,15 +330,23 @@ def test_options() -> None:
     options = WriteOptions.parse(given, "streaming")
     assert options.transactional_id_prefix == "kafkaclient-spark"
     assert options.fail_on_data_loss
-    for mode, more, said in (
+    assert (options.ledger_replication_factor, options.ledger_min_insync_replicas) == (None, None)
+    more = {"ledgerReplicationFactor": "5", "ledgerMinInsyncReplicas": "3"}
+    options = WriteOptions.parse(given | more | {"checkpointLocation": "/c"}, "streaming")
+    assert (options.ledger_replication_factor, options.ledger_min_insync_replicas) == (5, 3)
+    assert options.checkpoint == "/c"
+    for mode, others, said in (
         ("batch", {}, "exactlyOnce is for streaming writes"),
         ("streaming", {"transactionalIdPrefix": "a b"}, "transactionalIdPrefix"),
         ("streaming", {"exactlyOnce": "false", "transactionalIdPrefix": "a"}, "is for writes with"),
+        ("streaming", {"ledgerReplicationFactor": "0"}, "an integer above 0"),
+        ("streaming", more | {"ledgerReplicationFactor": "2"}, "Replicas=3 is above"),
+        ("streaming", {"exactlyOnce": "false"} | more, "is for writes with"),
         ("streaming", {"kafka.acks": "1"}, "acks"),
         ("streaming", {"kafka.transactional.id": "x"}, "transactionalIdPrefix"),
     ):
         with pytest.raises(KafkaError, match=said):
-            WriteOptions.parse(given | more, mode)
+            WriteOptions.parse(given | others, mode)
 
 
 def test_outside_of_a_query() -> None:

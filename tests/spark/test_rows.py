@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
@@ -162,3 +164,24 @@ def test_a_row_without_topic() -> None:
     with pytest.raises(InvalidRecordError, match="column topic is null") as refused:
         list(columns("value string, topic string", None).records(batch))
     assert refused.value.index == 1
+
+
+blobs = st.lists(st.tuples(st.none() | st.binary(max_size=9), st.binary(max_size=9)), max_size=12)
+
+
+@given(rows=blobs, cuts=st.tuples(st.integers(0, 12), st.integers(0, 12)), data=st.data())
+def test_the_checksum_depends_on_the_rows_alone(rows, cuts, data) -> None:
+    """Not on their order, on batches, slices, or the width of offsets."""
+    columns = WriteColumns.check(StructType().add("key", "binary").add("value", "binary"), "t")
+
+    def batch(of, kind=None):
+        arrays = [pa.array([row[n] for row in of], kind or pa.binary()) for n in range(2)]
+        return pa.RecordBatch.from_arrays(arrays, ["key", "value"])
+
+    whole = columns.checksum(batch(rows))
+    assert columns.checksum(batch(data.draw(st.permutations(rows)), pa.large_binary())) == whole
+    first, last = sorted(min(cut, len(rows)) for cut in cuts)
+    table = batch(rows)
+    parts = table.slice(0, first), table.slice(first, last - first), table.slice(last)
+    assert sum(columns.checksum(part) for part in parts) == whole
+    assert columns.checksum(batch([*rows, (b"", b"\0")])) > whole

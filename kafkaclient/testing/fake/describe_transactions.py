@@ -2,7 +2,7 @@
 
 Behaviour
     Only the coordinator of an id tells; TRANSACTIONAL_ID_NOT_FOUND for one that it does not know.
-    There is no time in it: open transactions have begun at 0, time-outs are a minute.
+    Times are those of the cluster's clock; time-outs are what InitProducerId asked for.
 
 Versions
     0.
@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.testing.fake.error_code import ErrorCode
-from kafkaclient.testing.fake.transactions import TxnState
 
 if TYPE_CHECKING:
     from kafkaclient.testing.fake.control import Request
@@ -52,8 +51,8 @@ def _described(state: ClusterState, broker: int, name: str) -> dict[str, Any]:
         "error_code": 0,
         "transactional_id": name,
         "transaction_state": known.state.value,
-        "transaction_timeout_ms": 60_000,
-        "transaction_start_time_ms": 0 if known.state is TxnState.ONGOING else -1,
+        "transaction_timeout_ms": known.timeout_ms,
+        "transaction_start_time_ms": known.started_ms,
         "producer_id": known.producer_id,
         "producer_epoch": known.epoch,
         "topics": [{"topic": topic, "partitions": each} for topic, each in topics.items()],

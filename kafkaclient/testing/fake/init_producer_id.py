@@ -47,6 +47,7 @@ def answer(state: ClusterState, request: Request) -> dict[str, Any]:
     if code:
         return refuse(request, code)
     known = coordinator.ids[name]
+    known.timeout_ms = message.transaction_timeout_ms
     return _identity(known.producer_id, known.epoch)
 
 

@@ -60,6 +60,9 @@ class FakeTransaction:
     offsets: dict[tuple[str, str, int], Committed] = field(default_factory=dict)
     """To be committed: (group, topic, partition) -> offset."""
     groups: set[str] = field(default_factory=set)
+    timeout_ms: int = 60_000
+    started_ms: int = -1
+    """When the open transaction got its first partition or group, by the cluster's clock."""
 
 
 class TransactionCoordinator:
@@ -128,6 +131,8 @@ class TransactionCoordinator:
         self, name: str, partitions: Iterable[tuple[str, int]] = (), group: str | None = None
     ) -> None:
         known = self.ids[name]
+        if known.state is not TxnState.ONGOING:
+            known.started_ms = int(self._state.now() * 1000)
         known.state = TxnState.ONGOING
         known.partitions.update(partitions)
         if group is not None:
@@ -187,4 +192,5 @@ class TransactionCoordinator:
         known.partitions.clear()
         known.offsets.clear()
         known.groups.clear()
+        known.started_ms = -1
         known.state = TxnState.COMMITTED if commit else TxnState.ABORTED

@@ -1,0 +1,183 @@
+"""The topic in which a query's decisions last, and how one of any size is written to it."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from kafkaclient.admin import TxnState
+from kafkaclient.errors import KafkaError, TopicExistsError, UnknownTopicError
+from kafkaclient.producer.producer import Producer
+from kafkaclient.reader import Reader
+from kafkaclient.spark.decisions import Decision
+from kafkaclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from kafkaclient.admin import Admin
+    from kafkaclient.net.dialer import Dialer
+
+__all__ = ["KafkaLedger", "make_ledger"]
+
+_log = logging.getLogger(__name__)
+
+_CONFIGS = {
+    "cleanup.policy": "compact",
+    "segment.bytes": str(2**20),  # so that little is to be read
+    "min.cleanable.dirty.ratio": "0.1",
+    "unclean.leader.election.enable": "false",
+}
+_REPLICAS = 3  # as Kafka's own __transaction_state
+_INVALID_REPLICATION_FACTOR = 38
+
+_SLICE_BYTES = 32 * 1024
+"""A record's part of a decision: any topic takes as much, and with the default batch.size each
+record is a batch of its own."""
+
+_BEING_WRITTEN = frozenset(
+    {
+        TxnState.ONGOING,
+        TxnState.PREPARE_COMMIT,
+        TxnState.PREPARE_ABORT,
+        TxnState.PREPARE_EPOCH_FENCE,
+    }
+)
+_STOP_S = 5.0  # how long the ledger's producer may take to stop
+
+
+async def make_ledger(
+    admin: Admin, query: str, *, replicas: int | None, min_insync: int | None
+) -> None:
+    """Create the ledger's topic unless it is there.
+
+    ``replicas`` None: 3, or as many as the cluster has brokers for, with a warning; ``min_insync``
+    None: 2 with 3 replicas or more, else 1. Raises the controller's BrokerError for numbers that
+    were given and that the cluster cannot have; AuthorizationError.
+    """
+    try:
+        there = await admin.describe_topic(query)
+    except UnknownTopicError:
+        pass
+    else:
+        if there.replication_factor < (replicas or 0):
+            _log.warning(
+                "the ledger %s has %d replicas, not %s (ledgerReplicationFactor): it was created "
+                "before",
+                query,
+                there.replication_factor,
+                replicas,
+            )
+        return
+    for factor in (replicas,) if replicas is not None else range(_REPLICAS, 0, -1):
+        insync = min_insync if min_insync is not None else 2 if factor > 2 else 1
+        configs = _CONFIGS | {"min.insync.replicas": str(insync)}
+        try:
+            with suppress(TopicExistsError):  # of a run that is ending
+                await admin.create_topic(query, 1, factor, configs=configs)
+        except KafkaError as error:
+            if error.code != _INVALID_REPLICATION_FACTOR or replicas is not None or factor == 1:
+                raise
+            continue
+        if replicas is None and factor < _REPLICAS:
+            _log.warning(
+                "the ledger %s has only %d of %d replicas, as the cluster has no more brokers; a "
+                "decision that is lost with them may repeat or lose a batch",
+                query,
+                factor,
+                _REPLICAS,
+            )
+        return
+
+
+class KafkaLedger:
+    """The topic named as the query. Only :meth:`claim` starts a producer, with the query's name as
+    transactional id: the coordinator sees to it that only the run that claimed last writes."""
+
+    def __init__(
+        self,
+        admin: Admin,
+        options: Mapping[str, object],
+        query: str,
+        *,
+        dialer: Dialer | None = None,
+    ) -> None:
+        self._admin = admin
+        self._options = dict(options)
+        self._dialer = dialer
+        self._query = query
+        self._producer: Producer | None = None
+
+    async def close(self) -> None:
+        """What was written stays. Never raises a KafkaError: nothing depends on it."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            try:
+                await producer.stop(timeout=_STOP_S)
+            except KafkaError as error:
+                _log.warning("the producer of the ledger %s: %s", self._query, error)
+
+    async def last(self) -> Decision | None:
+        """The last decision that is committed. Fences no other run, and waits for none."""
+        decision = None
+        tp = TopicPartition(self._query, 0)
+        committed = self._options | {"isolation_level": "read_committed"}
+        async with Reader(committed, dialer=self._dialer) as reader:
+            first = await reader.offsets(self._query, at="earliest")
+            end = await reader.offsets(self._query, at="latest")
+            slices = _Slices()
+            async for batch in reader.read({tp: (first[tp], end[tp])}):
+                for record in batch:
+                    if record.value is not None:
+                        decision = slices.add(bytes(record.value)) or decision
+        return decision
+
+    async def writing(self) -> bool:
+        """Whether the ledger's transaction is open, or is being ended."""
+        told = (await self._admin.describe_transactions([self._query]))[self._query]
+        return told is not None and told.state in _BEING_WRITTEN
+
+    async def claim(self) -> Decision | None:
+        await self.close()
+        # Before reading: what an earlier producer has begun to write is ended, and no more comes.
+        producer = Producer(self._options | {"transactional_id": self._query}, dialer=self._dialer)
+        self._producer = producer
+        await producer.start()
+        return await self.last()
+
+    async def write(self, decision: Decision) -> None:
+        """In one transaction, so that all of the decision is there, or nothing."""
+        assert self._producer is not None, "claim() comes first"
+        async with self._producer.transaction():
+            for number, value in enumerate(_slices(decision)):
+                # Compaction keeps the last record of each key: those of the last decision.
+                key = f"{self._query}/{number}" if number else self._query
+                await self._producer.send(self._query, value, key.encode(), partition=0)
+
+
+def _slices(decision: Decision) -> Iterator[bytes]:
+    """``number/of\\n`` and a part of the JSON text."""
+    text = decision.to_json()
+    starts = range(0, len(text), _SLICE_BYTES)
+    for number, start in enumerate(starts):
+        yield b"%d/%d\n" % (number, len(starts)) + text[start : start + _SLICE_BYTES]
+
+
+class _Slices:
+    """Puts decisions together again. Of older ones compaction may have left parts."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def add(self, value: bytes) -> Decision | None:
+        if value.startswith(b"{"):  # of a release that wrote a decision as one record
+            return Decision.from_json(value)
+        head, _, part = value.partition(b"\n")
+        number, of = map(int, head.split(b"/"))
+        if number == 0:
+            self._parts = []
+        if number != len(self._parts):
+            return None
+        self._parts.append(part)
+        return Decision.from_json(b"".join(self._parts)) if len(self._parts) == of else None

@@ -14,7 +14,7 @@ from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, Changel
 from kafkaclient.streams.runtime.task import Task
 from kafkaclient.streams.runtime.task_states import TaskEvent
 from kafkaclient.streams.state.directory import TaskDirectory
-from tests.streams.fakes import InlineDisk, counting, record
+from tests.streams.fakes import FakeWriter, InlineDisk, counting, record
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -149,6 +149,7 @@ async def test_who_comes_back_is_followed_from_where_it_is_then(world: World) ->
     world.consumer.high[A] = 5
     await world.give({A: [record(3, b"k", b"1")]})
     world.a.advance(TaskEvent.ASSIGNED_ACTIVE)
+    world.a.writer = FakeWriter([])
     world.a.advance(TaskEvent.RESTORED)
     world.reader.follow([world.b])
     world.a.reached(9, None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkaclient.errors import StateStoreError, TransactionAbortableError
+from kafkaclient.errors import ProcessingError, StateStoreError, TransactionAbortableError
 from kafkaclient.streams import TaskId
 from kafkaclient.streams.runtime.task import Task
 from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState
@@ -32,6 +32,11 @@ def task(directory: TaskDirectory) -> Iterator[Task]:
     made = Task(ID, counting(), directory, InlineDisk())
     yield made
     made.close()
+
+
+def saved(directory: TaskDirectory) -> tuple[str, int] | None:
+    checkpoint = directory.checkpoint()
+    return None if checkpoint is None else (checkpoint.store, checkpoint.offset)
 
 
 def running(task: Task) -> FakeWriter:
@@ -85,7 +90,7 @@ async def test_work_whose_commit_failed_is_forgotten(task: Task) -> None:
 
 async def test_a_record_that_fails_leaves_no_trace(task: Task) -> None:
     running(task)
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(ProcessingError):
         await task.process([record(0, b"a"), record(1, b"boom")], lambda: True)
     task.advance(TaskEvent.REVOKED)
     assert (task.store.get(b"a"), task.store.get(b"boom")) == (None, None)
@@ -137,11 +142,11 @@ def test_a_killed_task_begins_at_its_last_checkpoint(directory: TaskDirectory) -
     task.reached(9_999, 20_000)
     assert directory.checkpoint() is None
     task.reached(10_000, 20_000)
-    assert directory.checkpoint() == ("counts", 10_000)
+    assert saved(directory) == ("counts", 10_000)
     task.reached(30_000, 1_000_000)
-    assert directory.checkpoint() == ("counts", 10_000), "flushes slow a long restore down"
+    assert saved(directory) == ("counts", 10_000), "flushes slow a long restore down"
     task.reached(210_000, 1_000_000)
-    assert directory.checkpoint() == ("counts", 210_000)
+    assert saved(directory) == ("counts", 210_000)
     task.close()
 
 
@@ -178,13 +183,13 @@ def test_a_checkpoint_is_of_what_was_there_when_it_was_begun(directory: TaskDire
     task.reached(30_000, 30_000)
     (work,) = disk.work  # one at a time
     work()
-    assert directory.checkpoint() == ("counts", 10_000)
+    assert saved(directory) == ("counts", 10_000)
     task.reached(30_001, 30_001)
     disk.work[1]()
-    assert directory.checkpoint() == ("counts", 30_001)
+    assert saved(directory) == ("counts", 30_001)
     task.reached(30_002, 30_002)
     task.close()
-    assert directory.checkpoint() == ("counts", 30_002)
+    assert saved(directory) == ("counts", 30_002)
 
 
 def test_a_checkpoint_that_failed_is_told(

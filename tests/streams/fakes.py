@@ -64,6 +64,7 @@ class FakeConsumer:
         self.assigned: set[ConsumerPartition] = set()
         self.paused: set[ConsumerPartition] = set()
         self.positions: dict[ConsumerPartition, int] = {}
+        self.beginning = 3
 
     def install(self, *partitions: tuple[str, int]) -> None:
         """What aiokafka does with an assignment: nothing is left of the one before."""
@@ -85,7 +86,7 @@ class FakeConsumer:
         self.paused.discard(partition)
 
     async def beginning_offsets(self, partitions: Iterable[Any]) -> dict[Any, int]:
-        return dict.fromkeys(partitions, 3)
+        return dict.fromkeys(partitions, self.beginning)
 
     async def end_offsets(self, partitions: Iterable[Any]) -> dict[Any, int]:
         return dict.fromkeys(partitions, 70)

@@ -1,4 +1,4 @@
-"""Applications on real brokers that meet slow records, poison, and topics that are not as expected."""
+"""Applications on real brokers that meet slow records, poison, and unexpected topics."""
 
 from __future__ import annotations
 
@@ -192,6 +192,37 @@ async def test_slow_records_are_named_and_done_and_stall_nobody(
     assert all(f"{topic}-0, offset 10," in each for each in told)
 
 
+@pytest.mark.full
+async def test_a_record_that_never_fits_into_a_transaction_ends_the_application(
+    kafka_cluster: ClusterHandle,
+    topic: str,
+    create_topic: CreateTopic,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Brokers look for old transactions every 10 s."""
+    bootstrap, out = kafka_cluster.bootstrap, f"{topic}-out"
+    await create_topic(topic, 1)
+    await create_topic(out, 1)
+    options = {"producer_options": {"transaction_timeout_ms": 2000}}
+    app = application(bootstrap, topic, tmp_path, **options)
+
+    @app.processor(topic, store="s")
+    async def process(record, store, emit) -> None:
+        await emit(out, record.value)
+        if record.value == b"slow":
+            await asyncio.sleep(15)
+
+    async with Producer(bootstrap) as producer:
+        for value in (b"1", b"2", b"slow", b"3"):
+            await producer.send_and_wait(topic, value)
+    with pytest.raises(StreamsError, match=f"{topic}-0, offset 2, takes longer than"):
+        await app.run()
+    told = [r for r in caplog.records if "takes longer than" in r.getMessage()]
+    assert len(told) == 1
+    assert [record.value for record in await records(bootstrap, out)] == [b"1", b"2"]
+
+
 async def test_a_topic_that_is_not_there_is_named(
     kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
 ) -> None:
@@ -276,7 +307,7 @@ async def test_the_word_count_of_the_docs(
     code = code.replace("localhost:9092", kafka_cluster.bootstrap)
     code = code.replace("/var/lib/words", str(tmp_path)).replace("asyncio.run(app.run())", "")
     names: dict[str, Any] = {}
-    exec(compile(code, str(DOCS), "exec"), names)
+    exec(compile(code, str(DOCS), "exec"), names)  # noqa: S102 - ours
     app = names["app"]
     async with Producer(kafka_cluster.bootstrap) as producer:
         for partition, line in ((0, b"a b a"), (1, b"a"), (0, b"a c")):

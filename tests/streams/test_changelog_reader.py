@@ -212,3 +212,19 @@ async def test_bytes_are_counted_by_what_they_were_read_for(world: World) -> Non
     world.a.advance(TaskEvent.ASSIGNED_ACTIVE)
     await world.give({A: [record(2, b"key", b"1")]})
     assert world.reader.bytes_read == ChangelogBytes(restored=4, followed=5)
+
+
+async def test_what_was_fetched_before_a_task_starts_over_is_not_applied(world: World) -> None:
+    world.a.advance(TaskEvent.ASSIGNED_ACTIVE)
+    world.a.restore([record(7, b"old", b"1")])
+    world.a.reached(8, None)
+    world.reader.follow([world.a])
+    await asyncio.sleep(0)
+    restored = asyncio.create_task(world.a.restored(3))
+    await asyncio.sleep(0)
+    await world.give({A: [record(8, b"old", b"2")]})
+    assert (world.a.position, world.a.store.get(b"old")) == (0, None)
+    assert world.consumer.positions == {A: 0}
+    await world.give({A: [record(1, b"new", b"1")]})
+    await restored
+    assert world.a.store.get(b"new") == b"1"

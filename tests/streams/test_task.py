@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pytest
 
 from kafkaclient.errors import ProcessingError, StateStoreError, TransactionAbortableError
 from kafkaclient.streams import TaskId
-from kafkaclient.streams.runtime.task import Task
+from kafkaclient.streams.runtime.task import Task, TaskOptions
 from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState
+from kafkaclient.streams.state.checkpoint import ChangelogTopic
 from kafkaclient.streams.state.directory import TaskDirectory
 from tests.streams.fakes import FakeWriter, InlineDisk, counting, record
 
@@ -206,3 +208,65 @@ def test_a_checkpoint_that_failed_is_told(
         with pytest.raises(StateStoreError, match="no space"):
             task.reached(10_001, 10_001)
     task.close()
+
+
+async def test_a_checkpoint_beyond_the_changelogs_end_is_not_gone_on_with(
+    task: Task, directory: TaskDirectory
+) -> None:
+    """The changelog was deleted and created again, or has lost its end."""
+    task.advance(TaskEvent.ASSIGNED_STANDBY)
+    task.restore([record(499, b"old", b"1")])
+    task.reached(500, 500)
+    task.advance(TaskEvent.ASSIGNED_ACTIVE)
+    waiting = asyncio.create_task(task.restored(3))
+    await asyncio.sleep(0)
+    assert (waiting.done(), task.position, task.store.get(b"old")) == (False, 0, None)
+    task.restore([record(2, b"new", b"1")])
+    task.reached(3, 3)
+    await waiting
+    assert task.store.get(b"new") == b"1"
+
+
+def test_a_checkpoint_does_not_grow_old_for_want_of_changes(directory: TaskDirectory) -> None:
+    now = 1_000_000.0
+    changelog = ChangelogTopic(UUID(int=1), 3600.0)
+    options = TaskOptions(changelogs={"counts": changelog}, wall=lambda: now)
+    task = Task(ID, counting(), directory, InlineDisk(), options)
+    task.advance(TaskEvent.ASSIGNED_STANDBY)
+    task.reached(5, 5)
+    assert directory.checkpoint() is None
+    now += 1000
+    task.refresh_checkpoint()
+    assert directory.checkpoint() is None, "it is not known to be at the end"
+    task.reached(5, 5)
+    assert directory.checkpoint() == ("counts", 5, UUID(int=1), now)
+    running(task)
+    now += 1000
+    task.refresh_checkpoint()
+    assert directory.checkpoint() == ("counts", 5, UUID(int=1), now)
+    task.close()
+    now += 3599
+    task = Task(ID, counting(), directory, InlineDisk(), options)
+    assert task.position == 5
+    task.advance(TaskEvent.ASSIGNED_STANDBY)
+    task.reached(6, 9)  # it lacks what came meanwhile, deletions among it
+    task.close()
+    now += 2
+    task = Task(ID, counting(), directory, InlineDisk(), options)
+    assert task.position == 0
+    task.close()
+
+
+def test_a_changelog_that_was_created_again_is_another(directory: TaskDirectory) -> None:
+    def opened(topic_id: int) -> Task:
+        changelog = ChangelogTopic(UUID(int=topic_id), 3600.0)
+        options = TaskOptions(changelogs={"counts": changelog})
+        return Task(ID, counting(), directory, InlineDisk(), options)
+
+    for topic_id, position in ((1, 0), (1, 1), (2, 0)):
+        task = opened(topic_id)
+        assert (task.position, task.store.get(b"a")) == (position, b"1" if position else None)
+        task.advance(TaskEvent.ASSIGNED_STANDBY)
+        task.restore([record(0, b"a", b"1")])
+        task.reached(1, 1)
+        task.close()

@@ -18,6 +18,7 @@ from kafkaclient.errors import (
 )
 from kafkaclient.streams import TaskId
 from kafkaclient.streams.runtime import task_manager
+from kafkaclient.streams.runtime.task import TaskOptions
 from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState
 from kafkaclient.streams.state.directory import StateDirectory, TaskDirectory
@@ -47,7 +48,9 @@ SOURCE = TopicPartition("words", 0)
 class World:
     """A manager, and what is around it."""
 
-    def __init__(self, path: Path, disk: Executor | None = None) -> None:
+    def __init__(
+        self, path: Path, disk: Executor | None = None, options: TaskOptions | None = None
+    ) -> None:
         self.log: list[str] = []
         self.writers: list[FakeWriter] = []
         self.crashes: list[BaseException] = []
@@ -66,6 +69,7 @@ class World:
             on_migrated=lambda: self.log.append("migrated"),
             crash=self.crashes.append,
             disk=disk or InlineDisk(),
+            options=options,
         )
         self.manager.resume()
 
@@ -122,6 +126,18 @@ async def test_without_a_committed_offset_it_begins_at_the_beginning(world: Worl
     await world.assign([A], [])
     await world.settle()
     assert world.consumer.positions == {SOURCE: 3}
+
+
+async def test_latest_is_decided_once(tmp_path: Path) -> None:
+    """Committed at once: what arrives before the first real commit is not left out after a failure."""
+    world = World(tmp_path, options=TaskOptions(auto_offset_reset="latest"))
+    await world.assign([A], [])
+    await world.settle()
+    assert world.consumer.positions == {SOURCE: 70}
+    assert world.writers[0].commits == [({}, 70)]
+    await world.manager.end_writers()
+    world.manager.close()
+    world.directory.close()
 
 
 async def test_it_runs_only_when_its_changelog_is_read_to_the_end(world: World) -> None:

@@ -291,6 +291,38 @@ async def test_latest_and_a_changelog_that_was_created_again(
     assert "its changelog was deleted and created again" in caplog.text
 
 
+@pytest.mark.local_cluster
+async def test_a_partition_without_leader_is_waited_for_by_its_task_only(
+    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
+) -> None:
+    bootstrap, out = kafka_cluster.bootstrap, f"{topic}-out"
+    alone = {number: [number] for number in range(3)}
+    await create_topic(topic, assignments=alone)
+    await create_topic(f"app-{topic}-s-changelog", assignments=alone)
+    await create_topic(out, assignments={0: [0, 1]})
+    app = application(bootstrap, topic, tmp_path)
+
+    @app.processor(topic, store="s")
+    async def process(record, store, emit) -> None:
+        store.put(b"last", record.value)
+        await emit(out, record.value, partition=0)
+
+    async def done() -> set[bytes]:
+        return {record.value for record in await records(bootstrap, out)}
+
+    async with Producer(bootstrap) as producer:
+        for number in range(3):
+            await producer.send_and_wait(topic, b"%d" % number, partition=number)
+    try:
+        await kafka_cluster.kill(2)
+        async with running(app) as task:
+            await until(lambda: _equals(done, {b"0", b"1"}), task, 60)
+            await kafka_cluster.heal()
+            await until(lambda: _equals(done, {b"0", b"1", b"2"}), task, 60)
+    finally:
+        await kafka_cluster.heal()
+
+
 async def _equals(found: Callable[[], Awaitable[Any]], expected: Any) -> bool:
     return await found() == expected
 

@@ -129,7 +129,7 @@ async def test_without_a_committed_offset_it_begins_at_the_beginning(world: Worl
 
 
 async def test_latest_is_decided_once(tmp_path: Path) -> None:
-    """Committed at once: what arrives before the first real commit is not left out after a failure."""
+    """Committed at once: what arrives before the next commit is not left out after a failure."""
     world = World(tmp_path, options=TaskOptions(auto_offset_reset="latest"))
     await world.assign([A], [])
     await world.settle()

@@ -2,8 +2,9 @@
 
     python examples/word_count.py localhost:9092 lines --instance a
 
-Start it again with another --instance, here or on another machine, and tasks move over while
-counting goes on; end one, in whatever way, and the others take its tasks. Each line counts once.
+Topics that are not there are created: the one with lines, one of words, one of counts. Start it
+again with another --instance, here or on another machine, and tasks move over while counting goes
+on; end one, in whatever way, and the others take its tasks. Each line counts once.
 `kafkaclient streams describe word-count --bootstrap-server localhost:9092` shows who has what.
 """
 
@@ -18,6 +19,8 @@ import sys
 from pathlib import Path
 
 from kafkaclient import KafkaError
+from kafkaclient.admin import Admin, NewTopic
+from kafkaclient.errors import TopicExistsError
 from kafkaclient.streams import StreamsApp
 
 
@@ -48,19 +51,29 @@ def word_count(
     return app
 
 
+async def create_topics(bootstrap: str, names: list[str], partitions: int) -> None:
+    """Leave those alone that exist."""
+    async with Admin(bootstrap) as admin:
+        outcomes = await admin.create_topics([NewTopic(name, partitions) for name in names])
+    for error in outcomes.values():
+        if error is not None and not isinstance(error, TopicExistsError):
+            raise error
+
+
 async def main() -> None:
     parser = argparse.ArgumentParser(description="Count the words of a topic's lines.")
     parser.add_argument("bootstrap", help="host:port of one broker or more, comma-separated")
     parser.add_argument("lines", help="the topic with lines; words and counts go to two more")
+    parser.add_argument("--partitions", type=int, default=4, help="of topics that are created")
     parser.add_argument("--application", default="word-count")
     parser.add_argument("--instance", default="a", help="another one for each process")
     parser.add_argument("--state-dir", type=Path, default=Path("state"))
     options = parser.parse_args()
+    topics = [options.lines, f"{options.lines}-words", f"{options.lines}-counts"]
+    await create_topics(options.bootstrap, topics, options.partitions)
     app = word_count(
         options.bootstrap,
-        options.lines,
-        f"{options.lines}-words",
-        f"{options.lines}-counts",
+        *topics,
         options.application,
         options.state_dir / options.instance,
     )

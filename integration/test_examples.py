@@ -217,25 +217,25 @@ async def reading(bootstrap: str, topic: str) -> AsyncIterator[Callable[[int], A
 
 @pytest.mark.full
 async def test_words_are_counted_by_two_processes(
-    kafka_cluster: ClusterHandle,
-    topic: str,
-    create_topic: Callable[..., Awaitable[None]],
-    tmp_path: Path,
+    kafka_cluster: ClusterHandle, topic: str, tmp_path: Path
 ) -> None:
     """The second one takes its share, and goes on alone when the first is killed."""
-    for name in (topic, f"{topic}-words", f"{topic}-counts"):
-        await create_topic(name, 2)
+    topics = {topic, f"{topic}-words", f"{topic}-counts"}
     arguments = [kafka_cluster.bootstrap, topic, "--application", topic]
-    arguments += ["--state-dir", str(tmp_path)]
+    arguments += ["--state-dir", str(tmp_path), "--partitions", "2"]
     lines = [b"The quick brown fox", b"the lazy dog", b"The end"] * 100
     async with (
         Producer(kafka_cluster.bootstrap) as producer,
         Admin(kafka_cluster.bootstrap) as admin,
-        reading(kafka_cluster.bootstrap, f"{topic}-counts") as seen,
         asyncio.timeout(EXIT_S),
         running("word_count.py", *arguments, "--instance", "b") as second,
     ):
-        async with running("word_count.py", *arguments):
+        while topics - set(await admin.list_topics()):
+            await asyncio.sleep(0.1)
+        async with (
+            running("word_count.py", *arguments) as first,
+            reading(kafka_cluster.bootstrap, f"{topic}-counts") as seen,
+        ):
             await (await producer.send_many(topic, lines))
             await seen(900)
             while True:
@@ -246,8 +246,9 @@ async def test_words_are_counted_by_two_processes(
             roles = [[copy.role for copy in member.copies] for member in found.members]
             assert [kinds.count(Role.ACTIVE) for kinds in roles] == [2, 2]
             assert [kinds.count(Role.STANDBY) for kinds in roles] == [2, 2]
-        await (await producer.send_many(topic, lines))
-        counts = await seen(1800)
+            first.kill()
+            await (await producer.send_many(topic, lines))
+            counts = await seen(1800)
         assert (counts.count(b"600"), counts.count(b"200"), len(counts)) == (1, 7, 1800)
         second.send_signal(signal.SIGTERM)
         assert await second.wait() == 0

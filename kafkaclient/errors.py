@@ -31,6 +31,7 @@ __all__ = [
     "ConfigError",
     "CorruptBatchError",
     "DeliveryTimeoutError",
+    "DeserializationError",
     "FetchTimeoutError",
     "FlushTimeoutError",
     "InvalidRecordError",
@@ -44,6 +45,7 @@ __all__ = [
     "PartitionOutOfRangeError",
     "PartitionerError",
     "PolicyViolationError",
+    "ProcessingError",
     "ProducerClosedError",
     "ProducerFencedError",
     "ProducerStateError",
@@ -184,7 +186,23 @@ class TaskAssignmentError(KafkaError):
 
 class StreamsError(KafkaError):
     """An instance of a streams application cannot go on: a topic that it reads is missing, its
-    group or the brokers cannot be had, or the leader has ended the application."""
+    group or the brokers cannot be had, the leader has ended the application, or a record takes
+    longer than its transaction may."""
+
+
+class DeserializationError(StreamsError):
+    """A record that a streams application reads cannot be decoded. Java:
+    ``RecordDeserializationException``."""
+
+    topic_partition: TopicPartition
+    offset: int
+
+
+class ProcessingError(StreamsError):
+    """A processor of a streams application failed at a record; ``__cause__`` is what it raised."""
+
+    topic_partition: TopicPartition
+    offset: int
 
 
 class StateStoreError(KafkaError):

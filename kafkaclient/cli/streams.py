@@ -64,10 +64,11 @@ def describe(
 ) -> None:
     """Show who runs what, who has copies, how far behind they are, and when tasks move next.
 
-    An active task's lag are the records that it has to process still; a copy's is what its
-    changelog has beyond it, and its state the share that it has. Instances of `kafkaclient.streams`
-    tell every second; of Kafka Streams' copies it is known how far they were when their member
-    joined the group last.
+    The lag of an active task is the number of records that it has not processed yet. The lag of a
+    copy is what its changelog has beyond it, and its state the share of the changelog that it has.
+    Instances of `kafkaclient.streams` publish this every second. Kafka Streams tells how far a copy
+    was when its member joined the group last, and not which changelogs it has: its lag is known for
+    applications with one subtopology.
 
     Exit status: 0 shown, 1 failed or nobody is there, 2 wrong use, 3 (`--check`) not balanced.
 

@@ -184,7 +184,7 @@ class Metadata:
                 raise
             cause = self._last_error or topic.error
             auto_create = self._config.allow_auto_create_topics
-            raise no_metadata(name, cause, timeout_s, auto_create=auto_create) from None
+            raise no_metadata(name, cause, timeout_s, auto_create=auto_create) from cause
         finally:
             del topic.waiters[waiter]
         # A hint may have told of a newer leader since the answer came.

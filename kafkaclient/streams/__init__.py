@@ -22,6 +22,7 @@ from kafkaclient.streams.description import (
     Role,
     describe_application,
 )
+from kafkaclient.streams.error_handling import DeadLetter
 from kafkaclient.streams.tasks import TaskId
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ __all__ = [
     "ClientAssignment",
     "ConsumerTasks",
     "CopyDescription",
+    "DeadLetter",
     "KeyValueStore",
     "MemberDescription",
     "Role",

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkaclient.errors import ConfigError, StreamsError
 from kafkaclient.streams.config import StreamsConfig
+from kafkaclient.streams.error_handling import FAIL, ErrorHandler, checked_handler
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes
 from kafkaclient.streams.runtime.instance import Instance
-from kafkaclient.streams.topology import Process, Processor, Topology
+from kafkaclient.streams.topology import Deserializer, Process, Processor, Topology
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,18 +29,18 @@ class StreamsApp:
 
         app = StreamsApp("localhost:9092", application_id="words", state_dir="/var/lib/words")
 
-        @app.processor("lines", store="counts")
+        @app.processor("words", store="counts")
         async def count(record, store, emit):
-            for word in record.value.split():
-                n = int(store.get(word) or 0) + 1
-                store.put(word, b"%d" % n)
-                await emit("counts", b"%d" % n, word)
+            n = int(store.get(record.key) or 0) + 1
+            store.put(record.key, b"%d" % n)
+            await emit("counts", b"%d" % n, record.key)
 
         asyncio.run(app.run())
 
     Each partition of what is read is a task with a store of its own, whose changes are in a
-    compacted topic. Tasks move between instances when their state is there (KIP-441). Options are
-    those of :class:`~kafkaclient.streams.config.StreamsConfig`; docs/streams.md has the whole.
+    compacted topic: keys that belong together have to be in one partition. Tasks move between
+    instances when their state is there (KIP-441). Options are those of
+    :class:`~kafkaclient.streams.config.StreamsConfig`; docs/streams.md has the whole.
 
     Raises :class:`~kafkaclient.errors.ConfigError` for an option that cannot be used.
     """
@@ -53,22 +54,51 @@ class StreamsApp:
         self._instance: Instance | None = None
         self._stopped = asyncio.Event()
 
-    def processor(self, topic: str, *, store: str) -> Callable[[P], P]:
+    def processor(
+        self,
+        topic: str,
+        *,
+        store: str,
+        key_deserializer: Deserializer | None = None,
+        value_deserializer: Deserializer | None = None,
+        on_error: ErrorHandler = FAIL,
+        deserialization_exception_handler: ErrorHandler | None = None,
+        processing_exception_handler: ErrorHandler | None = None,
+    ) -> Callable[[P], P]:
         """Have every record of ``topic`` processed by the decorated ``async def process(record,
         store, emit)``.
 
-        ``record`` is aiokafka's (``key`` and ``value`` are bytes), ``store`` the
-        :class:`~kafkaclient.streams.state.key_value_store.KeyValueStore` of the record's partition,
-        ``emit(topic, value, key, partition=..., timestamp_ms=..., headers=...)`` sends. A task's
-        records are processed one after the other, tasks side by side. An error that it raises ends
-        the instance, without a trace of the record.
+        ``record`` is aiokafka's; ``key`` and ``value`` are bytes or None, or what the deserializers
+        return for the bytes. ``store`` is the
+        :class:`~kafkaclient.streams.state.key_value_store.KeyValueStore` of the record's partition.
+        ``await emit(topic, value, key, partition=..., timestamp_ms=..., headers=...)`` sends. A
+        task's records are processed one after the other, tasks side by side.
+
+        ``on_error`` says what happens to a record that cannot be decoded, or for which the
+        processor raises: ``"fail"`` ends :meth:`run`, ``"skip"`` logs the record and goes on,
+        :class:`~kafkaclient.streams.error_handling.DeadLetter` writes it to a topic and goes on. In
+        each case nothing remains of what the processor did with this record. The two handlers,
+        named as in Kafka Streams, say it for one of the two cases. With another handler than
+        ``"fail"`` for processing, what is emitted is sent when the processor has returned.
 
         Raises :class:`~kafkaclient.errors.ConfigError` when the topic or the store is another
-        processor's.
+        processor's, or a handler is none of these.
         """
+        decoding = checked_handler(deserialization_exception_handler or on_error, "on_error")
+        processing = checked_handler(processing_exception_handler or on_error, "on_error")
 
         def register(process: P) -> P:
-            self._topology.add(Processor(topic=topic, store=store, process=process))
+            self._topology.add(
+                Processor(
+                    topic=topic,
+                    store=store,
+                    process=process,
+                    key_deserializer=key_deserializer,
+                    value_deserializer=value_deserializer,
+                    deserialization_exception_handler=decoding,
+                    processing_exception_handler=processing,
+                )
+            )
             return process
 
         return register
@@ -81,9 +111,11 @@ class StreamsApp:
             ConfigError: there is no processor.
             StateStoreError: the state directory is in use or damaged, the disk is full, or a
                 changelog does not fit.
-            StreamsError: a topic is missing, the group or the brokers cannot be had any more.
+            DeserializationError: a record cannot be decoded; the message names it.
+            ProcessingError: a processor raised, which is the cause; the message names the record.
+            StreamsError: a topic is missing that is read or written, a record takes longer than its
+                transaction may, the group or the brokers cannot be had any more.
             KafkaError: what was emitted was refused for good.
-            Exception: whatever a processor raised.
         """
         if not self._topology.processors:
             raise ConfigError("the application has no processor: nothing is to be done")

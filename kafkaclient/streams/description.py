@@ -4,7 +4,7 @@ they joined, and what the brokers know since. Reads the groups of Kafka Streams,
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from kafkaclient.streams.assignment_info import NO_REBALANCE, AssignmentInfo, ta
 from kafkaclient.streams.positions import positions_group
 from kafkaclient.streams.subscription_info import SubscriptionInfo, decode_subscription
 from kafkaclient.streams.tasks import LATEST_OFFSET, MAX_LAG, TaskId
+from kafkaclient.types import TopicPartition
 from kafkaclient.wire.groups import assignment_in, user_data_in
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from kafkaclient.admin.admin import Admin
-    from kafkaclient.types import TopicPartition
     from kafkaclient.wire.groups import DescribedGroup, DescribedMember
 
 __all__ = [
@@ -51,7 +51,9 @@ class CopyDescription:
     task: TaskId
     role: Role
     partitions: tuple[TopicPartition, ...]
-    """What an active task reads; a standby's or a warm-up's changelogs."""
+    """What an active task reads; a standby's or a warm-up's changelogs. Members of Kafka Streams do
+    not tell which changelogs a copy has; this is empty, and ``end`` and ``lag`` are None, when they
+    cannot be concluded either."""
     position: int | None
     """Summed over ``partitions``: an active task's committed offsets; how far a copy's state is, as
     its instance publishes it every second, else as it was when its member joined the group last.
@@ -118,9 +120,11 @@ class _Read:
     subscription: SubscriptionInfo
     info: AssignmentInfo
     active: Mapping[TaskId, tuple[TopicPartition, ...]]
+    copies: Mapping[TaskId, frozenset[TopicPartition]]
+    """With their changelogs."""
 
     def changelogs(self) -> set[TopicPartition]:
-        return {p for found in self.info.standby_tasks.values() for p in found}
+        return {p for found in self.copies.values() for p in found}
 
     def partitions(self) -> set[TopicPartition]:
         return self.changelogs().union(*self.active.values())
@@ -135,6 +139,8 @@ async def describe_application(admin: Admin, group: str) -> ApplicationDescripti
     """
     found = await admin.describe_group(group)
     read = read_members(found)
+    if any(not changelogs for each in read for changelogs in each.copies.values()):
+        read = read_members(found, await _changelog_topics(admin, group))
     sources = {p for each in read for found in each.active.values() for p in found}
     committed = await admin.committed_offsets(group, sorted(sources))
     ends = await admin.end_offsets({p for each in read for p in each.partitions()})
@@ -153,8 +159,21 @@ async def describe_application(admin: Admin, group: str) -> ApplicationDescripti
     return described(found, read, committed, ends, published)
 
 
-def read_members(group: DescribedGroup) -> list[_Read]:
-    """Decode what members have told each other, those that have been assigned something."""
+async def _changelog_topics(admin: Admin, group: str) -> dict[str, int]:
+    """The application's, with the number of their partitions."""
+    topics = await admin.describe_topics()
+    return {
+        name: len(topic.partitions) for name, topic in topics.items() if _is_changelog(name, group)
+    }
+
+
+def read_members(group: DescribedGroup, changelogs: Mapping[str, int] | None = None) -> list[_Read]:
+    """Decode what members have told each other, those that have been assigned something.
+
+    Kafka Streams tells what a standby's task reads (``StreamsPartitionAssignor.java``), not its
+    changelogs. An application with one subtopology has only this one's: ``changelogs`` are the
+    numbers of partitions of the application's changelog topics.
+    """
     if not group.members or group.state != "Stable":
         return []
     if group.protocol_type != "consumer" or group.protocol != _ASSIGNOR:
@@ -162,7 +181,24 @@ def read_members(group: DescribedGroup) -> list[_Read]:
             f"group {group.group_id!r} is no streams application: its members have agreed on "
             f"{group.protocol or 'no'!r} of the {group.protocol_type!r} protocol, not {_ASSIGNOR!r}"
         )
-    return [_read(member) for member in group.members]
+    read = [_read(member, group.group_id) for member in group.members]
+    subtopologies = {t.subtopology for each in read for t in (*each.active, *each.copies)}
+    if changelogs and len(subtopologies) == 1:
+        return [_concluded(each, changelogs) for each in read]
+    return read
+
+
+def _concluded(each: _Read, changelogs: Mapping[str, int]) -> _Read:
+    copies = {
+        task: found
+        or frozenset(
+            TopicPartition(topic, task.partition)
+            for topic, count in changelogs.items()
+            if task.partition < count
+        )
+        for task, found in each.copies.items()
+    }
+    return replace(each, copies=copies)
 
 
 def described(
@@ -201,7 +237,7 @@ def described(
                 or _position(each, task, _sum(ends, partitions)),
                 end=_sum(ends, partitions),
             )
-            for task, partitions in each.info.standby_tasks.items()
+            for task, partitions in each.copies.items()
         ]
         members.append(
             MemberDescription(
@@ -220,7 +256,11 @@ def described(
     )
 
 
-def _read(member: DescribedMember) -> _Read:
+def _is_changelog(topic: str, group: str) -> bool:
+    return topic.startswith(f"{group}-") and topic.endswith("-changelog")
+
+
+def _read(member: DescribedMember, group: str) -> _Read:
     subscription = decode_subscription(user_data_in(member.metadata) or b"")
     if not isinstance(subscription, SubscriptionInfo):
         raise StreamsError(
@@ -232,7 +272,13 @@ def _read(member: DescribedMember) -> _Read:
     active: defaultdict[TaskId, list[TopicPartition]] = defaultdict(list)
     for partition, task in tasks_by_partition(info.active_tasks, assignment.partitions).items():
         active[task].append(partition)
-    return _Read(member, subscription, info, {task: tuple(found) for task, found in active.items()})
+    copies = {
+        task: frozenset(p for p in partitions if _is_changelog(p.topic, group))
+        for task, partitions in info.standby_tasks.items()
+    }
+    return _Read(
+        member, subscription, info, {task: tuple(found) for task, found in active.items()}, copies
+    )
 
 
 def _warmups(
@@ -270,5 +316,6 @@ def _published(
 def _sum(
     offsets: Mapping[TopicPartition, int], partitions: Collection[TopicPartition]
 ) -> int | None:
+    """None if one of them is not known, or if it is not known which they are."""
     found = [offsets[p] for p in partitions if p in offsets]
-    return sum(found) if len(found) == len(partitions) else None
+    return sum(found) if partitions and len(found) == len(partitions) else None

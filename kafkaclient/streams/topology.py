@@ -7,16 +7,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaclient.errors import ConfigError
+from kafkaclient.streams.error_handling import FAIL, DeadLetter, ErrorHandler
 from kafkaclient.streams.tasks import TaskId
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Process", "Processor", "Topology"]
+__all__ = ["Deserializer", "Process", "Processor", "Topology"]
 
 Process: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
 """``async def process(record, store, emit)``."""
+
+Deserializer: TypeAlias = Callable[[bytes], Any]
+"""Called for every key or value that is not None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +30,16 @@ class Processor:
     topic: str
     store: str
     process: Process
+    key_deserializer: Deserializer | None = None
+    value_deserializer: Deserializer | None = None
+    deserialization_exception_handler: ErrorHandler = FAIL
+    processing_exception_handler: ErrorHandler = FAIL
+
+    @property
+    def dead_letter_topics(self) -> set[str]:
+        """Topics that take records which cannot be processed."""
+        handlers = (self.deserialization_exception_handler, self.processing_exception_handler)
+        return {handler.topic for handler in handlers if isinstance(handler, DeadLetter)}
 
 
 class Topology:

@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from concurrent.futures import Executor, Future
-from types import SimpleNamespace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import TopicPartition as ConsumerPartition
 
+from kafkaclient.streams.state.checkpoint import UNKNOWN_CHANGELOG, Checkpoint
 from kafkaclient.streams.topology import Processor, Topology
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from kafkaclient.streams.runtime.task import Task
+    from kafkaclient.streams.state.directory import StateDirectory
+    from kafkaclient.streams.tasks import TaskId
     from kafkaclient.types import TopicPartition
 
 
-def record(offset: int, key: bytes, value: bytes | None = b"") -> Any:
-    return SimpleNamespace(offset=offset, key=key, value=value)
+@dataclass
+class Record:
+    """What aiokafka's records have and tasks look at."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int = 1_000
+    headers: tuple[tuple[str, bytes], ...] = ()
+
+
+def record(offset: int, key: bytes | None, value: bytes | None = b"") -> Any:
+    return Record(offset, key, value)
 
 
 async def count(record: Any, store: Any, emit: Any) -> None:
@@ -27,7 +42,7 @@ async def count(record: Any, store: Any, emit: Any) -> None:
     number = int(store.get(record.key) or 0) + 1
     store.put(record.key, b"%d" % number)
     if record.key == b"boom":
-        raise ZeroDivisionError
+        raise ZeroDivisionError("boom")
     await emit("counts", b"%d" % number, record.key)
 
 
@@ -37,11 +52,19 @@ def counting() -> Topology:
     return topology
 
 
+def on_disk(directory: StateDirectory, task: TaskId, offset: int, store: str = "counts") -> None:
+    """As if the task had been here, not long ago."""
+    place = directory.task(task)
+    place.prepare(store, UNKNOWN_CHANGELOG, time.time())
+    place.write_checkpoint(Checkpoint(store, offset, None, time.time()))
+
+
 class FakeConsumer:
     def __init__(self) -> None:
         self.assigned: set[ConsumerPartition] = set()
         self.paused: set[ConsumerPartition] = set()
         self.positions: dict[ConsumerPartition, int] = {}
+        self.beginning = 3
 
     def install(self, *partitions: tuple[str, int]) -> None:
         """What aiokafka does with an assignment: nothing is left of the one before."""
@@ -63,7 +86,10 @@ class FakeConsumer:
         self.paused.discard(partition)
 
     async def beginning_offsets(self, partitions: Iterable[Any]) -> dict[Any, int]:
-        return dict.fromkeys(partitions, 3)
+        return dict.fromkeys(partitions, self.beginning)
+
+    async def end_offsets(self, partitions: Iterable[Any]) -> dict[Any, int]:
+        return dict.fromkeys(partitions, 70)
 
 
 class FakeReader:

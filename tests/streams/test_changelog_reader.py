@@ -14,7 +14,7 @@ from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, Changel
 from kafkaclient.streams.runtime.task import Task
 from kafkaclient.streams.runtime.task_states import TaskEvent
 from kafkaclient.streams.state.directory import TaskDirectory
-from tests.streams.fakes import InlineDisk, counting, record
+from tests.streams.fakes import FakeWriter, InlineDisk, counting, record
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -149,6 +149,7 @@ async def test_who_comes_back_is_followed_from_where_it_is_then(world: World) ->
     world.consumer.high[A] = 5
     await world.give({A: [record(3, b"k", b"1")]})
     world.a.advance(TaskEvent.ASSIGNED_ACTIVE)
+    world.a.writer = FakeWriter([])
     world.a.advance(TaskEvent.RESTORED)
     world.reader.follow([world.b])
     world.a.reached(9, None)
@@ -211,3 +212,19 @@ async def test_bytes_are_counted_by_what_they_were_read_for(world: World) -> Non
     world.a.advance(TaskEvent.ASSIGNED_ACTIVE)
     await world.give({A: [record(2, b"key", b"1")]})
     assert world.reader.bytes_read == ChangelogBytes(restored=4, followed=5)
+
+
+async def test_what_was_fetched_before_a_task_starts_over_is_not_applied(world: World) -> None:
+    world.a.advance(TaskEvent.ASSIGNED_ACTIVE)
+    world.a.restore([record(7, b"old", b"1")])
+    world.a.reached(8, None)
+    world.reader.follow([world.a])
+    await asyncio.sleep(0)
+    restored = asyncio.create_task(world.a.restored(3))
+    await asyncio.sleep(0)
+    await world.give({A: [record(8, b"old", b"2")]})
+    assert (world.a.position, world.a.store.get(b"old")) == (0, None)
+    assert world.consumer.positions == {A: 0}
+    await world.give({A: [record(1, b"new", b"1")]})
+    await restored
+    assert world.a.store.get(b"new") == b"1"

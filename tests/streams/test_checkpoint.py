@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaclient.errors import StateStoreError
-from kafkaclient.streams.state.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from kafkaclient.streams.state.checkpoint import (
+    ChangelogTopic,
+    Checkpoint,
+    read_checkpoint,
+    write_checkpoint,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,10 +26,38 @@ if TYPE_CHECKING:
 def test_a_checkpoint_comes_back(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint"
     assert read_checkpoint(path) is None
-    for offset in (0, 17, 2**63 - 1):
-        write_checkpoint(path, Checkpoint("counts", offset))
-        assert read_checkpoint(path) == ("counts", offset)
+    for offset, topic_id in ((0, None), (17, UUID(int=5)), (2**63 - 1, uuid4())):
+        checkpoint = Checkpoint("counts", offset, topic_id, 1_700_000_000.125)
+        write_checkpoint(path, checkpoint)
+        assert read_checkpoint(path) == checkpoint
     assert [file.name for file in tmp_path.iterdir()] == ["checkpoint"]
+
+
+def test_a_checkpoint_of_an_earlier_version_is_as_old_as_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint"
+    text = b"1\ncounts 17\n"
+    path.write_bytes(text + b"crc32c %08x\n" % crc32c(text))
+    os.utime(path, (5_000, 5_000))
+    assert read_checkpoint(path) == Checkpoint("counts", 17, None, 5_000)
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "age_s", "problem"),
+    [
+        (UUID(int=1), 99, None),
+        (None, 99, None),
+        (UUID(int=2), 0, "deleted and created again"),
+        (UUID(int=1), 101, r"101 s old, and its changelog keeps deletions for 100 s"),
+    ],
+)
+def test_what_a_checkpoint_is_good_for(
+    topic_id: UUID | None, age_s: float, problem: str | None
+) -> None:
+    changelog = ChangelogTopic(UUID(int=1), 100.0)
+    found = Checkpoint("counts", 7, topic_id, 1_000.0).problem(changelog, 1_000.0 + age_s)
+    assert found == problem if problem is None else problem in str(found)
+    unknown = ChangelogTopic(None, 100.0)
+    assert Checkpoint("counts", 7, UUID(int=2), 1_000.0).problem(unknown, 1_000.0) is None
 
 
 @given(position=st.integers(0, 200), bit=st.integers(0, 7), cut=st.booleans())
@@ -53,7 +89,7 @@ def test_a_write_that_fails_leaves_the_one_before(
     monkeypatch.setattr("os.fsync", full)
     with pytest.raises(StateStoreError, match="No space left on device"):
         write_checkpoint(path, Checkpoint("counts", 2))
-    assert read_checkpoint(path) == ("counts", 1)
+    assert read_checkpoint(path) == Checkpoint("counts", 1)
     assert [file.name for file in tmp_path.iterdir()] == ["checkpoint"]
 
 

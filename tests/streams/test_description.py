@@ -16,6 +16,7 @@ from aiokafka.coordinator.protocol import (
 from kafkaclient.admin import Admin
 from kafkaclient.errors import BrokerError, StreamsError
 from kafkaclient.streams import AssignmentConfigs, Role, TaskId, describe_application
+from kafkaclient.streams.assignment_info import AssignmentInfo
 from kafkaclient.streams.description import described, read_members
 from kafkaclient.streams.membership.leader import lead
 from kafkaclient.streams.subscription_info import SubscriptionInfo
@@ -128,6 +129,66 @@ def test_who_gave_a_task_away_has_all_of_its_state() -> None:
     )
     given = next(row for row in look(found) if row[0] == 1 and row[2] is Role.STANDBY)
     assert given[3:] == (0, 1.0)
+
+
+def of_kafka_streams(
+    standby: TaskId, offsets: int, *, more: dict[TaskId, frozenset[TopicPartition]] | None = None
+) -> DescribedGroup:
+    """Two members as ``StreamsPartitionAssignor`` describes them: a standby comes with what its
+    task reads, not with its changelogs."""
+
+    def member(number: int, sums: dict[TaskId, int], info: AssignmentInfo) -> DescribedMember:
+        told = SubscriptionInfo(process_id=UUID(int=number), task_offset_sums=sums).encode()
+        topics = [("in", [task.partition for task in info.active_tasks])]
+        assignment = ConsumerProtocolMemberAssignment(0, topics, info.encode())
+        metadata = ConsumerProtocolMemberMetadata(0, ["in"], told)
+        return DescribedMember(
+            f"member-{number}", "c", "/h", metadata.encode(), assignment.encode()
+        )
+
+    source = frozenset([TopicPartition("in", standby.partition)])
+    active = AssignmentInfo(active_tasks=(standby,))
+    copies = AssignmentInfo(standby_tasks={standby: source, **(more or {})})
+    members = (member(1, {standby: -2}, active), member(2, {standby: offsets}, copies))
+    return DescribedGroup("app", 0, None, "Stable", "consumer", "stream", members)
+
+
+SOURCE_END = {TopicPartition("in", 0): 1_000_000}
+
+
+def test_a_standby_of_kafka_streams_is_behind_its_changelogs_only() -> None:
+    """Not behind what its task reads."""
+    found = of_kafka_streams(TASKS[0], 50_000)
+    (copy,) = described(found, read_members(found), {}, SOURCE_END, {}).members[1].copies
+    assert (copy.role, copy.partitions, copy.position) == (Role.STANDBY, (), 50_000)
+    assert (copy.end, copy.lag, copy.progress) == (None, None, None)
+    changelogs = {"app-a-changelog": 2, "app-b-changelog": 1}
+    ends = {**SOURCE_END, TopicPartition("app-a-changelog", 0): 40_000}
+    ends[TopicPartition("app-b-changelog", 0)] = 10_500
+    read = read_members(found, changelogs)
+    (copy,) = described(found, read, {}, ends, {}).members[1].copies
+    assert (copy.end, copy.lag) == (50_500, 500)
+
+
+def test_several_subtopologies_share_no_changelogs() -> None:
+    """Nothing tells whose they are."""
+    found = of_kafka_streams(TASKS[0], 5, more={TaskId(1, 0): frozenset()})
+    read = read_members(found, {"app-a-changelog": 1})
+    ends = {TopicPartition("app-a-changelog", 0): 10}
+    copies = described(found, read, {}, ends, {}).members[1].copies
+    assert [(copy.position, copy.lag) for copy in copies] == [(5, None), (None, None)]
+
+
+async def test_changelogs_are_looked_for() -> None:
+    fake = FakeCluster(3, partitions=1)
+    fake.set_versions(ApiKey.DESCRIBE_GROUPS, 0, 6)
+    async with Admin(fake.bootstrap, dialer=fake, rng=Random(1)) as admin:
+        for name in ("in", "app-s-changelog", "application-s-changelog"):
+            await admin.create_topic(name, 1)
+        answer_with(fake, of_kafka_streams(TASKS[0], 0))
+        (copy,) = (await describe_application(admin, "app")).members[1].copies
+    assert copy.partitions == (TopicPartition("app-s-changelog", 0),)
+    assert (copy.lag, copy.progress) == (0, 1.0)
 
 
 def test_an_empty_changelog_is_complete() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
@@ -26,6 +26,7 @@ from tests.streams.fakes import (
     FakeWriter,
     InlineDisk,
     counting,
+    on_disk,
     record,
 )
 
@@ -92,9 +93,16 @@ class World:
 
     async def suspend(self) -> None:
         self.log.append("suspend")
+        await self.manager.suspend(1)
 
     def resume(self) -> None:
         self.log.append("resume")
+        self.manager.resume()
+
+    async def process(self, found: dict[TopicPartition, list[Any]]) -> None:
+        self.manager.give(found, self.manager.wanted())
+        for _ in range(10):
+            await asyncio.sleep(0)
 
     def crash(self, error: BaseException) -> None:
         self.crashes.append(error)
@@ -139,8 +147,7 @@ async def test_what_is_told(world: World) -> None:
     assert (first.task_offset_sums, first.client_tags) == ({}, {"zone": "a"})
     await world.rebalance([A], [B])
     world.manager.tasks[B].reached(7, 9)
-    world.directory.task(TaskId(0, 5)).prepare("counts")
-    world.directory.task(TaskId(0, 5)).write_checkpoint("counts", 4)
+    on_disk(world.directory, TaskId(0, 5), 4)
     second = world.told()
     assert second.task_offset_sums == {A: -2, B: 7, TaskId(0, 5): 4}
     assert second.unique_field == first.unique_field + 1
@@ -163,7 +170,7 @@ async def test_a_task_that_restores_claims_only_what_it_has(world: World) -> Non
 
 async def test_a_task_that_stays_goes_on_where_it_was(world: World) -> None:
     await world.rebalance([A], [])
-    await world.manager.process({SOURCE: [record(8, b"a")]}, lambda: True)
+    await world.process({SOURCE: [record(8, b"a")]})
     world.install([A, B], [])
     assert world.consumer.positions == {SOURCE: 9}, "fetched again, or left out"
     assert world.consumer.paused == {("words", 1)}, "processed without its state"
@@ -191,8 +198,7 @@ async def test_offsets_are_committed_as_the_member_that_was_assigned(world: Worl
 
 
 async def test_state_that_was_reported_is_kept_until_the_assignment(world: World) -> None:
-    world.directory.task(B).prepare("counts")
-    world.directory.task(B).write_checkpoint("counts", 4)
+    on_disk(world.directory, B, 4)
     world.told()
     assert world.directory.clean([], delay=0) == []
     await world.rebalance([A], [])

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from kafkaclient.errors import StateStoreError
 from kafkaclient.streams import TaskId
-from kafkaclient.streams.state.directory import StateDirectory
+from kafkaclient.streams.state.checkpoint import UNKNOWN_CHANGELOG, ChangelogTopic
+from kafkaclient.streams.state.directory import StateDirectory, TaskDirectory
+from tests.streams.fakes import on_disk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +31,11 @@ class Clock:
 
 def opened(path: Path, clock: Clock | None = None) -> StateDirectory:
     return StateDirectory(path, clock or Clock())
+
+
+def prepared(directory: TaskDirectory, store: str = "counts") -> int | None:
+    checkpoint = directory.prepare(store, UNKNOWN_CHANGELOG, time.time())
+    return None if checkpoint is None else checkpoint.offset
 
 
 def test_a_process_keeps_its_id(tmp_path: Path) -> None:
@@ -78,8 +86,8 @@ def test_what_is_reported_is_what_can_be_trusted(
 ) -> None:
     directory = opened(tmp_path)
     for task, offset in ((A, 7), (B, 9)):
-        assert directory.task(task).prepare("counts") is None
-        directory.task(task).write_checkpoint("counts", offset)
+        assert prepared(directory.task(task)) is None
+        on_disk(directory, task, offset)
     (tmp_path / "1_0").mkdir()
     (tmp_path / "lost+found").mkdir()
     assert directory.report() == {A: 7, B: 9}
@@ -92,13 +100,12 @@ def test_what_is_reported_is_what_can_be_trusted(
 def test_a_store_without_a_trusted_checkpoint_is_begun_anew(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     task = directory.task(A)
-    task.prepare("counts")
-    (task.path / "rocksdb").mkdir()
-    task.write_checkpoint("counts", 7)
-    assert task.prepare("counts") == 7
+    on_disk(directory, A, 7)
+    task.rocksdb.mkdir()
+    assert prepared(task) == 7
     assert task.rocksdb.exists()
     (task.path / "checkpoint").write_text("garbage")
-    assert task.prepare("counts") is None
+    assert prepared(task) is None
     assert not task.rocksdb.exists()
     directory.close()
 
@@ -106,11 +113,23 @@ def test_a_store_without_a_trusted_checkpoint_is_begun_anew(tmp_path: Path) -> N
 def test_a_store_that_is_not_known(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     task = directory.task(A)
-    task.prepare("totals")
-    task.write_checkpoint("totals", 7)
+    on_disk(directory, A, 7, "totals")
     with pytest.raises(StateStoreError, match=r"'totals'.*does not know.*'counts'"):
-        task.prepare("counts")
-    assert task.prepare("totals") == 7, "the state was lost"
+        prepared(task)
+    assert prepared(task, "totals") == 7, "the state was lost"
+    directory.close()
+
+
+def test_a_store_that_may_lack_deletions_is_begun_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = opened(tmp_path)
+    task = directory.task(A)
+    on_disk(directory, A, 7)
+    task.rocksdb.mkdir()
+    assert task.prepare("counts", ChangelogTopic(None, 3600.0), time.time() + 3700) is None
+    assert not task.rocksdb.exists()
+    assert "keeps deletions for 3600 s (delete.retention.ms). The task is restored" in caplog.text
     directory.close()
 
 
@@ -118,8 +137,7 @@ def test_cleaning_waits_and_leaves_what_was_reported(tmp_path: Path) -> None:
     clock = Clock()
     directory = opened(tmp_path, clock)
     for task in (A, B):
-        directory.task(task).prepare("counts")
-        directory.task(task).write_checkpoint("counts", 1)
+        on_disk(directory, task, 1)
     assert directory.clean([A], delay=600) == []
     clock.now = 601
     directory.report()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaclient.errors import StateStoreError
+from kafkaclient.errors import StateStoreError, StreamsError
 from kafkaclient.streams.state.key_value_store import KeyValueStore
 from kafkaclient.streams.state.rocks import RocksStore
 
@@ -42,17 +42,18 @@ def test_a_damaged_store_is_named(tmp_path: Path) -> None:
 def test_a_full_disk_is_named_and_loses_nothing(tmp_path: Path) -> None:
     """A limit on the size of files stands for the disk."""
     script = """
-import os, pathlib, resource, sys
+import os, pathlib, resource, sys, time
 from kafkaclient.errors import StateStoreError
+from kafkaclient.streams.state.checkpoint import UNKNOWN_CHANGELOG, Checkpoint
 from kafkaclient.streams.state.directory import StateDirectory
 from kafkaclient.streams.state.rocks import RocksStore
 from kafkaclient.streams.tasks import TaskId
 directory = StateDirectory(pathlib.Path(sys.argv[1]), float).task(TaskId(0, 0))
-directory.prepare("s")
+directory.prepare("s", UNKNOWN_CHANGELOG, time.time())
 store = RocksStore(directory.rocksdb)
 store.apply([(b"kept", b"1")])
 store.flush()
-directory.write_checkpoint("s", 1)
+directory.write_checkpoint(Checkpoint("s", 1, None, time.time()))
 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 try:
     while True:
@@ -85,11 +86,18 @@ def test_writes_are_seen_at_once_and_kept_only_when_settled(tmp_path: Path) -> N
     assert (rocks.get(b"a"), store.changes) == (b"1", {})
     store.delete(b"a")
     assert store.get(b"a") is None
-    store.drop()
+    store.close()
+    with pytest.raises(StreamsError, match="taken away"):
+        store.get(b"a")
+    store = KeyValueStore(rocks)
     assert store.get(b"a") == b"1"
     for key, value in (("a", b"1"), (b"a", 1), (bytearray(b"a"), b"1")):
-        with pytest.raises(TypeError, match="keeps bytes, not"):
+        with pytest.raises(TypeError, match="keeps bytes; this"):
             store.put(key, value)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="this key is NoneType"):
+        store.get(None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="this bound is str"):
+        store.range("a")  # type: ignore[arg-type]
     rocks.close()
 
 
@@ -98,7 +106,9 @@ steps = st.lists(
     st.one_of(
         st.tuples(st.just("put"), keys, st.binary(max_size=2)),
         st.tuples(st.just("put"), keys, st.none()),
-        st.tuples(st.sampled_from(["settle", "drop"]), st.just(b""), st.none()),
+        st.tuples(
+            st.sampled_from(["settle", "close", "mark", "roll_back"]), st.just(b""), st.none()
+        ),
         st.tuples(st.just("range"), keys, keys),
     ),
     max_size=30,
@@ -113,6 +123,7 @@ def test_a_store_is_a_sorted_dictionary_with_commits(
     store = KeyValueStore(rocks)
     settled: dict[bytes, bytes] = {}
     seen: dict[bytes, bytes] = {}
+    marked: dict[bytes, bytes] | None = None
     for what, key, value in steps:
         if what == "put":
             store.put(key, value)
@@ -122,9 +133,18 @@ def test_a_store_is_a_sorted_dictionary_with_commits(
         elif what == "settle":
             store.settle()
             settled = dict(seen)
-        elif what == "drop":
-            store.drop()
-            seen = dict(settled)
+            marked = None
+        elif what == "close":
+            store.close()
+            store = KeyValueStore(rocks)
+            seen, marked = dict(settled), None
+        elif what == "mark":
+            store.mark()
+            marked = dict(seen)
+        elif what == "roll_back":
+            if marked is not None:
+                store.roll_back()
+                seen = dict(marked)
         else:
             assert value is not None
             expected = sorted(item for item in seen.items() if key <= item[0] < value)

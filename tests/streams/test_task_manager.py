@@ -5,14 +5,20 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafkaclient.broker_errors import broker_error
-from kafkaclient.errors import RecordTooLargeError, StateStoreError, TransactionAbortableError
+from kafkaclient.errors import (
+    ProcessingError,
+    RecordTooLargeError,
+    StateStoreError,
+    TransactionAbortableError,
+)
 from kafkaclient.streams import TaskId
 from kafkaclient.streams.runtime import task_manager
+from kafkaclient.streams.runtime.task import TaskOptions
 from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState
 from kafkaclient.streams.state.directory import StateDirectory, TaskDirectory
@@ -24,6 +30,7 @@ from tests.streams.fakes import (
     FakeWriter,
     InlineDisk,
     counting,
+    on_disk,
     record,
 )
 
@@ -41,7 +48,9 @@ SOURCE = TopicPartition("words", 0)
 class World:
     """A manager, and what is around it."""
 
-    def __init__(self, path: Path, disk: Executor | None = None) -> None:
+    def __init__(
+        self, path: Path, disk: Executor | None = None, options: TaskOptions | None = None
+    ) -> None:
         self.log: list[str] = []
         self.writers: list[FakeWriter] = []
         self.crashes: list[BaseException] = []
@@ -60,7 +69,9 @@ class World:
             on_migrated=lambda: self.log.append("migrated"),
             crash=self.crashes.append,
             disk=disk or InlineDisk(),
+            options=options,
         )
+        self.manager.resume()
 
     def writer(self, task: Task) -> FakeWriter:
         made = FakeWriter(self.log, f"w{len(self.writers) + 1}")
@@ -73,6 +84,14 @@ class World:
         self.consumer.install(*(("words", task.partition) for task in active))
         self.manager.assign(active, standby)
         await self.manager.open(active, standby)
+
+    async def process(self, found: dict[TopicPartition, list[Any]]) -> None:
+        self.manager.give(found, self.manager.wanted())
+        await self.settle()
+
+    async def commit(self) -> None:
+        await self.manager.suspend(1)
+        self.manager.resume()
 
     async def settle(self) -> None:
         for _ in range(20):
@@ -107,6 +126,18 @@ async def test_without_a_committed_offset_it_begins_at_the_beginning(world: Worl
     await world.assign([A], [])
     await world.settle()
     assert world.consumer.positions == {SOURCE: 3}
+
+
+async def test_latest_is_decided_once(tmp_path: Path) -> None:
+    """Committed at once: what arrives before the next commit is not left out after a failure."""
+    world = World(tmp_path, options=TaskOptions(auto_offset_reset="latest"))
+    await world.assign([A], [])
+    await world.settle()
+    assert world.consumer.positions == {SOURCE: 70}
+    assert world.writers[0].commits == [({}, 70)]
+    await world.manager.end_writers()
+    world.manager.close()
+    world.directory.close()
 
 
 async def test_it_runs_only_when_its_changelog_is_read_to_the_end(world: World) -> None:
@@ -144,8 +175,8 @@ async def test_roles_change_without_a_store_being_closed(world: World) -> None:
 async def test_what_is_taken_away_is_closed_with_its_checkpoint(world: World) -> None:
     await world.assign([A], [])
     await world.settle()
-    await world.manager.process({SOURCE: [record(3, b"a")]}, lambda: True)
-    await world.manager.commit()
+    await world.process({SOURCE: [record(3, b"a")]})
+    await world.commit()
     await world.assign([], [])
     await world.settle()
     assert (world.manager.tasks, world.log[-1]) == ({}, "w1 stop")
@@ -158,9 +189,9 @@ async def test_a_failed_commit_restores_with_a_new_writer_after_the_old_one(worl
     first = world.writers[0]
     first.fail = TransactionAbortableError("no")
     first.may_stop.clear()
-    await world.manager.process({SOURCE: [record(3, b"a")]}, lambda: True)
+    await world.process({SOURCE: [record(3, b"a")]})
     world.log.clear()
-    await world.manager.commit()
+    await world.commit()
     assert SOURCE in world.consumer.paused
     await world.settle()
     assert world.log == [], "the new writer does not wait for the old one"
@@ -176,8 +207,8 @@ async def test_a_task_that_is_anothers_steps_back(world: World) -> None:
     await world.assign([A], [])
     await world.settle()
     world.writers[0].fail = broker_error(90)
-    await world.manager.process({SOURCE: [record(3, b"a")]}, lambda: True)
-    await world.manager.commit()
+    await world.process({SOURCE: [record(3, b"a")]})
+    await world.commit()
     assert world.state(A) is TaskState.STANDBY
     assert "migrated" in world.log
     assert SOURCE in world.consumer.paused
@@ -190,8 +221,8 @@ async def test_errors_that_stay_end_the_instance(world: World) -> None:
     await world.assign([A], [])
     await world.settle()
     world.writers[0].fail = error = RecordTooLargeError("too large")
-    await world.manager.process({SOURCE: [record(3, b"a")]}, lambda: True)
-    await world.manager.commit()
+    await world.process({SOURCE: [record(3, b"a")]})
+    await world.commit()
     assert world.crashes == [error]
 
 
@@ -202,10 +233,13 @@ async def test_a_processor_that_raises_ends_the_instance_and_not_its_neighbour(
     await world.settle()
     other = TopicPartition("words", 1)
     found = {SOURCE: [record(3, b"boom")], other: [record(3, b"a")]}
-    await world.manager.process(found, lambda: True)
+    await world.process(found)
     (error,) = world.crashes
-    assert isinstance(error, ZeroDivisionError)
-    await world.manager.commit()
+    assert isinstance(error, ProcessingError)
+    assert "the record at words-0, offset 3, cannot be processed: ZeroDivisionError: boom" in str(
+        error
+    )
+    await world.commit()
     assert world.writers[1].commits == [({b"a": b"1"}, 4)]
 
 
@@ -234,8 +268,7 @@ async def test_the_end_stops_writers_and_takes_up_nothing_more(world: World) -> 
 
 async def test_what_is_on_disk_is_open_before_the_group_is_joined(world: World) -> None:
     """Opening takes its time, in which the task still runs where it was."""
-    world.directory.task(A).prepare("counts")
-    world.directory.task(A).write_checkpoint("counts", 4)
+    on_disk(world.directory, A, 4)
     await world.manager.prepare([A])
     prepared = world.manager.tasks[A]
     assert (prepared.state, prepared.position) == (TaskState.CREATED, 4)
@@ -262,8 +295,7 @@ async def test_what_runs_goes_on_before_other_stores_are_opened(world: World) ->
 
 
 async def test_a_store_that_cannot_be_opened_is_told_when_the_others_are(world: World) -> None:
-    world.directory.task(A).prepare("others")
-    world.directory.task(A).write_checkpoint("others", 4)
+    on_disk(world.directory, A, 4, "others")
     world.consumer.install()
     world.manager.assign([], [A, B])
     with pytest.raises(StateStoreError, match="'others', which task 0_0"):

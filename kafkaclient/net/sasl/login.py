@@ -52,12 +52,17 @@ class Login:
         """A fresh one; waits for a token if one is needed, and raises what
         :meth:`TokenSource.get` raises."""
         if self._tokens is not None:
-            self._offered = await self._tokens.get()
-            return OAuthBearer(self._offered)
+            return OAuthBearer(await self.token())
         if self._kind == Plain.name:
             return Plain(self._username, self._password)
         kind = _SCRAM[self._kind or ""]
         return kind(self._username, self._password, cache=self._keys)
+
+    async def token(self) -> Token:
+        """The token to use now, with OAUTHBEARER; raises what :meth:`TokenSource.get` raises."""
+        assert self._tokens is not None
+        self._offered = await self._tokens.get()
+        return self._offered
 
     def refused(self, error: BaseException) -> None:
         """Authentication has failed: the next attempt gets another token."""

@@ -49,6 +49,8 @@ class ChangelogReader:
         self._tasks: dict[TopicPartition, Task] = {}
         self._assigned: frozenset[TopicPartition] = frozenset()
         """What the consumer has, also that which is not followed any more."""
+        self._at: dict[TopicPartition, int] = {}
+        """The consumer's positions. A task that has started over is somewhere else."""
         self._any = asyncio.Event()
         self.bytes_read = ChangelogBytes(0, 0)
 
@@ -73,8 +75,15 @@ class ChangelogReader:
         """Forgets the ends that the consumer knew of its partitions, too."""
         self._assigned = frozenset(self._tasks)
         self._consumer.assign([ConsumerPartition(*partition) for partition in self._tasks])
+        self._at = {}
+        self._seek()
+
+    def _seek(self) -> None:
+        """Have the consumer's positions be the tasks'."""
         for partition, task in self._tasks.items():
-            self._consumer.seek(ConsumerPartition(*partition), task.position)
+            if self._at.get(partition) != task.position:
+                self._consumer.seek(ConsumerPartition(*partition), task.position)
+                self._at[partition] = task.position
 
     async def run(self) -> None:
         """For ever."""
@@ -85,6 +94,7 @@ class ChangelogReader:
             await asyncio.sleep(0)
 
     async def _step(self) -> None:
+        self._seek()
         try:
             found = await self._consumer.getmany(timeout_ms=_POLL_MS, max_records=_MOST_RECORDS)
         except OffsetOutOfRangeError as error:
@@ -92,6 +102,8 @@ class ChangelogReader:
             return
         for partition, records in found.items():
             task = self._tasks[TopicPartition(*partition)]
+            if task.position != self._at[task.changelog]:
+                continue  # it has started over meanwhile
             task.restore(records)
             self._count(task, sum(len(r.key) + len(r.value or b"") for r in records))
         await self._settle()
@@ -109,6 +121,9 @@ class ChangelogReader:
             position = await self._consumer.position(known)
             if self._tasks.get(partition) is not task:
                 return
+            if task.position != self._at[partition]:
+                continue
+            self._at[partition] = position
             stable = self._consumer.last_stable_offset(known)
             end = stable if stable is not None and stable >= 0 else self._consumer.highwater(known)
             task.reached(position, end)
@@ -123,4 +138,4 @@ class ChangelogReader:
             task = self._tasks.get(TopicPartition(*partition))
             if task is not None and task.position == offsets[partition]:
                 task.start_over(offset)
-                self._consumer.seek(partition, offset)
+        self._seek()

@@ -7,8 +7,10 @@ from aiokafka import errors as consumer_errors
 from kafkaclient.errors import (
     BrokerError,
     KafkaError,
+    MetadataTimeoutError,
     ProducerFencedError,
     TransactionAbortableError,
+    UnknownTopicError,
 )
 from kafkaclient.streams.runtime.task_states import TaskEvent
 
@@ -20,6 +22,7 @@ _CURED_ANEW = (
     TransactionAbortableError,  # of a transaction that took too long, say
     consumer_errors.CommitFailedError,
     consumer_errors.IllegalStateError,  # the partition is not assigned any more
+    consumer_errors.KafkaTimeoutError,  # no leader, say
 )
 
 
@@ -27,6 +30,8 @@ def event_for(error: BaseException) -> TaskEvent | None:
     """None: trying again would end in the same way, and the application has to be told."""
     if isinstance(error, TransactionAbortableError) and error.__cause__ is not None:
         return event_for(error.__cause__)
+    if isinstance(error, MetadataTimeoutError) and isinstance(error.__cause__, UnknownTopicError):
+        return None  # brokers have answered, and the topic does not exist
     if isinstance(error, ProducerFencedError):
         return TaskEvent.MIGRATED
     forgotten = isinstance(error, BrokerError) and error.code in _NOT_A_MEMBER

@@ -28,7 +28,9 @@ from kafkaclient.streams.membership.protocol_assignor import ProtocolAssignor
 from kafkaclient.streams.positions import positions_group, publish_positions
 from kafkaclient.streams.runtime.changelog_ends import ChangelogEnds
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, ChangelogReader
+from kafkaclient.streams.runtime.consumer_options import consumer_options
 from kafkaclient.streams.runtime.group_member import GroupMember
+from kafkaclient.streams.runtime.task import TaskOptions
 from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState
 from kafkaclient.streams.runtime.topics import prepare_topics
@@ -37,10 +39,11 @@ from kafkaclient.streams.state.directory import StateDirectory
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from kafkaclient.streams.config import StreamsConfig
     from kafkaclient.streams.runtime.task import Task
+    from kafkaclient.streams.runtime.topics import ApplicationTopics
     from kafkaclient.streams.runtime.writers import Writer
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.streams.topology import Topology
@@ -53,9 +56,12 @@ _log = logging.getLogger(__name__)
 _POLL_MS = 100
 _MOST_RECORDS = 1_000
 """In one go, of all tasks."""
-_FETCH_WAIT_MS = 100
-"""How long a broker holds a fetch without records back; a partition that is added meanwhile waits
-for it."""
+_NOTHING = ConsumerPartition("", -1)
+"""In place of the partitions to fetch when no task wants records."""
+_REBALANCE_PATIENCE_S = 1.0
+"""Seconds that a rebalance waits for a record: the whole group waits with it."""
+_END_PATIENCE_S = 10.0
+"""Seconds that the end waits for a record."""
 _CLEAN_EVERY = 10.0
 """Seconds."""
 _DISK_THREADS = 2
@@ -79,9 +85,6 @@ class Instance:
         self._config = config
         self._topology = topology
         self._clock = time.monotonic
-        self._turn = asyncio.Lock()
-        """Held while records are processed and committed; rebalances take it in between."""
-        self._may_work = asyncio.Event()
         self._crashed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._producer: Producer | None = None
         """All tasks' own, at least once."""
@@ -105,8 +108,8 @@ class Instance:
         async with AsyncExitStack() as parts:
             self._directory = StateDirectory(self._config.directory, self._clock)
             parts.callback(self._directory.close)
-            partitions = await prepare_topics(self._config, self._topology)
-            reader = await self._start(parts, partitions)
+            topics = await prepare_topics(self._config, self._topology)
+            reader = await self._start(parts, topics)
             loops = [
                 asyncio.create_task(self._guarded(work), name=f"kafkaclient-streams-{name}")
                 for name, work in (
@@ -122,7 +125,7 @@ class Instance:
             if self._crashed.done():
                 self._crashed.result()
 
-    async def _start(self, parts: AsyncExitStack, partitions: Mapping[str, int]) -> ChangelogReader:
+    async def _start(self, parts: AsyncExitStack, topics: ApplicationTopics) -> ChangelogReader:
         config = self._config
         assignor = ProtocolAssignor()
         self._consumer = AIOKafkaConsumer(
@@ -131,13 +134,13 @@ class Instance:
             session_timeout_ms=config.session_timeout_ms,
             heartbeat_interval_ms=config.heartbeat_interval_ms,
             rebalance_timeout_ms=config.rebalance_timeout_ms,
-            auto_offset_reset="earliest",
-            **self._consumer_options(),
+            auto_offset_reset=config.auto_offset_reset,
+            **consumer_options(config),
         )
-        changelogs = AIOKafkaConsumer(auto_offset_reset="none", **self._consumer_options())
+        changelogs = AIOKafkaConsumer(auto_offset_reset="none", **consumer_options(config))
         disk = parts.enter_context(ThreadPoolExecutor(_DISK_THREADS, "kafkaclient-disk"))
         admin = await parts.enter_async_context(
-            Admin(config.bootstrap_servers, **config.producer_options)
+            Admin(config.bootstrap_servers, **config.client_options)
         )
         ends = ChangelogEnds(admin)
         parts.push_async_callback(changelogs.stop)
@@ -148,7 +151,7 @@ class Instance:
         except ConsumerError as error:
             raise StreamsError(f"the brokers cannot be reached: {error!r}") from error
         if not config.exactly_once:
-            self._producer = Producer(config.bootstrap_servers, **config.producer_options)
+            self._producer = Producer(config.bootstrap_servers, **config.client_options)
             await parts.enter_async_context(self._producer)
         self._hooks = hooks = ConsumerHooks(self._consumer)
         self._schedule = RebalanceSchedule(config.acceptable_recovery_lag, self._clock, time.time)
@@ -163,6 +166,13 @@ class Instance:
             on_migrated=self._schedule.want,
             crash=self.crash,
             disk=disk,
+            options=TaskOptions(
+                commit_interval_s=config.commit_interval_ms / 1000,
+                transaction_timeout_s=config.transaction_timeout_s,
+                auto_offset_reset=config.auto_offset_reset,
+                changelogs=topics.changelogs,
+                clock=self._clock,
+            ),
         )
         parts.callback(self._manager.close)
         self._tasks = self._manager.tasks
@@ -174,10 +184,10 @@ class Instance:
             self._schedule,
             ends,
             hooks,
-            partitions,
+            topics.partitions,
             self,
         )
-        known = self._topology.tasks(partitions)
+        known = self._topology.tasks(topics.partitions)
         await self._manager.prepare(task for task in self._directory.report() if task in known)
         assignor.serve(self._member)
         hooks.before_assignment(self._member.fetch_ends)
@@ -188,7 +198,7 @@ class Instance:
     async def _publish_positions(self) -> None:
         config = self._config
         await publish_positions(
-            lambda: Admin(config.bootstrap_servers, **config.producer_options),
+            lambda: Admin(config.bootstrap_servers, **config.client_options),
             positions_group(config.application_id, self._directory.process_id),
             lambda: {
                 task.changelog: task.position
@@ -197,22 +207,13 @@ class Instance:
             },
         )
 
-    def _consumer_options(self) -> dict[str, Any]:
-        return {
-            "bootstrap_servers": self._config.bootstrap_servers,
-            "enable_auto_commit": False,
-            "isolation_level": "read_committed",
-            "fetch_max_wait_ms": _FETCH_WAIT_MS,
-            **self._config.consumer_options,
-        }
-
     def _make_writer(self, task: Task) -> Writer:
         if self._producer is not None:
             return AtLeastOnceWriter(self._producer, self._consumer)
         producer = Producer(
             self._config.bootstrap_servers,
             transactional_id=f"{self._config.application_id}-{task.id}",
-            **{"linger_ms": 0, "transaction_timeout_ms": 10_000, **self._config.producer_options},
+            **self._config.transactional_options,
         )
         return ExactlyOnceWriter(producer, self._group)
 
@@ -222,54 +223,56 @@ class Instance:
     # --- work -----------------------------------------------------------------------------------
 
     async def _work(self) -> None:
-        commit_at = self._clock()
+        """Fetch for the tasks that want records, for ever; they work by themselves."""
         clean_at = self._clock() + _CLEAN_EVERY
-        poll_ms = max(1, min(_POLL_MS, self._config.commit_interval_ms))
         while True:
-            await self._may_work.wait()
-            found = await self._consumer.getmany(timeout_ms=poll_ms, max_records=_MOST_RECORDS)
-            running = self._manager.by_source()
-            wanted = {source: task.source_offset for source, task in running.items()}
-            await self._may_work.wait()
-            async with self._turn:
-                await self._process(found, wanted)
-                if self._clock() >= commit_at:
-                    await self._manager.commit()
-                    commit_at = self._clock() + self._config.commit_interval_ms / 1000
+            wanted = self._manager.wanted()
+            self._manager.give(await self._fetched(wanted), wanted)
+            self._manager.watch()
             if self._schedule.take() and not self._hooks.is_rebalancing:
                 self._hooks.request_rejoin()
             if self._clock() >= clean_at:
                 delay = self._config.state_cleanup_delay_ms / 1000
                 self._directory.clean(self._manager.in_use(), delay)
+                self._manager.refresh_checkpoints()
                 clean_at = self._clock() + _CLEAN_EVERY
 
-    async def _process(
-        self, found: Mapping[Any, Any], wanted: Mapping[TopicPartition, int]
-    ) -> None:
-        """Process what was fetched when ``wanted`` were the tasks' positions. When one was moved
-        meanwhile, because the task was restored, it is fetched again from there."""
-        running = self._manager.by_source()
-        records = {}
-        for partition, batch in found.items():
-            source = TopicPartition(*partition)
-            task = running.get(source)
-            if task is None:
-                continue
-            if wanted.get(source) == task.source_offset:
-                records[source] = batch
-            elif ConsumerPartition(*partition) in self._consumer.assignment():
-                self._consumer.seek(ConsumerPartition(*partition), task.source_offset)
-        await self._manager.process(records, self._may_work.is_set)
+    async def _fetched(
+        self, wanted: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, Sequence[Any]]:
+        """Waits until there is something, or another task wants records, for a moment at most."""
+        self._manager.room.clear()
+        # No partition means all that are not paused. Asking for nothing shows the group that this
+        # member is alive (max.poll.interval.ms).
+        asked = [ConsumerPartition(*source) for source in wanted] or [_NOTHING]
+        if len(wanted) == len(self._manager.workers):
+            asked = []
+        fetching = asyncio.ensure_future(
+            self._consumer.getmany(*asked, timeout_ms=_POLL_MS, max_records=_MOST_RECORDS)
+        )
+        room = asyncio.ensure_future(self._manager.room.wait())
+        try:
+            await asyncio.wait({fetching, room}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            room.cancel()
+            # It takes records only when it is about to return them: none get lost.
+            fetching.cancel()
+        try:
+            found = await fetching
+        except asyncio.CancelledError:
+            if fetching.cancelled() and not _is_cancelled():
+                return {}
+            raise
+        return {TopicPartition(*partition): records for partition, records in found.items()}
 
     async def suspend(self) -> None:
         """A rebalance begins: end the work at the next record, and commit what was done."""
-        self._may_work.clear()
-        async with self._turn:
-            await self._manager.commit()
+        await self._manager.suspend(_REBALANCE_PATIENCE_S)
 
     def resume(self) -> None:
         """The rebalance is over."""
-        self._may_work.set()
+        if not self._crashed.done():
+            self._manager.resume()
 
     def _observe(self, task: Task) -> None:
         assert task.lag is not None
@@ -279,7 +282,7 @@ class Instance:
 
     def crash(self, error: BaseException) -> None:
         """The first error that nothing can be done about ends the instance."""
-        self._may_work.clear()
+        self._manager.stop_work()
         if not self._crashed.done():
             self._crashed.set_exception(error)
 
@@ -296,18 +299,21 @@ class Instance:
     async def _end(self, loops: list[asyncio.Task[None]]) -> None:
         """Commit what was done, unless something is broken, and leave; the stores are closed when
         nobody writes any more."""
-        self._may_work.clear()
-        async with self._turn:
-            if not self._crashed.done():
-                await self._manager.commit()
-            for loop in loops:
-                loop.cancel()
+        if not self._crashed.done():
+            await self._manager.suspend(_END_PATIENCE_S)
+        for loop in loops:
+            loop.cancel()
         await asyncio.gather(*loops, return_exceptions=True)
         await self._manager.end_writers()
         try:
             await self._consumer.stop()
         except ConsumerError as error:
             _log.warning("the group could not be left: %r", error)
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def _first(crashed: asyncio.Future[None], stopped: asyncio.Event) -> None:

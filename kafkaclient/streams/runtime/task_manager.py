@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka import TopicPartition as ConsumerPartition
 
+from kafkaclient.streams.config import LATEST
 from kafkaclient.streams.runtime.failures import event_for
-from kafkaclient.streams.runtime.task import Task
+from kafkaclient.streams.runtime.task import Task, TaskOptions
 from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState
+from kafkaclient.streams.runtime.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -33,6 +35,8 @@ _log = logging.getLogger(__name__)
 
 _BACKOFF = 0.5
 """Seconds until a task that has failed is restored anew."""
+_PATIENCE_S = 5.0
+"""Seconds for processors to end that were cancelled at the end of the instance."""
 
 
 class TaskManager:
@@ -52,8 +56,14 @@ class TaskManager:
         on_migrated: Callable[[], None],
         crash: Callable[[BaseException], None],
         disk: Executor,
+        options: TaskOptions | None = None,
     ) -> None:
         self.tasks: dict[TaskId, Task] = {}
+        self.workers: dict[TaskId, Worker] = {}
+        """Of the running tasks."""
+        self.room = asyncio.Event()
+        """Set when a task can take more records, or when another task runs."""
+        self._may_work = asyncio.Event()
         self._topology = topology
         self._directory = directory
         self._consumer = consumer
@@ -63,6 +73,7 @@ class TaskManager:
         self._on_migrated = on_migrated
         self._crash = crash
         self._disk = disk
+        self._options = options or TaskOptions()
         self._loop = asyncio.get_running_loop()
         self._activations: dict[TaskId, asyncio.Task[None]] = {}
         self._endings: dict[TaskId, asyncio.Task[None]] = {}
@@ -70,6 +81,8 @@ class TaskManager:
         self._opening: set[TaskId] = set()
         self._closings: dict[TaskId, Future[None]] = {}
         """Stores that are being closed, or were."""
+        self._given_up: set[asyncio.Task[None]] = set()
+        """Workers that were cancelled, and are not at their end yet."""
         self._ended = False
 
     def by_source(self) -> dict[TopicPartition, Task]:
@@ -139,7 +152,8 @@ class TaskManager:
         closing = self._closings.get(task_id)
         if closing is not None:
             closing.result()
-        return Task(task_id, self._topology, self._directory.task(task_id), self._disk)
+        directory = self._directory.task(task_id)
+        return Task(task_id, self._topology, directory, self._disk, self._options)
 
     def handle(self, task: Task, event: TaskEvent) -> None:
         """Something happened to a task."""
@@ -158,6 +172,11 @@ class TaskManager:
 
     def _end_activity(self, task: Task) -> None:
         self._pause(task)
+        worker = self.workers.pop(task.id, None)
+        if worker is not None:
+            worker.cancel()
+            self._given_up.add(worker.running)
+            worker.running.add_done_callback(self._given_up.discard)
         activation = self._activations.pop(task.id, None)
         if activation is not None and activation is not asyncio.current_task():
             activation.cancel()
@@ -174,6 +193,12 @@ class TaskManager:
 
     def _enter_running(self, task: Task) -> None:
         self._activations.pop(task.id, None)
+        self.workers[task.id] = Worker(task, self._may_work, self.room.set, self.failed)
+        self.seek(task)
+        self.room.set()
+
+    def seek(self, task: Task) -> None:
+        """Have a running task's records fetched from where it is."""
         source = ConsumerPartition(*task.source)
         if source in self._consumer.assignment():
             self._consumer.seek(source, task.source_offset)
@@ -221,9 +246,19 @@ class TaskManager:
         await task.restored((await self._ends([task.changelog]))[task.changelog])
         offset = await task.writer.committed(task.source)
         if offset is None:
-            source = ConsumerPartition(*task.source)
-            offset = (await self._consumer.beginning_offsets([source]))[source]
+            offset = await self._first_offset(task)
         task.source_offset = offset
+
+    async def _first_offset(self, task: Task) -> int:
+        """Where a task begins that has committed nothing."""
+        source = ConsumerPartition(*task.source)
+        if self._options.auto_offset_reset == LATEST:
+            # Kept at once: asked again after a failure, it would leave out what came meanwhile.
+            offset: int = (await self._consumer.end_offsets([source]))[source]
+            await task.begin_at(offset)
+        else:
+            offset = (await self._consumer.beginning_offsets([source]))[source]
+        return offset
 
     def failed(self, task: Task, error: BaseException) -> None:
         """An error of the task's work, unless it has been taken away meanwhile."""
@@ -240,26 +275,59 @@ class TaskManager:
 
     # --- work -----------------------------------------------------------------------------------
 
-    async def process(
-        self, found: Mapping[TopicPartition, Sequence[Any]], keep_going: Callable[[], bool]
+    def wanted(self) -> dict[TopicPartition, int]:
+        """What should be fetched now; the number is for :meth:`give`."""
+        return {
+            worker.task.source: worker.fetches
+            for worker in self.workers.values()
+            if worker.has_room
+        }
+
+    def give(
+        self, found: Mapping[TopicPartition, Sequence[Any]], wanted: Mapping[TopicPartition, int]
     ) -> None:
-        """Tasks side by side, each one's records in order."""
-        running = self.by_source()
-        work = {running[source]: records for source, records in found.items() if source in running}
-        await self._for_each(
-            list(work), [task.process(records, keep_going) for task, records in work.items()]
-        )
+        """Have tasks process what was fetched, each one's records in order. ``wanted`` is from
+        before it was fetched: records of a task that has moved since are fetched again."""
+        for worker in self.workers.values():
+            source = worker.task.source
+            if source not in found:
+                continue
+            if wanted.get(source) == worker.fetches:
+                worker.give(found[source])
+            else:
+                worker.forget()
+                self.seek(worker.task)
 
-    async def commit(self) -> None:
-        """Commit every running task."""
-        dirty = [task for task in self.by_source().values() if task.is_dirty]
-        await self._for_each(dirty, [task.commit() for task in dirty])
+    def watch(self) -> None:
+        """To be called from time to time."""
+        for worker in self.workers.values():
+            worker.task.watch()
 
-    async def _for_each(self, tasks: Sequence[Task], work: Sequence[Any]) -> None:
-        outcomes = await asyncio.gather(*work, return_exceptions=True)
-        for task, outcome in zip(tasks, outcomes, strict=True):
-            if isinstance(outcome, BaseException):
-                self.failed(task, outcome)
+    def refresh_checkpoints(self) -> None:
+        """To be called from time to time, less often."""
+        for task in self.tasks.values():
+            task.refresh_checkpoint()
+
+    async def suspend(self, patience_s: float) -> None:
+        """Have all tasks end their work at the next record, and commit it. A record that takes
+        longer than ``patience_s`` goes on being processed, and its task commits nothing before
+        :meth:`resume`; if the task is given up instead, it begins again at its committed offset."""
+        self._may_work.clear()
+        workers = list(self.workers.values())
+        rested = await asyncio.gather(*(worker.rest(patience_s) for worker in workers))
+        for worker, is_at_rest in zip(workers, rested, strict=True):
+            worker.forget()
+            if not is_at_rest:
+                _log.info("task %s: goes on with a record that takes long", worker.task.id)
+
+    def resume(self) -> None:
+        """Let work begin, or go on."""
+        self._may_work.set()
+        self.room.set()
+
+    def stop_work(self) -> None:
+        """Have no record begun any more."""
+        self._may_work.clear()
 
     # --- the end --------------------------------------------------------------------------------
 
@@ -272,6 +340,10 @@ class TaskManager:
             if task.is_active:
                 self.handle(task, TaskEvent.STOPPED)
         await asyncio.gather(*activations, *self._endings.values(), return_exceptions=True)
+        if self._given_up:
+            _, left = await asyncio.wait(self._given_up, timeout=_PATIENCE_S)
+            for work in left:
+                _log.warning("%s does not end: its processor ignores that it is cancelled", work)
 
     def close(self) -> None:
         """Every store with its checkpoint; an error is raised when all have been tried."""

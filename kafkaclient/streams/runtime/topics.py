@@ -3,55 +3,92 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import logging
+from typing import TYPE_CHECKING, NamedTuple
 
-from kafkaclient.admin import Admin, NewTopic
-from kafkaclient.errors import StateStoreError, StreamsError, TopicExistsError
+from kafkaclient.admin import Admin, ConfigResource, NewTopic
+from kafkaclient.errors import (
+    AuthorizationError,
+    StateStoreError,
+    StreamsError,
+    TopicExistsError,
+)
+from kafkaclient.streams.state.checkpoint import UNKNOWN_CHANGELOG, ChangelogTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
+    from kafkaclient.admin import TopicDescription
     from kafkaclient.streams.config import StreamsConfig
     from kafkaclient.streams.topology import Topology
 
-__all__ = ["prepare_topics"]
+__all__ = ["ApplicationTopics", "prepare_topics"]
+
+_log = logging.getLogger(__name__)
 
 _READY_TIMEOUT = 30.0
-"""Seconds for a new changelog to have leaders."""
+"""Seconds for brokers to know a new changelog."""
 _POLL = 0.1
+_DELETE_RETENTION = "delete.retention.ms"
 
 
-async def prepare_topics(config: StreamsConfig, topology: Topology) -> dict[str, int]:
-    """How many partitions each topic that is read has; changelogs have as many afterwards.
+class ApplicationTopics(NamedTuple):
+    """What was found, or made."""
 
-    Raises :class:`~kafkaclient.errors.StreamsError` when one that is read is not there,
-    :class:`~kafkaclient.errors.StateStoreError` when a changelog has another number of partitions,
-    and what the admin client raises.
+    partitions: Mapping[str, int]
+    """Of each topic that is read."""
+    changelogs: Mapping[str, ChangelogTopic]
+    """By store."""
+
+
+async def prepare_topics(config: StreamsConfig, topology: Topology) -> ApplicationTopics:
+    """See what there is, and make changelogs that are not there. A partition without leader counts:
+    its task waits for one, the others do not.
+
+    Raises :class:`~kafkaclient.errors.StreamsError` when a topic that is read, or that takes dead
+    letters, does not exist, :class:`~kafkaclient.errors.StateStoreError` when a changelog has
+    another number of partitions, and what the admin client raises.
     """
-    async with Admin(config.bootstrap_servers, **config.producer_options) as admin:
-        partitions = await _partitions(admin, topology.topics)
-        if missing := sorted(set(topology.topics) - partitions.keys()):
+    async with Admin(config.bootstrap_servers, **config.client_options) as admin:
+        dead_letters = {t for p in topology.processors for t in p.dead_letter_topics}
+        found = await _found(admin, {*topology.topics, *dead_letters})
+        if missing := sorted(set(topology.topics) - found.keys()):
             raise StreamsError(
                 f"topic {', '.join(missing)} does not exist; what is read must be there"
             )
+        if missing := sorted(dead_letters - found.keys()):
+            raise StreamsError(
+                f"topic {', '.join(missing)} does not exist, which is to take records that cannot "
+                "be processed (DeadLetter): create it"
+            )
+        partitions = {topic: len(found[topic].partitions) for topic in topology.topics}
         wanted = {
             topology.changelog_topic(processor): partitions[processor.topic]
             for processor in topology.processors
         }
         there = await _made(admin, wanted, config.replication_factor)
+        retention_s = {name: await _delete_retention_s(admin, name) for name in wanted}
     for processor in topology.processors:
         name = topology.changelog_topic(processor)
-        if there[name] != wanted[name]:
+        count = len(there[name].partitions)
+        if count != wanted[name]:
             raise StateStoreError(
-                f"changelog {name} has {there[name]} partitions, but {processor.topic}, whose "
-                f"state it keeps, has {wanted[name]}: keys would be looked for where they are not. "
-                "Give the application another application.id and let it begin anew"
+                f"changelog {name} has {count} partitions, but {processor.topic}, whose state it "
+                f"keeps, has {wanted[name]}: keys would be looked for where they are not. Give the "
+                "application another application.id and let it begin anew"
             )
-    return partitions
+    changelogs = {
+        processor.store: ChangelogTopic(there[name].topic_id, retention_s[name])
+        for processor in topology.processors
+        for name in (topology.changelog_topic(processor),)
+    }
+    return ApplicationTopics(partitions, changelogs)
 
 
-async def _made(admin: Admin, wanted: dict[str, int], replication_factor: int) -> dict[str, int]:
-    there = await _partitions(admin, wanted)
+async def _made(
+    admin: Admin, wanted: Mapping[str, int], replication_factor: int
+) -> dict[str, TopicDescription]:
+    there = await _found(admin, wanted)
     compacted = {"cleanup.policy": "compact"}
     new = [
         NewTopic(name, count, replication_factor, compacted, {})
@@ -64,17 +101,27 @@ async def _made(admin: Admin, wanted: dict[str, int], replication_factor: int) -
             raise error
     try:
         async with asyncio.timeout(_READY_TIMEOUT):
-            while wanted.keys() - (there := await _partitions(admin, wanted)).keys():  # noqa: ASYNC110
+            while wanted.keys() - (there := await _found(admin, wanted)).keys():  # noqa: ASYNC110
                 await asyncio.sleep(_POLL)
     except TimeoutError:
         raise StreamsError(
-            f"the changelogs {', '.join(sorted(wanted))} have no leaders after {_READY_TIMEOUT} s"
+            f"the changelogs {', '.join(sorted(wanted))} were created, and brokers do not know "
+            f"them after {_READY_TIMEOUT:g} s"
         ) from None
     return there
 
 
-async def _partitions(admin: Admin, topics: Collection[str]) -> dict[str, int]:
-    """Of those that are there, with a leader for each partition."""
+async def _found(admin: Admin, topics: Collection[str]) -> dict[str, TopicDescription]:
+    """Those that exist; a partition may be without leader."""
     there = [name for name in await admin.list_topics() if name in topics]
-    found = await admin.describe_topics(there)
-    return {name: len(topic.partitions) for name, topic in found.items() if not topic.unavailable}
+    found = await admin.describe_topics(there) if there else {}
+    return {name: topic for name, topic in found.items() if topic.partitions}
+
+
+async def _delete_retention_s(admin: Admin, topic: str) -> float:
+    try:
+        found = await admin.describe_configs(ConfigResource.topic(topic), [_DELETE_RETENTION])
+        return int(found[_DELETE_RETENTION].value or 0) / 1000
+    except (AuthorizationError, KeyError, ValueError) as error:
+        _log.info("%s of %s cannot be read, one day counts: %r", _DELETE_RETENTION, topic, error)
+        return UNKNOWN_CHANGELOG.delete_retention_s

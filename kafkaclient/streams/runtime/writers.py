@@ -6,6 +6,7 @@ writer of which anything failed is not used again.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aiokafka import TopicPartition as ConsumerPartition
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AtLeastOnceWriter", "ExactlyOnceWriter", "Writer"]
 
+_CHANGES_A_TURN = 1_000
+"""About 5 ms of the event loop's time; then others get their turn."""
 _STOP_TIMEOUT = 5.0
 """Seconds: what is still on its way then belongs to a transaction that is aborted."""
 
@@ -103,7 +106,8 @@ class ExactlyOnceWriter:
         source: TopicPartition,
         offset: int,
     ) -> int | None:
-        last = await _send_changes(self._producer, changes, changelog)
+        deliveries = await _send_changes(self._producer, changes, changelog)
+        last = deliveries[-1] if deliveries else None
         await self._producer.send_offsets_to_transaction({source: offset}, self._group())
         await self._producer.commit_transaction()
         return await _after(last)
@@ -154,10 +158,7 @@ class AtLeastOnceWriter:
         offset: int,
     ) -> int | None:
         emitted, self._deliveries = self._deliveries, []
-        deliveries = [
-            await self._producer.send(changelog.topic, value, key, partition=changelog.partition)
-            for key, value in changes.items()
-        ]
+        deliveries = await _send_changes(self._producer, changes, changelog)
         last = deliveries[-1] if deliveries else None
         await self._producer.flush()
         for delivery in (*emitted, *deliveries):
@@ -176,11 +177,15 @@ class AtLeastOnceWriter:
 
 async def _send_changes(
     producer: Producer, changes: Mapping[bytes, bytes | None], changelog: TopicPartition
-) -> Delivery | None:
-    last = None
+) -> list[Delivery]:
+    deliveries = []
     for key, value in changes.items():
-        last = await producer.send(changelog.topic, value, key, partition=changelog.partition)
-    return last
+        deliveries.append(
+            await producer.send(changelog.topic, value, key, partition=changelog.partition)
+        )
+        if len(deliveries) % _CHANGES_A_TURN == 0:
+            await asyncio.sleep(0)
+    return deliveries
 
 
 async def _after(last: Delivery | None) -> int | None:

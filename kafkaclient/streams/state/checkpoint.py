@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
 
 from crc32c import crc32c
 
@@ -18,10 +19,31 @@ from kafkaclient.errors import StateStoreError
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["Checkpoint", "read_checkpoint", "write_checkpoint"]
+__all__ = [
+    "UNKNOWN_CHANGELOG",
+    "ChangelogTopic",
+    "Checkpoint",
+    "read_checkpoint",
+    "write_checkpoint",
+]
 
-_FORMAT = re.compile(r"1\n(?P<store>\S+) (?P<offset>\d{1,19})\n")
+_FORMAT = re.compile(
+    r"(?P<version>[12])\n(?P<store>\S+) (?P<offset>\d{1,19})"
+    r"(?: (?P<topic>-|[0-9a-f-]{36}) (?P<current_ms>\d{1,15}))?\n"
+)
 _CHECKSUM = "crc32c "
+
+
+class ChangelogTopic(NamedTuple):
+    """What a checkpoint is judged by."""
+
+    topic_id: UUID | None
+    """None: not known, as before Kafka 2.8."""
+    delete_retention_s: float
+    """``delete.retention.ms``: brokers keep deletions for as long, then nobody is told of them."""
+
+
+UNKNOWN_CHANGELOG = ChangelogTopic(None, 86_400.0)
 
 
 class Checkpoint(NamedTuple):
@@ -29,6 +51,23 @@ class Checkpoint(NamedTuple):
 
     store: str
     offset: int
+    topic_id: UUID | None = None
+    """The changelog's; None: not known."""
+    current_at: float = 0.0
+    """When the store had all of its changelog, in seconds since 1970: it can lack deletions that
+    came later."""
+
+    def problem(self, changelog: ChangelogTopic, now: float) -> str | None:
+        """Why the store must not be gone on with; None: it may."""
+        if None not in (self.topic_id, changelog.topic_id) and self.topic_id != changelog.topic_id:
+            return "its changelog was deleted and created again"
+        age_s = now - self.current_at
+        if age_s > changelog.delete_retention_s:
+            return (
+                f"it is {age_s:.0f} s old, and its changelog keeps deletions for "
+                f"{changelog.delete_retention_s:.0f} s (delete.retention.ms)"
+            )
+        return None
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
@@ -36,7 +75,9 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
 
     Raises :class:`~kafkaclient.errors.StateStoreError` when it cannot be written.
     """
-    text = f"1\n{checkpoint.store} {checkpoint.offset}\n"
+    topic = checkpoint.topic_id or "-"
+    current_ms = int(checkpoint.current_at * 1000)
+    text = f"2\n{checkpoint.store} {checkpoint.offset} {topic} {current_ms}\n"
     text += f"{_CHECKSUM}{crc32c(text.encode()):08x}\n"
     new = path.with_suffix(".new")
     try:
@@ -60,6 +101,7 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
     is not what was written."""
     try:
         data = path.read_bytes()
+        written_at = path.stat().st_mtime
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -70,7 +112,11 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
         raise StateStoreError(
             f"the checkpoint {path} is damaged: its {len(data)} bytes do not fit their checksum"
         )
-    return Checkpoint(match["store"], int(match["offset"]))
+    store, offset = match["store"], int(match["offset"])
+    if match["current_ms"] is None:  # of an earlier version of this package
+        return Checkpoint(store, offset, None, written_at)
+    topic_id = None if match["topic"] == "-" else UUID(match["topic"])
+    return Checkpoint(store, offset, topic_id, int(match["current_ms"]) / 1000)
 
 
 def _sync_directory(path: Path) -> None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
+    from kafkaclient.streams.state.checkpoint import ChangelogTopic
+
 __all__ = ["StateDirectory", "TaskDirectory"]
 
 _log = logging.getLogger(__name__)
@@ -49,11 +51,12 @@ class TaskDirectory:
             _log.warning("%s; the task is restored from the beginning of its changelog", error)
             return None
 
-    def prepare(self, store: str) -> int | None:
+    def prepare(self, store: str, changelog: ChangelogTopic, now: float) -> Checkpoint | None:
         """Make the directory ready for the store to be opened; returns its checkpoint.
 
         Without one what is there is removed: nothing says which changes it lacks, and deletions
-        that it lacks may be in the changelog no more. Raises
+        that it lacks may be in the changelog no more. The same happens when the checkpoint is not
+        of this changelog, or too old. ``now`` is in seconds since 1970. Raises
         :class:`~kafkaclient.errors.StateStoreError` when the directory has another store.
         """
         checkpoint = self.checkpoint()
@@ -65,14 +68,23 @@ class TaskDirectory:
                 f"this application does not know: it keeps {store!r}. Give the changed application "
                 "another application.id, or delete the directory: it is restored then"
             )
+        elif problem := checkpoint.problem(changelog, now):
+            _log.warning(
+                "the state of task %s cannot be gone on with: %s. The task is restored from the "
+                "beginning of its changelog",
+                self.path.name,
+                problem,
+            )
+            self.wipe()
+            checkpoint = None
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StateStoreError(f"{self.path} cannot be made: {error}") from error
-        return checkpoint.offset if checkpoint is not None else None
+        return checkpoint
 
-    def write_checkpoint(self, store: str, offset: int) -> None:
-        write_checkpoint(self._checkpoint, Checkpoint(store, offset))
+    def write_checkpoint(self, checkpoint: Checkpoint) -> None:
+        write_checkpoint(self._checkpoint, checkpoint)
 
     def wipe(self) -> None:
         """Remove it. The checkpoint goes first: an end in between leaves a directory without."""

@@ -31,6 +31,7 @@ _TOPIC_SOURCE, _BROKER_SOURCE, _ALL_BROKERS_SOURCE, _DEFAULT_SOURCE = 1, 2, 3, 5
 DEFAULTS: Mapping[int, Mapping[str, str]] = {
     _TOPIC: {
         "cleanup.policy": "delete",
+        "delete.retention.ms": "86400000",
         "follower.replication.throttled.replicas": "",
         "leader.replication.throttled.replicas": "",
         "max.message.bytes": "1048588",

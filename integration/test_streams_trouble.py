@@ -1,0 +1,353 @@
+"""Applications on real brokers that meet slow records, poison, and unexpected topics."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from kafkaclient import Producer
+from kafkaclient.admin import Admin
+from kafkaclient.errors import DeserializationError, ProcessingError, StreamsError
+from kafkaclient.streams import DeadLetter, StreamsApp
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from kafkaclient.testing.cluster import ClusterHandle
+
+    CreateTopic = Callable[..., Awaitable[None]]
+
+pytestmark = pytest.mark.timeout(120)
+
+DOCS = Path(__file__).parents[1] / "docs" / "streams.md"
+
+
+async def records(bootstrap: str, topic: str, partitions: int = 1) -> list[Any]:
+    """All that is committed, once."""
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=bootstrap,
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+    )
+    await consumer.start()
+    try:
+        found = []
+        wanted = [TopicPartition(topic, number) for number in range(partitions)]
+        consumer.assign(wanted)
+        ends = await consumer.end_offsets(wanted)
+        while any([await consumer.position(tp) < ends[tp] for tp in wanted]):
+            for batch in (await consumer.getmany(timeout_ms=200)).values():
+                found += batch
+        return found
+    finally:
+        await consumer.stop()
+
+
+async def until(
+    condition: Callable[[], Awaitable[bool]], running: asyncio.Task[None], seconds: float = 60
+) -> None:
+    async with asyncio.timeout(seconds):
+        while not await condition():
+            if running.done():
+                running.result()
+            await asyncio.sleep(0.2)
+
+
+@asynccontextmanager
+async def running(app: StreamsApp) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(app.run())
+    try:
+        yield task
+    finally:
+        app.stop()
+        await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()
+
+
+def application(bootstrap: str, topic: str, path: Path, **options: Any) -> StreamsApp:
+    return StreamsApp(
+        bootstrap,
+        **{
+            "application_id": f"app-{topic}",
+            "state_dir": path,
+            "processing_guarantee": "exactly_once_v2",
+            **options,
+        },
+    )
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+async def test_poison_goes_where_it_is_told_to(
+    kafka_cluster: ClusterHandle,
+    topic: str,
+    create_topic: CreateTopic,
+    tmp_path: Path,
+    guarantee: str,
+) -> None:
+    bootstrap, dead, out = kafka_cluster.bootstrap, f"{topic}-dead", f"{topic}-out"
+    for name in (topic, dead, out):
+        await create_topic(name, 1)
+
+    def made(**options: Any) -> StreamsApp:
+        app = application(bootstrap, topic, tmp_path, processing_guarantee=guarantee)
+
+        @app.processor(topic, store="s", value_deserializer=int, **options)
+        async def invert(record, store, emit) -> None:
+            store.put(b"last", b"%d" % record.value)
+            await emit(out, b"before")
+            await emit(out, b"%.2f" % (1 / record.value))
+
+        return app
+
+    async with Producer(bootstrap) as producer:
+        for value in (b"4", b"four", b"0", b"2"):
+            await producer.send_and_wait(topic, value, b"k", headers=[("h", b"1")])
+    with pytest.raises(DeserializationError, match=f"at {topic}-0, offset 1, cannot be decoded"):
+        await made().run()
+    with pytest.raises(ProcessingError, match="offset 2, cannot be processed: ZeroDivision"):
+        await made(deserialization_exception_handler="skip").run()
+    app = made(on_error=DeadLetter(dead))
+
+    async def all_out() -> bool:
+        return [r.value for r in await records(bootstrap, out)][-1:] == [b"0.50"]
+
+    async with running(app) as task:
+        await until(all_out, task)
+    values = [record.value for record in await records(bootstrap, out)]
+    if guarantee == "exactly_once_v2":
+        assert values == [b"before", b"0.25", b"before", b"0.50"]
+    lost = [(record.key, record.value) for record in await records(bootstrap, dead)]
+    assert (b"k", b"0") in lost
+    headers = dict((await records(bootstrap, dead))[-1].headers)
+    assert headers["h"] == b"1"
+    assert headers["__streams.errors.offset"] == b"2"
+    assert headers["__streams.errors.exception"] == b"builtins.ZeroDivisionError"
+
+
+async def test_slow_records_are_named_and_done_and_stall_nobody(
+    kafka_cluster: ClusterHandle,
+    topic: str,
+    create_topic: CreateTopic,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One takes longer than its transaction may, and a second member joins meanwhile."""
+    bootstrap, out = kafka_cluster.bootstrap, f"{topic}-out"
+    await create_topic(topic, 2)
+    await create_topic(out, 1)
+    options = {"producer_options": {"transaction_timeout_ms": 3000}, "session_timeout_ms": 6000}
+
+    def made(path: Path) -> StreamsApp:
+        app = application(bootstrap, topic, path, **options)
+
+        @app.processor(topic, store="s")
+        async def process(record, store, emit) -> None:
+            if record.value == b"slow":
+                await asyncio.sleep(8)
+            number = int(store.get(record.key) or 0) + 1
+            store.put(record.key, b"%d" % number)
+            await emit(out, b"%d" % number, record.key)
+
+        return app
+
+    async with Producer(bootstrap) as producer:
+        for number in range(20):
+            value = b"slow" if number == 10 else b""
+            await producer.send_and_wait(topic, value, b"a", partition=0)
+            await producer.send_and_wait(topic, b"", b"b", partition=1)
+
+    async def of(key: bytes) -> list[int]:
+        return [int(r.value) for r in await records(bootstrap, out) if r.key == key]
+
+    first, second = made(tmp_path / "a"), made(tmp_path / "b")
+    async with running(first) as task:
+
+        async def fast_done() -> bool:
+            return len(await of(b"b")) == 20
+
+        await until(fast_done, task, 20)
+        assert len(await of(b"a")) < 20
+        began = asyncio.get_running_loop().time()
+        async with running(second):
+
+            async def has_joined() -> bool:
+                return bool(second.tasks())
+
+            await until(has_joined, task, 20)
+            assert asyncio.get_running_loop().time() - began < 6, "the slow record was waited for"
+
+            async def all_done() -> bool:
+                return len(await of(b"a")) >= 20
+
+            await until(all_done, task, 60)
+    assert await of(b"a") == list(range(1, 21))
+    told = [r.getMessage() for r in caplog.records if "takes longer than" in r.getMessage()]
+    assert told
+    assert all(f"{topic}-0, offset 10," in each for each in told)
+
+
+@pytest.mark.full
+async def test_a_record_that_never_fits_into_a_transaction_ends_the_application(
+    kafka_cluster: ClusterHandle,
+    topic: str,
+    create_topic: CreateTopic,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Brokers look for old transactions every 10 s."""
+    bootstrap, out = kafka_cluster.bootstrap, f"{topic}-out"
+    await create_topic(topic, 1)
+    await create_topic(out, 1)
+    options = {"producer_options": {"transaction_timeout_ms": 2000}}
+    app = application(bootstrap, topic, tmp_path, **options)
+
+    @app.processor(topic, store="s")
+    async def process(record, store, emit) -> None:
+        await emit(out, record.value)
+        if record.value == b"slow":
+            await asyncio.sleep(15)
+
+    async with Producer(bootstrap) as producer:
+        for value in (b"1", b"2", b"slow", b"3"):
+            await producer.send_and_wait(topic, value)
+    with pytest.raises(StreamsError, match=f"{topic}-0, offset 2, takes longer than"):
+        await app.run()
+    told = [r for r in caplog.records if "takes longer than" in r.getMessage()]
+    assert len(told) == 1
+    assert [record.value for record in await records(bootstrap, out)] == [b"1", b"2"]
+
+
+async def test_a_topic_that_is_not_there_is_named(
+    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
+) -> None:
+    bootstrap = kafka_cluster.bootstrap
+    await create_topic(topic, 1)
+    options = {"max_block_ms": 3000, "allow_auto_create_topics": False}
+    app = application(bootstrap, topic, tmp_path, producer_options=options)
+
+    @app.processor(topic, store="s")
+    async def process(record, store, emit) -> None:
+        await emit(f"{topic}-nowhere", b"")
+
+    async with Producer(bootstrap) as producer:
+        await producer.send_and_wait(topic, b"")
+    with pytest.raises(ProcessingError, match=f"offset 0, .*{topic}-nowhere.*create the topic"):
+        await app.run()
+    app = application(bootstrap, topic, tmp_path)
+    app.processor(topic, store="s", on_error=DeadLetter(f"{topic}-dead"))(process)
+    with pytest.raises(StreamsError, match=f"topic {topic}-dead does not exist"):
+        await app.run()
+
+
+async def test_latest_and_a_changelog_that_was_created_again(
+    kafka_cluster: ClusterHandle,
+    topic: str,
+    create_topic: CreateTopic,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bootstrap, out = kafka_cluster.bootstrap, f"{topic}-out"
+    for name in (topic, out):
+        await create_topic(name, 1)
+
+    def made() -> StreamsApp:
+        app = application(bootstrap, topic, tmp_path, auto_offset_reset="latest")
+
+        @app.processor(topic, store="s")
+        async def count(record, store, emit) -> None:
+            number = int(store.get(b"n") or 0) + 1
+            store.put(b"n", b"%d" % number)
+            await emit(out, b"%d" % number, record.value)
+
+        return app
+
+    async def is_running() -> bool:
+        return any(found.state.value == "running" for found in app.tasks())
+
+    async def counted() -> list[tuple[bytes, bytes]]:
+        return [(r.key, r.value) for r in await records(bootstrap, out)]
+
+    async with Producer(bootstrap) as producer, Admin(bootstrap) as admin:
+        await producer.send_and_wait(topic, b"old")
+        app = made()
+        async with running(app) as task:
+            await until(is_running, task)
+        # It has processed nothing, and knows where it began.
+        await producer.send_and_wait(topic, b"first")
+        app = made()
+        async with running(app) as task:
+            await until(lambda: _equals(counted, [(b"first", b"1")]), task)
+        await admin.delete_topics([f"app-{topic}-s-changelog"])
+        await producer.send_and_wait(topic, b"second")
+        app = made()
+        async with running(app) as task:
+            await until(lambda: _equals(counted, [(b"first", b"1"), (b"second", b"1")]), task)
+    assert "its changelog was deleted and created again" in caplog.text
+
+
+@pytest.mark.local_cluster
+async def test_a_partition_without_leader_is_waited_for_by_its_task_only(
+    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
+) -> None:
+    bootstrap, out = kafka_cluster.bootstrap, f"{topic}-out"
+    alone = {number: [number] for number in range(3)}
+    await create_topic(topic, assignments=alone)
+    await create_topic(f"app-{topic}-s-changelog", assignments=alone)
+    await create_topic(out, assignments={0: [0, 1]})
+    app = application(bootstrap, topic, tmp_path)
+
+    @app.processor(topic, store="s")
+    async def process(record, store, emit) -> None:
+        store.put(b"last", record.value)
+        await emit(out, record.value, partition=0)
+
+    async def done() -> set[bytes]:
+        return {record.value for record in await records(bootstrap, out)}
+
+    async with Producer(bootstrap) as producer:
+        for number in range(3):
+            await producer.send_and_wait(topic, b"%d" % number, partition=number)
+    try:
+        await kafka_cluster.kill(2)
+        async with running(app) as task:
+            await until(lambda: _equals(done, {b"0", b"1"}), task, 60)
+            await kafka_cluster.heal()
+            await until(lambda: _equals(done, {b"0", b"1", b"2"}), task, 60)
+    finally:
+        await kafka_cluster.heal()
+
+
+async def _equals(found: Callable[[], Awaitable[Any]], expected: Any) -> bool:
+    return await found() == expected
+
+
+async def test_the_word_count_of_the_docs(
+    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
+) -> None:
+    """As it stands there, but for the address, the directory and the names of topics."""
+    text = next(b for b in DOCS.read_text("utf-8").split("```python\n") if "StreamsApp(" in b)
+    code = text.split("```")[0]
+    for name in ("lines", "words", "counts"):
+        code = code.replace(f'"{name}"', f'"{topic}-{name}"', 1 if name == "lines" else -1)
+        await create_topic(f"{topic}-{name}", 2)
+    code = code.replace("localhost:9092", kafka_cluster.bootstrap)
+    code = code.replace("/var/lib/words", str(tmp_path)).replace("asyncio.run(app.run())", "")
+    names: dict[str, Any] = {}
+    exec(compile(code, str(DOCS), "exec"), names)  # noqa: S102 - ours
+    app = names["app"]
+    async with Producer(kafka_cluster.bootstrap) as producer:
+        for partition, line in ((0, b"a b a"), (1, b"a"), (0, b"a c")):
+            await producer.send_and_wait(f"{topic}-lines", line, partition=partition)
+
+    async def last() -> dict[bytes, bytes]:
+        found = await records(kafka_cluster.bootstrap, f"{topic}-counts", 2)
+        return {record.key: record.value for record in found}
+
+    async with running(app) as task:
+        await until(lambda: _equals(last, {b"a": b"4", b"b": b"1", b"c": b"1"}), task)

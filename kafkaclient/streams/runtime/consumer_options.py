@@ -1,0 +1,67 @@
+"""What aiokafka's consumers are given: the application's options, security among them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aiokafka.abc import AbstractTokenProvider
+
+from kafkaclient.net.sasl.login import Login
+from kafkaclient.net.tls import TlsContexts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kafkaclient.config.security import SecurityOptions
+    from kafkaclient.streams.config import StreamsConfig
+
+__all__ = ["consumer_options"]
+
+_FETCH_WAIT_MS = 100
+"""How long a broker holds a fetch without records back; a partition that is added meanwhile waits
+for it."""
+
+
+def consumer_options(config: StreamsConfig) -> dict[str, Any]:
+    """Without what is for members of the group only. Raises ConfigError for certificates and keys
+    that cannot be used."""
+    security = _security(config.producer_config) if config.security_options else {}
+    return {
+        "bootstrap_servers": config.bootstrap_servers,
+        "enable_auto_commit": False,
+        "isolation_level": "read_committed",
+        "fetch_max_wait_ms": _FETCH_WAIT_MS,
+        **security,
+        **config.consumer_options,
+    }
+
+
+def _security(options: SecurityOptions) -> Mapping[str, Any]:
+    """In aiokafka's words. Certificates are read once."""
+    found: dict[str, Any] = {"security_protocol": options.security_protocol}
+    if options.uses_tls:
+        found["ssl_context"] = TlsContexts(options).context()
+    if options.uses_sasl:
+        found["sasl_mechanism"] = options.sasl_mechanism
+        if options.sasl_mechanism == "OAUTHBEARER":
+            found["sasl_oauth_token_provider"] = _Tokens(Login(options))
+        else:
+            found["sasl_plain_username"] = options.sasl_username
+            found["sasl_plain_password"] = options.sasl_password
+    return found
+
+
+class _Tokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
+    """One client's. The extensions are those of the token given last."""
+
+    def __init__(self, login: Login) -> None:
+        self._login = login
+        self._extensions: Mapping[str, str] = {}
+
+    async def token(self) -> str:
+        token = await self._login.token()
+        self._extensions = token.extensions
+        return token.value
+
+    def extensions(self) -> Mapping[str, str]:
+        return self._extensions

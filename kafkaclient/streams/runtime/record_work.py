@@ -1,0 +1,147 @@
+"""One record after the other through a task's processor, and what happens to one that fails."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from kafkaclient.errors import (
+    DeserializationError,
+    ProcessingError,
+    StateStoreError,
+    StreamsError,
+)
+from kafkaclient.streams.error_handling import FAIL, DeadLetter, dead_letter_headers
+from kafkaclient.streams.runtime.failures import event_for
+
+if TYPE_CHECKING:
+    from kafkaclient.streams.error_handling import ErrorHandler
+    from kafkaclient.streams.runtime.writers import Writer
+    from kafkaclient.streams.state.key_value_store import KeyValueStore
+    from kafkaclient.streams.topology import Processor
+    from kafkaclient.types import HeadersLike, TopicPartition
+
+__all__ = ["RecordWork"]
+
+_log = logging.getLogger(__name__)
+
+
+class RecordWork:
+    """Of a task that runs, until it does not run any more: then :meth:`close` it."""
+
+    def __init__(
+        self, source: TopicPartition, processor: Processor, store: KeyValueStore, writer: Writer
+    ) -> None:
+        self._source = source
+        self._processor = processor
+        self._store = store
+        self._writer = writer
+        self._is_closed = False
+        # A record that is skipped leaves no trace, so what it emits has to be held back.
+        self._holds = processor.processing_exception_handler != FAIL
+        self._held: list[tuple[Any, ...]] = []
+
+    def close(self) -> None:
+        """A processor that is still at a record can neither emit nor touch the store any more."""
+        self._is_closed = True
+        self._held = []
+        self._store.close()
+
+    async def process(self, record: Any) -> None:
+        """Raises DeserializationError and ProcessingError for a record at which the application is
+        to fail; errors of the brokers, of the store and of what is emitted as they are."""
+        try:
+            decoded = self._decoded(record)
+        except Exception as error:  # noqa: BLE001 - a deserializer is the application's
+            await self._handle(
+                record, error, self._processor.deserialization_exception_handler, decoding=True
+            )
+            return
+        if self._holds:
+            self._store.mark()
+        try:
+            await self._processor.process(decoded, self._store, self.emit)
+        except (Exception, asyncio.CancelledError) as error:
+            if _is_cancelled(error) or self._is_closed or not _is_the_records(error):
+                raise
+            if self._holds:
+                self._store.roll_back()
+                self._held = []
+            await self._handle(
+                record, error, self._processor.processing_exception_handler, decoding=False
+            )
+            return
+        held, self._held = self._held, []
+        for arguments in held:
+            await self._writer.send(*arguments)
+
+    async def emit(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: HeadersLike = (),
+    ) -> None:
+        """Send a record, as :meth:`kafkaclient.Producer.send` does. Exactly once, it becomes
+        visible with the commit."""
+        if self._is_closed:
+            raise StreamsError("the task was taken away while this record was processed")
+        arguments = (topic, value, key, partition, timestamp_ms, headers)
+        if self._holds:
+            self._held.append(arguments)
+        else:
+            await self._writer.send(*arguments)
+
+    def _decoded(self, record: Any) -> Any:
+        read_key, read_value = self._processor.key_deserializer, self._processor.value_deserializer
+        changes = {}
+        if read_key is not None and record.key is not None:
+            changes["key"] = read_key(record.key)
+        if read_value is not None and record.value is not None:
+            changes["value"] = read_value(record.value)
+        return replace(record, **changes) if changes else record
+
+    async def _handle(
+        self, record: Any, error: BaseException, handler: ErrorHandler, *, decoding: bool
+    ) -> None:
+        topic, partition = self._source
+        what = (
+            f"the record at {topic}-{partition}, offset {record.offset}, cannot be "
+            f"{'decoded' if decoding else 'processed'}: {type(error).__name__}: {error}"
+        )
+        if handler == FAIL:
+            failure = (DeserializationError if decoding else ProcessingError)(
+                f"{what}. Nothing of it was kept: correct the "
+                f"{'deserializer' if decoding else 'processor'} and start again, or have such "
+                "records left out: on_error='skip', or DeadLetter(topic)"
+            )
+            failure.topic_partition, failure.offset = self._source, record.offset
+            raise failure from error
+        if isinstance(handler, DeadLetter):
+            await self._writer.send(
+                handler.topic,
+                record.value,
+                record.key,
+                None,
+                record.timestamp,
+                dead_letter_headers(record, self._source, error),
+            )
+            _log.warning("%s; it was written to %s", what, handler.topic)
+        else:
+            _log.warning("%s; it was skipped", what)
+
+
+def _is_cancelled(error: BaseException) -> bool:
+    """Whether this task is being cancelled, and not only something that the processor awaited."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+
+
+def _is_the_records(error: BaseException) -> bool:
+    """Whether the record is to blame: not the disk, and nothing that passes."""
+    return not isinstance(error, StateStoreError) and event_for(error) is None

@@ -1,0 +1,95 @@
+"""Records whose processing takes longer than a transaction may be open: found, named, given up."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from kafkaclient.errors import StreamsError
+from kafkaclient.streams.runtime.failures import event_for
+from kafkaclient.streams.runtime.task_states import TaskEvent
+
+if TYPE_CHECKING:
+    from kafkaclient.streams.tasks import TaskId
+    from kafkaclient.types import TopicPartition
+
+__all__ = ["SlowRecords"]
+
+_log = logging.getLogger(__name__)
+
+
+class SlowRecords:
+    """One task's. Pure: the clock's time is an argument.
+
+    Brokers abort a transaction that is open for longer than ``transaction.timeout.ms``, and the
+    task begins again at its committed offset. A record that has outlived its transaction is
+    processed in one of its own the next time. If that one is aborted, too, so would every other be,
+    and the application has to be told.
+    """
+
+    def __init__(self, task: TaskId, source: TopicPartition, timeout_s: float | None) -> None:
+        self._task = task
+        self._source = source
+        self._timeout_s = timeout_s
+        self._named: int | None = None
+        """The offset of the record that was named last."""
+        self._offset = 0
+        self._started_at: float | None = None
+        """When the processing of the record at this offset began; None: none is processed."""
+        self._is_alone = False
+        """Whether the transaction began with a record that had outlived another one."""
+        self._outlived = False
+        """Whether a record has outlived this transaction."""
+
+    def restart(self) -> None:
+        """The task runs from its committed offset on."""
+        self._started_at = None
+        self._is_alone = self._outlived = False
+
+    def needs_own_transaction(self, offset: int) -> bool:
+        return offset == self._named
+
+    def begin(self, offset: int) -> None:
+        """A transaction begins with the record at ``offset``."""
+        self._is_alone = offset == self._named
+        self._outlived = False
+
+    def start(self, offset: int, now: float) -> None:
+        self._offset = offset
+        self._started_at = now
+
+    def end(self, now: float) -> None:
+        """The record is processed."""
+        self.look(now)
+        self._started_at = None
+
+    def look(self, now: float) -> None:
+        """Name the record that is processed, once, if it takes too long."""
+        if self._timeout_s is None or self._started_at is None or self._outlived:
+            return
+        if now - self._started_at <= self._timeout_s:
+            return
+        self._outlived = True
+        if self._offset != self._named:
+            self._named = self._offset
+            _log.warning("task %s: %s", self._task, self._told())
+
+    def explained(self, error: Exception) -> Exception:
+        """The error itself, or what has to be told instead because trying again would not help."""
+        # A transaction that brokers have aborted looks as if another producer had taken over.
+        is_aborted = event_for(error) is TaskEvent.MIGRATED
+        if not (self._is_alone and self._outlived and is_aborted):
+            return error
+        told = StreamsError(f"{self._told()} It had a transaction of its own: {error}")
+        told.__cause__ = error
+        return told
+
+    def _told(self) -> str:
+        topic, partition = self._source
+        return (
+            f"processing the record at {topic}-{partition}, offset {self._offset}, takes longer "
+            f"than its transaction may, {self._timeout_s:g} s (transaction.timeout.ms): brokers "
+            "abort the transaction, and the record is processed again. Give "
+            "producer_options={'transaction_timeout_ms': ...}, at most the brokers' "
+            "transaction.max.timeout.ms, or make the processor faster."
+        )

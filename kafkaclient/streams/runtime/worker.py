@@ -1,0 +1,122 @@
+"""The work on one running task: its records are processed and committed beside those of others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
+
+    from kafkaclient.streams.runtime.task import Task
+
+__all__ = ["Worker"]
+
+_ENOUGH = 500
+"""Records that wait; no more are fetched for the task."""
+
+
+class Worker:
+    """Works until it is cancelled, or until something fails, which ``on_error`` is told.
+
+    Nothing is processed and nothing committed while ``may_work`` is not set, except what
+    :meth:`rest` commits. ``on_room`` is called when more may be fetched.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        may_work: asyncio.Event,
+        on_room: Callable[[], None],
+        on_error: Callable[[Task, Exception], None],
+    ) -> None:
+        self.task = task
+        self.fetches = 0
+        """Changes when the records that wait are forgotten: what was fetched before is void."""
+        self._may_work = may_work
+        self._on_room = on_room
+        self._on_error = on_error
+        self._records: deque[Any] = deque()
+        self._wake = asyncio.Event()
+        self._between_records = asyncio.Event()
+        self._between_records.set()
+        self._is_over = False
+        self._turn = asyncio.Lock()
+        """Held while records are processed, and while they are committed."""
+        self.running = asyncio.create_task(self._run(), name=f"kafkaclient-work-{task.id}")
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more records may be fetched."""
+        return len(self._records) < _ENOUGH
+
+    def give(self, records: Iterable[Any]) -> None:
+        """Records that follow those given before."""
+        self._records.extend(records)
+        self._wake.set()
+
+    def forget(self) -> None:
+        """Records that wait are fetched again, from the task's ``source_offset`` on."""
+        self._records.clear()
+        self.fetches += 1
+
+    async def rest(self, patience_s: float) -> bool:
+        """Have everything committed that was processed. ``may_work`` is not set any more, so that
+        the work ends at the next record. False: a record takes longer than ``patience_s``, and
+        nothing was committed; it goes on being processed."""
+        try:
+            async with asyncio.timeout(patience_s):
+                await self._between_records.wait()
+        except TimeoutError:
+            return False
+        async with self._turn:
+            await self._guarded(self.task.commit)
+        return True
+
+    def cancel(self) -> None:
+        """To be called when the task does not run any more."""
+        self._is_over = True
+        if self.running is not asyncio.current_task():
+            self.running.cancel()
+
+    async def _run(self) -> None:
+        while not self._is_over:
+            await self._until_needed()
+            await self._may_work.wait()
+            async with self._turn:
+                await self._guarded(self._work)
+
+    async def _work(self) -> None:
+        self._between_records.clear()
+        try:
+            await self.task.process(self._taken(), self._may_work.is_set)
+        finally:
+            self._between_records.set()
+        if self.task.is_commit_due and self._may_work.is_set():
+            await self.task.commit()
+
+    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
+        if self._is_over:
+            return  # what was done must not be committed any more
+        try:
+            await work()
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+            self._is_over = True
+            self._on_error(self.task, self.task.explained(error))
+
+    async def _until_needed(self) -> None:
+        while not self._records and not self.task.is_commit_due:
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(self.task.commit_due_in):
+                    await self._wake.wait()
+            except TimeoutError:
+                return
+
+    def _taken(self) -> Iterator[Any]:
+        while self._records:
+            record = self._records.popleft()
+            if len(self._records) == _ENOUGH - 1:
+                self._on_room()
+            yield record

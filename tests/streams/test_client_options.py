@@ -1,0 +1,107 @@
+"""Options that an application hands on to its clients, and those that it does not."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+import pytest
+
+from kafkaclient import Token
+from kafkaclient.errors import ConfigError
+from kafkaclient.streams.config import StreamsConfig
+from kafkaclient.streams.runtime.consumer_options import consumer_options
+
+
+def config(**options: Any) -> StreamsConfig:
+    return StreamsConfig(
+        **{
+            "bootstrap_servers": "localhost:1",
+            "application_id": "app",
+            "state_dir": "/nowhere",
+            **options,
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"auto_offset_reset": "none"}, r"auto\.offset\.reset is 'none'"),
+        (
+            {"consumer_options": {"auto_offset_reset": "latest"}},
+            "has auto_offset_reset, which clashes: give the application's option auto_offset_reset",
+        ),
+        ({"consumer_options": {"group_id": "g"}}, "has group_id, .*application_id"),
+        ({"consumer_options": {"isolation_level": "read_uncommitted"}}, "has isolation_level"),
+        ({"consumer_options": {"value_deserializer": str}}, "processors a key_deserializer or a"),
+        ({"producer_options": {"transactional.id": "t"}}, r"has transactional\.id"),
+        ({"producer_options": {"value_serializer": str}}, "has value_serializer"),
+        ({"security_options": {"linger_ms": 5}}, "has linger_ms, which has nothing to do with"),
+        (
+            {
+                "security_options": {"security_protocol": "SSL"},
+                "consumer_options": {"ssl_context": None},
+            },
+            "consumer_options has ssl_context, and security_options is given",
+        ),
+        (
+            {
+                "security_options": {"security_protocol": "SSL"},
+                "producer_options": {"security.protocol": "SSL"},
+            },
+            "producer_options has security_protocol, and security_options is given",
+        ),
+        ({"security_options": {"sasl_username": "u"}}, "security_protocol is not"),
+        (
+            {"processing_guarantee": "exactly_once_v2", "commit_interval_ms": 10_000},
+            r"less than transaction\.timeout\.ms, 10000",
+        ),
+    ],
+)
+def test_what_clashes_is_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        config(**options)
+
+
+def test_a_producers_own_words_come_before_ours() -> None:
+    options = {"transaction.timeout.ms": 60_000, "linger_ms": 3}
+    found = config(processing_guarantee="exactly_once_v2", producer_options=options)
+    assert found.transaction_timeout_s == 60
+    assert found.transactional_options == options
+    assert config().transaction_timeout_s is None
+
+
+def test_security_is_said_once() -> None:
+    context = ssl.create_default_context()
+    security = {
+        "security.protocol": "SASL_SSL",
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl.username": "alice",
+        "sasl_password": "secret",
+        "ssl_context": context,
+    }
+    found = config(security_options=security, producer_options={"linger_ms": 1})
+    assert found.client_options == {**security, "linger_ms": 1}
+    expected = {
+        "security_protocol": "SASL_SSL",
+        "ssl_context": context,
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": "alice",
+        "sasl_plain_password": "secret",
+    }
+    given = consumer_options(found)
+    assert {name: given[name] for name in expected} == expected
+
+
+async def test_consumers_get_the_producers_tokens() -> None:
+    async def provider() -> Token:
+        return Token("t-1", extensions={"tenant": "a"})
+
+    security = {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauth_token_provider": provider,
+    }
+    tokens = consumer_options(config(security_options=security))["sasl_oauth_token_provider"]
+    assert (await tokens.token(), tokens.extensions()) == ("t-1", {"tenant": "a"})

@@ -1,0 +1,76 @@
+"""What an application finds at its start, on the fake cluster."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkaclient.admin import Admin, ConfigResource
+from kafkaclient.errors import StateStoreError, StreamsError
+from kafkaclient.streams import DeadLetter
+from kafkaclient.streams.config import StreamsConfig
+from kafkaclient.streams.runtime import topics
+from kafkaclient.streams.runtime.topics import ApplicationTopics, prepare_topics
+from kafkaclient.streams.topology import Processor, Topology
+from kafkaclient.testing.clock import virtual_time
+from kafkaclient.testing.fake import FakeCluster
+from tests.streams.fakes import count
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+
+@pytest.fixture
+def prepare(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Awaitable[ApplicationTopics]]:
+    def prepared(fake: FakeCluster, **options: Any) -> Awaitable[ApplicationTopics]:
+        monkeypatch.setattr(topics, "Admin", partial(Admin, dialer=fake, rng=Random(1)))
+        topology = Topology("app")
+        topology.add(Processor(topic="words", store="counts", process=count, **options))
+        config = StreamsConfig(
+            bootstrap_servers=fake.bootstrap, application_id="app", state_dir=Path("/nowhere")
+        )
+        return prepare_topics(config, topology)
+
+    return prepared
+
+
+@virtual_time
+async def test_changelogs_are_made_and_known(prepare: Callable[..., Any]) -> None:
+    fake = FakeCluster(3)
+    fake.create_topic("words", assignments=[(0,), (1,), (2,)])
+    first = await prepare(fake)
+    assert first.partitions == {"words": 3}
+    again = await prepare(fake)
+    assert again.changelogs == first.changelogs
+    async with Admin(fake.bootstrap, dialer=fake, rng=Random(1)) as admin:
+        name = "app-counts-changelog"
+        assert (await admin.describe_topic(name)).topic_id == first.changelogs["counts"].topic_id
+        await admin.alter_configs(ConfigResource.topic(name), {"delete.retention.ms": "5000"})
+    assert (await prepare(fake)).changelogs["counts"].delete_retention_s == 5
+
+
+@virtual_time
+async def test_a_partition_without_leader_holds_nothing_up(prepare: Callable[..., Any]) -> None:
+    """Its task waits for one."""
+    fake = FakeCluster(3)
+    for name in ("words", "app-counts-changelog"):
+        fake.create_topic(name, assignments=[(0,), (1,), (2,)])
+    fake.stop_broker(2)
+    assert (await prepare(fake)).partitions == {"words": 3}
+
+
+@virtual_time
+async def test_what_is_missing_is_named(prepare: Callable[..., Any]) -> None:
+    fake = FakeCluster(1, auto_create_topics=False)
+    with pytest.raises(StreamsError, match="topic words does not exist"):
+        await prepare(fake)
+    fake.create_topic("words", assignments=[(0,)])
+    with pytest.raises(StreamsError, match="topic dead does not exist, which is to take"):
+        await prepare(fake, processing_exception_handler=DeadLetter("dead"))
+    fake.create_topic("app-counts-changelog", assignments=[(0,), (0,)])
+    with pytest.raises(StateStoreError, match="has 2 partitions, but words"):
+        await prepare(fake)

@@ -1,0 +1,479 @@
+"""Tasks beside each other in virtual time, with processors that are slow, fail, or meet poison."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiokafka import TopicPartition as ConsumerPartition
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafkaclient.broker_errors import broker_error
+from kafkaclient.errors import StreamsError, TransactionAbortableError
+from kafkaclient.streams import DeadLetter, TaskId
+from kafkaclient.streams.runtime.task import TaskOptions
+from kafkaclient.streams.runtime.task_manager import TaskManager
+from kafkaclient.streams.runtime.task_states import TaskState
+from kafkaclient.streams.state.directory import StateDirectory
+from kafkaclient.streams.topology import Processor, Topology
+from kafkaclient.testing.clock import virtual_time
+from tests.streams.fakes import FakeConsumer, FakeEnds, InlineDisk, record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from kafkaclient.streams.runtime.task import Task
+    from kafkaclient.types import TopicPartition
+
+PATIENCE = 1.0
+TIMEOUT = 2.0
+"""Seconds after which a transaction is aborted."""
+
+
+class Partition:
+    """What brokers have of one task: its changelog, its offset, what it has emitted."""
+
+    def __init__(self, records: Sequence[Any]) -> None:
+        self.records = records
+        self.changelog: list[Any] = []
+        self.offset: int | None = None
+        self.emitted: list[tuple[Any, ...]] = []
+        self.commits: list[tuple[float, int]] = []
+        self.epoch = 0
+        self.problems: list[str] = []
+        """The next commits fail: ``before`` or ``after`` they took effect."""
+
+
+class Writer:
+    """Exactly once: a transaction takes effect as a whole, and not when it is too old."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.pending: list[tuple[Any, ...]] = []
+        self.epoch = 0
+        self.began_at: float | None = None
+
+    def _check(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if self.epoch != self.partition.epoch:
+            raise broker_error(90)
+        if self.began_at is not None and now - self.began_at > TIMEOUT:
+            raise broker_error(47)
+
+    async def start(self) -> None:
+        self.partition.epoch += 1
+        self.epoch = self.partition.epoch
+
+    async def begin(self) -> None:
+        self.pending = []
+        self.began_at = None
+
+    async def send(self, *arguments: Any) -> None:
+        self._check()
+        # The transaction begins for brokers with its first record.
+        self.began_at = self.began_at or asyncio.get_running_loop().time()
+        self.pending.append(arguments)
+
+    async def commit(
+        self, changes: Mapping[bytes, bytes | None], changelog: Any, source: Any, offset: int
+    ) -> int | None:
+        self._check()
+        await asyncio.sleep(0.002)
+        self._check()
+        partition = self.partition
+        problem = partition.problems.pop() if partition.problems else None
+        if problem == "before":
+            raise TransactionAbortableError("no")
+        for key, value in changes.items():
+            partition.changelog.append(record(len(partition.changelog), key, value))
+        partition.emitted += self.pending
+        partition.offset = offset
+        partition.commits.append((asyncio.get_running_loop().time(), offset))
+        if problem == "after":
+            raise TransactionAbortableError("perhaps")
+        return len(partition.changelog)
+
+    async def committed(self, source: Any) -> int | None:
+        return self.partition.offset
+
+    async def stop(self) -> None:
+        """Nothing has to be undone."""
+
+
+class Reader:
+    """Gives each task at once what it lacks."""
+
+    def __init__(self, partitions: Mapping[TaskId, Partition]) -> None:
+        self.partitions = partitions
+
+    def follow(self, tasks: Iterable[Task]) -> None:
+        for task in tasks:
+            asyncio.get_running_loop().call_soon(self._feed, task)
+
+    def _feed(self, task: Task) -> None:
+        if task.follows_changelog:
+            changelog = self.partitions[task.id].changelog
+            task.restore(changelog[task.position :])
+            task.reached(len(changelog), len(changelog))
+
+
+class Ends(FakeEnds):
+    def __init__(self, partitions: Mapping[TaskId, Partition]) -> None:
+        super().__init__([])
+        self.partitions = partitions
+
+    async def __call__(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return {p: len(self.partitions[TaskId(0, p.partition)].changelog) for p in wanted}
+
+
+class World:
+    """A manager over partitions of the topic ``words``, fed as an instance feeds it."""
+
+    def __init__(self, path: Path, topology: Topology, feeds: Sequence[Sequence[Any]]) -> None:
+        self.partitions = {TaskId(0, n): Partition(records) for n, records in enumerate(feeds)}
+        self.crashes: list[BaseException] = []
+        self.consumer = FakeConsumer()
+        self.consumer.beginning = 0
+        self.directory = StateDirectory(path, time.monotonic)
+        self.manager = TaskManager(
+            topology,
+            self.directory,
+            self.consumer,
+            Reader(self.partitions),  # type: ignore[arg-type]
+            Ends(self.partitions),  # type: ignore[arg-type]
+            make_writer=lambda task: Writer(self.partitions[task.id]),
+            on_migrated=self.ask_again,
+            crash=self.crash,
+            disk=InlineDisk(),
+            options=TaskOptions(
+                transaction_timeout_s=TIMEOUT, clock=asyncio.get_running_loop().time
+            ),
+        )
+        self.fetching = asyncio.create_task(self.fetch())
+        self.rebalancing = asyncio.Lock()
+        self.asked: list[asyncio.Task[float]] = []
+        self.active: Sequence[TaskId] = ()
+        self.standby: Sequence[TaskId] = ()
+
+    def ask_again(self) -> None:
+        """The group gives the tasks back."""
+        self.asked.append(asyncio.create_task(self.rebalance()))
+
+    def crash(self, error: BaseException) -> None:
+        self.manager.stop_work()
+        self.crashes.append(error)
+
+    async def fetch(self) -> None:
+        while True:
+            wanted = self.manager.wanted()
+            found = {}
+            for source in wanted:
+                at = ConsumerPartition(*source)
+                if at not in self.consumer.assigned or at in self.consumer.paused:
+                    continue
+                position = self.consumer.positions[at]
+                records = self.partitions[TaskId(0, source.partition)].records
+                found[source] = [r for r in records if r.offset >= position][:20]
+                if found[source]:
+                    self.consumer.positions[at] = found[source][-1].offset + 1
+            await asyncio.sleep(0.005)
+            self.manager.give(found, wanted)
+            self.manager.watch()
+
+    async def rebalance(
+        self, active: Sequence[TaskId] | None = None, standby: Sequence[TaskId] = ()
+    ) -> float:
+        """Returns how long the group waited for this instance."""
+        async with self.rebalancing:
+            if active is not None:
+                self.active, self.standby = active, standby
+            return await self._rebalance(self.active, self.standby)
+
+    async def _rebalance(self, active: Sequence[TaskId], standby: Sequence[TaskId]) -> float:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await self.manager.suspend(PATIENCE)
+        waited = loop.time() - began
+        await asyncio.sleep(0.01)
+        self.consumer.install(*(("words", task.partition) for task in active))
+        for task in active:
+            known = self.manager.tasks.get(task)
+            source = ConsumerPartition("words", task.partition)
+            if known is not None and known.state is TaskState.RUNNING:
+                self.consumer.seek(source, known.source_offset)
+            else:
+                self.consumer.pause(source)
+        self.manager.assign(active, standby)
+        self.manager.resume()
+        await self.manager.open(active, standby)
+        return waited
+
+    async def done(self, task: TaskId) -> None:
+        partition = self.partitions[task]
+        async with asyncio.timeout(1_000):
+            while partition.offset != partition.records[-1].offset + 1 and not self.crashes:
+                await asyncio.sleep(0.05)
+
+    async def close(self) -> None:
+        self.fetching.cancel()
+        await asyncio.gather(self.fetching, *self.asked, return_exceptions=True)
+        await self.manager.end_writers()
+        self.manager.close()
+        self.directory.close()
+
+
+async def behave(record: Any, store: Any, emit: Any) -> None:
+    """``record.value`` says what is to happen; everything leaves a trace in between."""
+    what, _, seconds = record.value.partition(b" ")
+    count = int(store.get(record.key) or 0) + 1
+    store.put(record.key, b"%d" % count)
+    if what == b"late":
+        await asyncio.sleep(float(seconds))
+    await emit("counts", b"%d" % count, record.key)
+    if what == b"early":
+        await asyncio.sleep(float(seconds))
+    if what == b"poison":
+        store.put(b"poisoned", b"1")
+        raise ZeroDivisionError("poison")
+    if what == b"cancelled":
+        raise asyncio.CancelledError
+
+
+def decode(value: bytes) -> bytes:
+    if value == b"garbage":
+        raise ValueError("garbage")
+    return value
+
+
+def topology(**options: Any) -> Topology:
+    made = Topology("app")
+    made.add(Processor(topic="words", store="counts", process=behave, **options))
+    return made
+
+
+def feed(*values: bytes, key: bytes = b"k") -> list[Any]:
+    return [record(offset, key, value) for offset, value in enumerate(values)]
+
+
+A, B = TaskId(0, 0), TaskId(0, 1)
+
+
+@virtual_time
+async def test_one_slow_record_stalls_nobody_else(tmp_path: Path) -> None:
+    """Neither the other tasks, nor their commits, nor a rebalance, nor the end."""
+    loop = asyncio.get_running_loop()
+    world = World(tmp_path, topology(), [feed(b"late 60", b""), feed(*[b""] * 200)])
+    await world.rebalance([A, B])
+    await world.done(B)
+    assert loop.time() < 0.5
+    assert await world.rebalance([A, B]) == pytest.approx(PATIENCE)
+    await world.done(A)
+    assert loop.time() < 61
+    assert [each[1] for each in world.partitions[A].emitted] == [b"1", b"2"]
+    assert world.manager.tasks[A].is_running
+    await world.close()
+
+
+@virtual_time
+async def test_a_batch_ends_when_a_commit_is_due(tmp_path: Path) -> None:
+    """A transaction that took all records that were fetched would outlive its timeout for ever."""
+    world = World(tmp_path, topology(), [feed(*[b"early 0.03"] * 100)])
+    await world.rebalance([A])
+    await world.done(A)
+    times = [time for time, _ in world.partitions[A].commits]
+    assert max(b - a for a, b in itertools.pairwise(times)) < 0.15
+    assert [int(each[1]) for each in world.partitions[A].emitted] == list(range(1, 101))
+    await world.close()
+
+
+@virtual_time
+async def test_a_task_that_is_given_up_forgets_its_slow_record(tmp_path: Path) -> None:
+    world = World(tmp_path, topology(), [feed(b"late 60", b"")])
+    await world.rebalance([A])
+    await asyncio.sleep(1)
+    assert await world.rebalance([], [A]) == pytest.approx(PATIENCE)
+    await world.rebalance([A])
+    await asyncio.sleep(59)
+    assert world.partitions[A].offset is None, "the record of the first assignment went on"
+    await world.done(A)
+    assert [each[1] for each in world.partitions[A].emitted] == [b"1", b"2"]
+    await world.close()
+
+
+@virtual_time
+async def test_a_processor_that_ignores_its_end_changes_nothing(tmp_path: Path) -> None:
+    after = []
+
+    async def stubborn(record: Any, store: Any, emit: Any) -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            for call in (lambda: store.put(b"k", b"1"), lambda: store.get(b"k")):
+                with pytest.raises(StreamsError, match="taken away"):
+                    call()
+            with pytest.raises(StreamsError, match="taken away"):
+                await emit("counts", b"1")
+            after.append(record.offset)
+
+    made = Topology("app")
+    made.add(Processor(topic="words", store="counts", process=stubborn))
+    world = World(tmp_path, made, [feed(b"", b"")])
+    await world.rebalance([A])
+    await asyncio.sleep(0.1)
+    task = world.manager.tasks[A]
+    await world.rebalance([], [A])
+    await asyncio.sleep(0.1)
+    assert (after, task.source_offset, task.state) == ([0], 0, TaskState.STANDBY)
+    await world.close()
+
+
+@virtual_time
+async def test_a_record_that_outlives_its_transaction_is_named_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Alone in a transaction it is done, as it emits at its end."""
+    world = World(tmp_path, topology(), [feed(b"", b"", b"late 5", b"", b"late 6", b"")])
+    await world.rebalance([A])
+    await world.done(A)
+    assert [int(each[1]) for each in world.partitions[A].emitted] == list(range(1, 7))
+    told = [r.getMessage() for r in caplog.records if "takes longer than" in r.getMessage()]
+    assert [("offset 2," in each, "offset 4," in each) for each in told] == [
+        (True, False),
+        (False, True),
+    ]
+    assert "producer_options={'transaction_timeout_ms': ...}" in told[0]
+    assert world.crashes == []
+    await world.close()
+
+
+@virtual_time
+async def test_a_record_that_never_fits_into_a_transaction_ends_the_application(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(tmp_path, topology(), [feed(b"", b"early 5", b"")])
+    await world.rebalance([A])
+    await world.done(A)
+    (error,) = world.crashes
+    assert isinstance(error, StreamsError)
+    assert "words-0, offset 1, takes longer than its transaction may, 2 s" in str(error)
+    assert caplog.text.count("takes longer than") == 1
+    assert world.partitions[A].offset == 1
+    await world.close()
+
+
+@virtual_time
+async def test_what_fails_does_not_commit_its_neighbours_half_of_it(tmp_path: Path) -> None:
+    world = World(tmp_path, topology(), [feed(b"", b"poison", b""), feed(b"", b"")])
+    await world.rebalance([A, B])
+    await world.done(A)
+    await world.manager.suspend(PATIENCE)
+    assert world.partitions[A].emitted == []
+    assert "words-0, offset 1, cannot be processed: ZeroDivisionError" in str(world.crashes[0])
+    await world.close()
+
+
+@pytest.mark.parametrize("handler", ["skip", DeadLetter("dead")])
+@virtual_time
+async def test_poison_is_left_out_without_a_trace(
+    tmp_path_factory: pytest.TempPathFactory, handler: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {
+        "value_deserializer": decode,
+        "deserialization_exception_handler": handler,
+        "processing_exception_handler": handler,
+    }
+    values = [b"", b"poison", b"garbage", b"cancelled", b""]
+    world = World(tmp_path_factory.mktemp("s"), topology(**options), [feed(*values)])
+    await world.rebalance([A])
+    await world.done(A)
+    emitted = world.partitions[A].emitted
+    counts = [each[1] for each in emitted if each[0] == "counts"]
+    dead = [each for each in emitted if each[0] == "dead"]
+    assert (counts, world.crashes) == ([b"1", b"2"], [])
+    assert {r.key: r.value for r in world.partitions[A].changelog} == {b"k": b"2"}
+    assert "words-0, offset 2, cannot be decoded: ValueError: garbage; it was" in caplog.text
+    await world.close()
+    if handler == "skip":
+        assert dead == []
+        return
+    assert [each[1] for each in dead] == [b"poison", b"garbage", b"cancelled"]
+    _topic, _, key, partition, timestamp, headers = dead[0]
+    told = {name.removeprefix("__streams.errors."): value for name, value in headers}
+    assert (key, partition, timestamp) == (b"k", None, 1_000)
+    assert b"ZeroDivisionError: poison" in told.pop("stacktrace")
+    assert told == {
+        "exception": b"builtins.ZeroDivisionError",
+        "message": b"poison",
+        "topic": b"words",
+        "partition": b"0",
+        "offset": b"1",
+    }
+
+
+fates = st.sampled_from(
+    [b"", b"", b"", b"late 0.01", b"early 0.2", b"late 1.5", b"late 3", b"poison", b"garbage"]
+)
+events = st.one_of(
+    st.tuples(st.just("same"), st.floats(0, 3)),
+    st.tuples(st.just("swap"), st.floats(0, 3)),
+    st.tuples(st.sampled_from(["before", "after"]), st.floats(0, 0.5)),
+)
+
+
+@given(
+    feeds=st.lists(st.lists(fates, min_size=1, max_size=25), min_size=1, max_size=3),
+    steps=st.lists(events, max_size=6),
+)
+def test_whatever_processors_do_each_record_counts_once(
+    feeds: list[list[bytes]], steps: list[tuple[str, float]]
+) -> None:
+    """Through slow records, poison, failed commits and rebalances: what is committed is what one
+    pass over the records gives; nobody waits for another's records, and the group for no one's."""
+
+    @virtual_time
+    async def story() -> None:
+        with tempfile.TemporaryDirectory() as path:
+            dead = DeadLetter("dead")
+            made = topology(
+                value_deserializer=decode,
+                deserialization_exception_handler=dead,
+                processing_exception_handler=dead,
+            )
+            world = World(Path(path), made, [feed(*values) for values in feeds])
+            tasks = list(world.partitions)
+            await world.rebalance(tasks)
+            for what, pause in steps:
+                await asyncio.sleep(pause)
+                if what in ("before", "after"):
+                    world.partitions[tasks[0]].problems.append(what)
+                elif what == "swap":
+                    assert await world.rebalance(tasks[1:], tasks[:1]) < PATIENCE + 0.1
+                    await world.rebalance(tasks)
+                else:
+                    assert await world.rebalance(tasks) < PATIENCE + 0.1
+            for task in tasks:
+                await world.done(task)
+            assert world.crashes == []
+            for task, values in zip(tasks, feeds, strict=True):
+                check(world.partitions[task], values)
+            await world.close()
+
+    story()
+
+
+def check(partition: Partition, values: list[bytes]) -> None:
+    by_topic = defaultdict(list)
+    for topic, value, *_ in partition.emitted:
+        by_topic[topic].append(value)
+    good = [value for value in values if value not in (b"poison", b"garbage")]
+    assert by_topic["counts"] == [b"%d" % n for n in range(1, len(good) + 1)]
+    assert by_topic["dead"] == [value for value in values if value in (b"poison", b"garbage")]
+    state = {each.key: each.value for each in partition.changelog}
+    assert state == ({b"k": b"%d" % len(good)} if good else {})

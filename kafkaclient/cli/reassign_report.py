@@ -187,7 +187,10 @@ def throttles_json(found: Throttles) -> dict[str, Any]:
             for name, now in found.topics.items()
             if now.any
         },
-        "failed": {str(node): str(error) for node, error in found.failures.items()},
+        "failed": {
+            **{str(node): str(error) for node, error in found.failures.items()},
+            **{name: str(error) for name, error in found.topic_failures.items()},
+        },
     }
 
 
@@ -205,10 +208,12 @@ def print_throttles(found: Throttles) -> None:
                     rows.append((f"topic {name}", what, _short(elements), owner))
     if rows:
         print_table({"of": "", "key": "", "value": "", "set by": ""}, rows)
-    else:
+    elif not found.topic_failures and not found.failures:
         stdout_console().print("nothing is throttled")
-    for node, error in found.failures.items():
-        stderr_console().print(f"broker {node} did not tell: {error}", markup=False, soft_wrap=True)
+    told = {f"broker {node}": error for node, error in found.failures.items()}
+    told |= {f"topic {name}": error for name, error in found.topic_failures.items()}
+    for what, error in told.items():
+        stderr_console().print(f"{what} did not tell: {error}", markup=False, soft_wrap=True)
 
 
 def _short(elements: tuple[str, ...]) -> str:

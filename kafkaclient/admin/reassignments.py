@@ -42,7 +42,7 @@ class Reassignments:
         async def attempt() -> dict[TopicPartition, OngoingReassignment]:
             told = await self._session.once(call, CONTROLLER)
             if told.error_code:
-                raise _error(told.error_code, "listing reassignments", told.error_message)
+                raise _error(told.error_code, "listing reassignments", told.error_message, "Describe")
             return {move.partition: move for move in told.partitions}
 
         return await self._session.until_answered(attempt)
@@ -139,5 +139,5 @@ def _request(
     return Request(f"reassigning {len(moves)} partitions", 0, 0, gains)
 
 
-def _error(code: int, what: str, detail: str | None) -> KafkaError:
-    return broker_error(code, what, detail, advice=denied(code, "Alter", by_itself=True))
+def _error(code: int, what: str, detail: str | None, operation: str = "Alter") -> KafkaError:
+    return broker_error(code, what, detail, advice=denied(code, operation, by_itself=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkaclient.admin.reassign.marks import MARK, BrokerMark, MarkedList
+from kafkaclient.admin.reassign.marks import EVERY_REPLICA, MARK, BrokerMark, MarkedList
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -29,6 +29,11 @@ class TopicThrottle(NamedTuple):
     @property
     def any(self) -> bool:
         return bool(self.leader.value or self.follower.value)
+
+    def names(self, partition: int) -> bool:
+        """Whether a replica of this partition is throttled, whoever listed it."""
+        listed = {each for now in self for each in (*now.before, *(now.ours or ()))}
+        return EVERY_REPLICA in listed or any(each.startswith(f"{partition}:") for each in listed)
 
     def ours(self) -> frozenset[str]:
         return frozenset((*(self.leader.ours or ()), *(self.follower.ours or ())))
@@ -121,7 +126,8 @@ def lifting_of(
             go[name] = away
     nodes = {int(element.partition(":")[2]) for each in kept.values() for element in each}
     for partition, involved in moving.items():
-        if partition.topic not in told:
+        lists = told.get(partition.topic)
+        if lists is None or lists.names(partition.partition):
             nodes |= set(involved)
     ours = {node: now for node, now in present.items() if now.marks}
     if hidden:

@@ -42,7 +42,8 @@ class Reassignments:
         async def attempt() -> dict[TopicPartition, OngoingReassignment]:
             told = await self._session.once(call, CONTROLLER)
             if told.error_code:
-                raise _error(told.error_code, "listing reassignments", told.error_message, "Describe")
+                code, detail = told.error_code, told.error_message
+                raise _error(code, "listing reassignments", detail, "Describe")
             return {move.partition: move for move in told.partitions}
 
         return await self._session.until_answered(attempt)

@@ -60,6 +60,7 @@ def estimate_json(found: Estimate, quota: int | None, network: int | None) -> di
         "inbound": found.inbound,
         "silent": {str(node): why for node, why in sorted(found.silent.items())},
         "waiting": list(found.waiting),
+        "leader_changes": found.leader_changes,
         "quota": quota,
         "safe_range": {"above": safe.below, "below": safe.above},
         "move_time_s": None if quota is None else found.move_time_s(quota),
@@ -71,6 +72,7 @@ def print_estimate(found: Estimate, quota: int | None, network: int | None) -> N
     safe = found.safe_range(network)
     rows = [
         ("partitions that get new replicas", f"{found.partitions:,} of {found.total_partitions:,}"),
+        ("leaders that change", f"{found.leader_changes:,}"),
         ("MoveRatio", f"{found.move_ratio:.3f}"),
         ("bytes to move", shown(found.bytes_to_move)),
         ("comes into a broker (IN)", f"{shown(found.inbound)}/s"),

@@ -131,6 +131,7 @@ class Reassigner:
             inbound=inbound,
             silent=silent,
             min_in_sync=min_in_sync,
+            targets=plan,
         )
 
     # --- moves --------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Keeps operators who set throttles and operators who clear throttles apart.
+"""Keeps operators that set throttles and operators that clear throttles apart.
 
 Brokers cannot compare and set a configuration: between reading that a throttle is not needed and
 clearing it, another operator may begin a move that needs it. So each operator announces first what
@@ -9,13 +9,13 @@ An operator writes its announcement, then reads until the answer has it. Cluster
 order, so of two operators the one whose announcement comes later sees the other's, unless that one
 has ended.
 
-- Who sets throttles (and then begins moves) waits until nobody clears.
-- Who clears throttles withdraws its announcement while somebody sets, and tries again. It looks at
-  moves and configurations only afterwards, in answers that have its announcement.
+- An operator that sets throttles (and then begins moves) waits until no operator clears.
+- An operator that clears throttles withdraws its announcement while another operator sets, and
+  tries again. It reads moves and configurations only afterwards, in answers that have its announcement.
 
-Operators who set do not wait for each other, and neither do those who clear. A process that dies
-leaves its announcement, so its name has the time, in seconds since the epoch, from which on nobody
-heeds it; the next operator who clears deletes it then.
+Operators that set do not wait for each other, and neither do operators that clear. A process that
+dies leaves its announcement. So the key contains a time, in seconds since the epoch, from which on
+other operators ignore the announcement; the next operator that clears deletes it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 CLEARING_S = 40.0  # seconds that an operator has to clear throttles after its announcement
 _LEEWAY_S = 30.0  # seconds that the clocks of operators may differ by
-_PATIENCE_S = 20.0  # seconds that an operator who wants to clear waits for those who set
+_PATIENCE_S = 20.0  # seconds that an operator waits to clear while other operators set
 _WITHDRAWING_S = 10.0  # seconds to delete an announcement, also when an operation is out of time
 
 _KEY = re.compile(r"kafkaclient\.throttle\.(setting|clearing)\.(\d+)\.([0-9a-f]+)")
@@ -110,9 +110,9 @@ class Turns:
 
     @asynccontextmanager
     async def clearing(self) -> AsyncIterator[str]:
-        """Inside, for :data:`CLEARING_S` at most, nobody begins to set throttles. Gives the
-        announcement's key: what an answer without it tells may be old. Raises ReassignmentError
-        if somebody sets throttles for too long."""
+        """Inside, for :data:`CLEARING_S` at most, no other operator begins to set throttles. Gives
+        the announcement's key: an answer without this key may be old. Raises ReassignmentError if
+        another operator sets throttles for too long."""
         loop = asyncio.get_running_loop()
         until = loop.time() + _PATIENCE_S
         waits = 0
@@ -136,7 +136,7 @@ class Turns:
             await self._session.pause(waits)
 
     async def any_left(self) -> bool:
-        """Whether a process that died left an announcement that nobody heeds any more."""
+        """Whether a process that died left an announcement that has expired."""
         keys = await self._configs.describe(ConfigResource.broker_defaults())
         return any(map(self._is_over, Announcement.all_of(keys)))
 

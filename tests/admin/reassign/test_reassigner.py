@@ -427,6 +427,8 @@ async def test_an_estimate(admin, write_records) -> None:
     assert found.bytes_to_move == found.bytes_in[3] == found.bytes_out[0] > 0
     assert found.inbound == 0.0
     assert found.waiting == ()
+    assert found.leader_changes == 0
+    assert (await admin.reassigner.estimate({FOO0: [3, 1], BAZ0: [2, 0, 3]})).leader_changes == 2
     await admin.alter_configs(ConfigResource.topic("foo"), {"min.insync.replicas": "4"})
     assert (await admin.reassigner.estimate({FOO0: [0, 1, 3]})).waiting == ("foo",)
 

@@ -11,7 +11,8 @@ has ended.
 
 - An operator that sets throttles (and then begins moves) waits until no operator clears.
 - An operator that clears throttles withdraws its announcement while another operator sets, and
-  tries again. It reads moves and configurations only afterwards, in answers that have its announcement.
+  tries again. It reads moves and configurations only afterwards, in answers that have its
+  announcement.
 
 Operators that set do not wait for each other, and neither do operators that clear. A process that
 dies leaves its announcement. So the key contains a time, in seconds since the epoch, from which on

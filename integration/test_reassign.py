@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from kafkaclient.admin import Admin, ReassignmentPlan
+from kafkaclient.admin import Admin, ConfigResource, ReassignmentPlan
 from kafkaclient.experiments.replication_quota.load import SteadyLoad
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.cluster import LocalCluster
@@ -310,25 +310,32 @@ async def dies_after(cluster, plan, changes: int) -> bool:
 async def test_whatever_change_was_the_last_nothing_is_left(
     kafka_cluster, admin, create_topic, topic
 ) -> None:
-    """A topic's lists, the rates of three brokers, the moves: a crash before and after each."""
+    """An announcement, a topic's lists, the rates of three brokers, the moves, the end of the
+    announcement: a crash before and after each. Who cleans up comes when what a dead process
+    announced has expired."""
     await create_topic(topic, assignments={0: [0, 1], 1: [1, 2]})
     await fill(kafka_cluster, topic, 25)
     plan = {TopicPartition(topic, 0): (0, 2), TopicPartition(topic, 1): (1, 0)}
     ended = []
-    for changes in range(6):
+    for changes in range(8):
         ended.append(await dies_after(kafka_cluster, plan, changes))
         await asyncio.sleep(0.5)  # until every broker has heard of it
-        assert await nothing_throttled(admin) == (changes == 0)
-        if await admin.list_partition_reassignments():
-            await admin.replication_quotas.clear()
-            assert not await nothing_throttled(admin), "a move has lost its quota"
-            assert None in (await admin.reassigner.cancel(plan)).values()
-        elif changes % 2:
-            await admin.reassigner.verify(plan)
-        else:
-            await admin.replication_quotas.clear()
+        assert await nothing_throttled(admin) == (changes <= 1)
+        async with Admin(
+            kafka_cluster.bootstrap, limits=None, wall_clock=lambda: time.time() + 300
+        ) as later:
+            if await admin.list_partition_reassignments():
+                await later.replication_quotas.clear()
+                assert not await nothing_throttled(admin), "a move has lost its quota"
+                assert None in (await later.reassigner.cancel(plan)).values()
+            elif changes % 2:
+                await later.reassigner.verify(plan)
+            else:
+                await later.replication_quotas.clear()
         await at_rest(admin)
-    assert ended == [False] * 5 + [True]
+    assert ended == [False] * 7 + [True]
+    everywhere = await admin.describe_configs(ConfigResource.broker_defaults())
+    assert not any(key.startswith("kafkaclient.") for key in everywhere)
     told = await kafkas_tool(kafka_cluster, "--list")
     assert "No partition reassignments found." in told
 

@@ -414,5 +414,6 @@ class PolicyViolationError(BrokerError):
 
 
 class PartitionLimitRaceError(PolicyViolationError):
-    """The request was carried out, and together with a change that somebody else made at the same
-    time it is above a partition limit. Both changes stand."""
+    """The request was carried out, and together with a change that another client made at the same
+    time it is above a partition limit. Both changes stand; but ``Reassigner.begin`` and
+    ``Admin.throttled`` have cancelled their moves when they raise it."""

@@ -18,7 +18,7 @@ from kafkaclient.admin.reassign.plan import ReassignmentPlan
 from kafkaclient.admin.reassign.progress import BrokerProgress, PartitionProgress, Progress
 from kafkaclient.admin.reassign.quotas import ReplicationQuotas
 from kafkaclient.admin.reassign.reassigner import Reassigner
-from kafkaclient.admin.reassign.throttle import Lifted, Throttles
+from kafkaclient.admin.reassign.throttle_state import Lifted, Throttles
 from kafkaclient.admin.reassign.throttled import ThrottledReassignment
 from kafkaclient.admin.topics import TopicDescription
 from kafkaclient.wire.admin import ConfigEntry, ConfigSource

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from kafkaclient.admin.configs import ConfigResource
     from kafkaclient.admin.limits import Limits
     from kafkaclient.admin.limits_file import FileLimits
+    from kafkaclient.admin.reassign.plan import ReassignmentPlan
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.admin import ConfigEntry
@@ -51,8 +53,8 @@ class Admin(TransactionAdmin):
     security count) there is ``default_api_timeout_ms`` (default 60,000): what every call ends
     within, unless it is given ``timeout_s``. ``limits`` says where partition limits are kept: by
     default in a topic of the cluster; a :class:`~kafkaclient.admin.FileLimits`, or None to heed no
-    limits at all. ``dialer``, ``clock`` (monotonic seconds) and ``rng`` (choice of brokers, pauses)
-    are seams for tests.
+    limits at all. ``dialer``, ``clock`` (monotonic seconds), ``wall_clock`` (seconds since the
+    epoch) and ``rng`` (choice of brokers, pauses) are seams for tests.
 
     No call ever creates a topic by asking for it. Every call raises AdminTimeoutError when its time
     is over, AdminStateError when this client has not been started or is closed,
@@ -71,6 +73,7 @@ class Admin(TransactionAdmin):
         limits: FileLimits | Literal["topic"] | None = "topic",
         dialer: Dialer | None = None,
         clock: Callable[[], float] | None = None,
+        wall_clock: Callable[[], float] = time.time,
         rng: Random | None = None,
         **options: Any,
     ) -> None:
@@ -80,6 +83,7 @@ class Admin(TransactionAdmin):
         self._limits = limits
         self._dialer = dialer
         self._clock = clock
+        self._wall_clock = wall_clock
         self._rng = rng or Random()
         self._open: Opened | None = None
         measured_by = clock or _loop_time
@@ -103,7 +107,13 @@ class Admin(TransactionAdmin):
         except BaseException:
             await session.close()
             raise
-        self._open = Opened(session, self._limits, rng=self._rng, new_producer=self._new_producer)
+        self._open = Opened(
+            session,
+            self._limits,
+            rng=self._rng,
+            wall_clock=self._wall_clock,
+            new_producer=self._new_producer,
+        )
 
     async def close(self) -> None:
         """Close the connections; calls under way end with AdminStateError."""
@@ -368,7 +378,11 @@ class Admin(TransactionAdmin):
         opened = self._opened("alter_partition_reassignments")
         async with opened.session.limit("reassigning partitions", timeout_s):
             limits, cluster = await opened.limits_and_cluster()
-            return await opened.reassignments.alter(wanted, limits, cluster)
+            opened.reassignments.check(wanted, limits, cluster)
+            results = await opened.reassignments.alter(wanted, cluster)
+            begun = {p: wanted[p] for p, error in results.items() if error is None}
+            await opened.reassignments.check_room(begun, limits, cluster)
+            return results
 
     def throttled(
         self,
@@ -377,6 +391,7 @@ class Admin(TransactionAdmin):
         bytes_per_second: int | None,
         additional: bool = False,
         skip_dead: bool = False,
+        on_rollback: Callable[[ReassignmentPlan], None] | None = None,
     ) -> ThrottledReassignment:
         """Give partitions other replicas within a quota for each broker (KIP-73; None: no quota)::
 
@@ -400,6 +415,7 @@ class Admin(TransactionAdmin):
             bytes_per_second,
             additional=additional,
             skip_dead=skip_dead,
+            on_rollback=on_rollback,
         )
 
     # --- partition limits ---------------------------------------------------------------------

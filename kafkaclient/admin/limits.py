@@ -232,9 +232,10 @@ class Usage:
             why = f"{', '.join(full)}, more than {MAX_BROKER_PARTITIONS} allows"
             raise self.refuse(limits, request, why)
 
-    def check_outcome(self, limits: Limits, request: Request) -> None:
+    def check_outcome(self, limits: Limits, request: Request, *, undone: bool = False) -> None:
         """Raise PartitionLimitRaceError if this usage, read after the request was carried out, is
-        above a limit in what the request added to: somebody else took the same place."""
+        above a limit in what the request added to: somebody else took the same place. ``undone``:
+        the request is taken back then."""
         over = []
         limit = limits.max_broker_partitions
         if limit is not None:
@@ -248,10 +249,12 @@ class Usage:
             over.append(f"the cluster has {self.counted(limits)} {limits.count}")
         if not over:
             return
+        done = "undone again:" if undone else "done, but"
+        advice = "Try it again" if undone else "Undo this change or the other"
         error = PartitionLimitRaceError(
-            f"{request.what}: done, but somebody else took the same room at the same time: "
-            f"{', '.join(over)}; limits: {limits}. Undo this change or the other, or raise the "
-            "limit (kafkaclient limits set)"
+            f"{request.what}: {done} somebody else took the same room at the same time: "
+            f"{', '.join(over)}; limits: {limits}. {advice}, or raise the limit (kafkaclient "
+            "limits set)"
         )
         error.max_broker_partitions = limits.max_broker_partitions
         error.max_partitions = limits.max_partitions

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.admin.limits import Limits
 from kafkaclient.admin.log import read_partition
+from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import (
     ConfigError,
     KafkaError,
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from kafkaclient.admin.session import Session
     from kafkaclient.admin.topics import Requests
     from kafkaclient.producer.producer import Producer
-    from kafkaclient.wire.results import MetadataResult
+    from kafkaclient.wire.results import MetadataResult, TopicInfo
 
 __all__ = ["LIMITS_TOPIC", "TopicLimits"]
 
@@ -35,6 +36,7 @@ value is no limit. It is not limited, and does not count."""
 
 _REPLICATION_FACTOR = 3
 _UNKNOWN_TOPIC = 3
+_TOPIC_DENIED = 29
 
 
 class TopicLimits:
@@ -57,11 +59,29 @@ class TopicLimits:
         """The limits; none if the topic does not exist. Raises what keeps it from being read:
         without knowing the limits nothing is created. ``cluster``: metadata of all topics, if that
         is at hand."""
-        told = cluster or await self._session.metadata((LIMITS_TOPIC,))
-        known = [
-            t for t in told.topics if t.name == LIMITS_TOPIC and t.error_code != _UNKNOWN_TOPIC
-        ]
-        return await self._read() if known else Limits()
+        known = {topic.name for topic in cluster.topics} if cluster is not None else set()
+        # Metadata of all topics leaves out those that this client may not describe: by name, a
+        # broker says that it is hidden, and does not say whether it exists.
+        if LIMITS_TOPIC not in known and await self._topic() is None:
+            return Limits()
+        return await self._read()
+
+    async def _topic(self) -> TopicInfo | None:
+        """None if it does not exist. Raises AuthorizationError."""
+        topics = (await self._session.metadata((LIMITS_TOPIC,))).topics
+        told = next((topic for topic in topics if topic.name == LIMITS_TOPIC), None)
+        if told is None or told.error_code == _UNKNOWN_TOPIC:
+            return None
+        if told.error_code == _TOPIC_DENIED:
+            allowed = denied(told.error_code, "Describe", LIMITS_TOPIC, by_itself=True) or ""
+            raise broker_error(
+                told.error_code,
+                "the partition limits cannot be read, and without them nothing is created or moved",
+                advice=f"{allowed.replace('--operation Describe', '--operation Read')}, also "
+                "before the topic exists. --ignore-limits (Admin(..., limits=None)) sets limits "
+                "aside",
+            )
+        return told
 
     async def change(self, given: Mapping[str, str | int | None]) -> Limits:
         """Set these limits, leave the others; the limits as they are afterwards.
@@ -108,16 +128,18 @@ class TopicLimits:
 
     async def _ensure_topic(self) -> None:
         """The topic, with as many replicas as there are brokers for."""
-        cluster = await self._session.metadata((LIMITS_TOPIC,))
-        if any(not topic.error_code for topic in cluster.topics):
+        if await self._topic() is not None:
             return
-        replicas = min(_REPLICATION_FACTOR, len(cluster.brokers))
+        brokers = (await self._session.metadata(())).brokers
+        replicas = min(_REPLICATION_FACTOR, len(brokers))
         topic = NewTopic(LIMITS_TOPIC, 1, replicas, {"cleanup.policy": "compact"})
         outcome = (await self._requests.create([topic]))[LIMITS_TOPIC]
         if isinstance(outcome, KafkaError) and not isinstance(outcome, TopicExistsError):
             raise outcome
+        waits = 0
         while True:
-            cluster = await self._session.metadata((LIMITS_TOPIC,))
-            if any(p.leader >= 0 for topic in cluster.topics for p in topic.partitions):
+            told = await self._topic()
+            if told is not None and any(p.leader >= 0 for p in told.partitions):
                 return
-            await self._session.pause(1)
+            waits += 1
+            await self._session.pause(waits)

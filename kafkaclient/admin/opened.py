@@ -9,6 +9,7 @@ from kafkaclient.admin.groups import Groups
 from kafkaclient.admin.guard import Guard
 from kafkaclient.admin.limits import Limits
 from kafkaclient.admin.limits_topic import TopicLimits
+from kafkaclient.admin.reassign.turns import Turns
 from kafkaclient.admin.reassignments import Reassignments
 from kafkaclient.admin.topics import Requests
 from kafkaclient.admin.transactions import TransactionRequests
@@ -34,6 +35,7 @@ class Opened:
         limits: FileLimits | Literal["topic"] | None,
         *,
         rng: Random,
+        wall_clock: Callable[[], float],
         new_producer: Callable[[], Producer],
     ) -> None:
         self.session = session
@@ -42,6 +44,7 @@ class Opened:
         self.groups = Groups(session)
         self.guard = Guard(session, self.requests, rng)
         self.reassignments = Reassignments(session)
+        self.turns = Turns(session, self.configs, wall_clock=wall_clock, rng=rng)
         self.transactions = TransactionRequests(session, session.coordinators())
         self.store: TopicLimits | FileLimits | None
         """Where limits are kept; None when there are to be none."""

@@ -42,22 +42,31 @@ class Reassignments:
         async def attempt() -> dict[TopicPartition, OngoingReassignment]:
             told = await self._session.once(call, CONTROLLER)
             if told.error_code:
-                raise _error(told.error_code, "listing reassignments", told.error_message)
+                code, detail = told.error_code, told.error_message
+                raise _error(code, "listing reassignments", detail, "Describe")
             return {move.partition: move for move in told.partitions}
 
         return await self._session.until_answered(attempt)
 
-    async def alter(
+    def check(
         self,
         moves: Mapping[TopicPartition, tuple[int, ...] | None],
         limits: Limits,
         cluster: MetadataResult,
+    ) -> None:
+        """Raise PolicyViolationError if a broker would gain replicas above its limit. What a broker
+        is to give away counts until it has: the limit per broker holds for the peak; the total is
+        not affected by moves. Raises UnknownTopicError."""
+        usage_of(cluster).check_gains(limits, _request(moves, cluster))
+
+    async def alter(
+        self,
+        moves: Mapping[TopicPartition, tuple[int, ...] | None],
+        cluster: MetadataResult,
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Begin moves, or cancel them (None). What a broker is to give away counts until it has:
-        the limit per broker holds for the peak. Raises PolicyViolationError, and begins nothing,
-        if a broker would gain replicas above it; the total is not affected by moves."""
-        request = _request(moves, cluster)
-        usage_of(cluster).check_gains(limits, request)
+        """Begin moves, or cancel them (None). Raises UnknownTopicError, and the controller's
+        error for all of them."""
+        _request(moves, cluster)
         call = AlterReassignmentsCall(moves, self._timeout_ms)
         attempts = 0
 
@@ -79,10 +88,22 @@ class Reassignments:
             results[partition] = (
                 _error(code, f"reassigning {partition}", detail) if code and not gone else None
             )
-        if limits.max_broker_partitions is not None and any(request.gains.values()):
-            begun = {p: set(moves[p] or ()) for p, error in results.items() if error is None}
-            usage_of(await self._seen(begun)).check_outcome(limits, request)
         return results
+
+    async def check_room(
+        self,
+        begun: Mapping[TopicPartition, tuple[int, ...] | None],
+        limits: Limits,
+        cluster: MetadataResult,
+        *,
+        undone: bool = False,
+    ) -> None:
+        """Raise PartitionLimitRaceError if moves that have begun took the same room as somebody
+        else's change. ``cluster``: as it was before; ``undone``: they are cancelled then."""
+        request = _request(begun, cluster)
+        if limits.max_broker_partitions is not None and any(request.gains.values()):
+            told = await self._seen({p: set(nodes or ()) for p, nodes in begun.items()})
+            usage_of(told).check_outcome(limits, request, undone=undone)
 
     async def _seen(self, begun: Mapping[TopicPartition, set[int]]) -> MetadataResult:
         """Metadata of all topics that has the new replicas."""
@@ -119,5 +140,5 @@ def _request(
     return Request(f"reassigning {len(moves)} partitions", 0, 0, gains)
 
 
-def _error(code: int, what: str, detail: str | None) -> KafkaError:
-    return broker_error(code, what, detail, advice=denied(code, "Alter", by_itself=True))
+def _error(code: int, what: str, detail: str | None, operation: str = "Alter") -> KafkaError:
+    return broker_error(code, what, detail, advice=denied(code, operation, by_itself=True))

@@ -190,21 +190,30 @@ def execute(  # noqa: PLR0913 - the flags of Kafka's tool, and some more
                 f"with {limit} on each broker?",
                 yes=yes,
             )
+
+            def way_back(present: ReassignmentPlan) -> None:
+                _tell_way_back(present, rollback_file, as_json=as_json)
+
             if no_wait:
                 begun = await admin.reassigner.begin(
-                    plan.replicas, replication_quota, additional=additional, skip_dead=skip_dead
+                    plan.replicas,
+                    replication_quota,
+                    additional=additional,
+                    skip_dead=skip_dead,
+                    on_rollback=way_back,
                 )
-                _tell_begun(begun, rollback_file, as_json=as_json)
+                _tell_begun(begun)
                 return begun
             moves = admin.throttled(
                 plan.replicas,
                 bytes_per_second=replication_quota,
                 additional=additional,
                 skip_dead=skip_dead,
+                on_rollback=way_back,
             )
             try:
                 async with moves:
-                    _tell_begun(moves.begun, rollback_file, as_json=as_json)
+                    _tell_begun(moves.begun)
                     await report.follow(moves.progress())
             except ReassignmentError as error:
                 if not error.failures:
@@ -259,8 +268,9 @@ def _check_range(found: Estimate, quota: int | None, network: int | None, *, all
     stderr_console().print(f"[yellow]warning:[/] {problem}", soft_wrap=True)
 
 
-def _tell_begun(begun: Begun, rollback_file: Path | None, *, as_json: bool) -> None:
-    way_back = ReassignmentPlan(begun.before).to_json()
+def _tell_way_back(present: ReassignmentPlan, rollback_file: Path | None, *, as_json: bool) -> None:
+    """Before anything is changed, as Kafka's tool does."""
+    way_back = present.to_json()
     if rollback_file is not None:
         rollback_file.write_text(way_back + "\n", "utf-8")
     if not as_json:
@@ -269,6 +279,9 @@ def _tell_begun(begun: Begun, rollback_file: Path | None, *, as_json: bool) -> N
         stdout_console().print(
             "Save this to use as the --reassignment-json-file option during rollback"
         )
+
+
+def _tell_begun(begun: Begun) -> None:
     console = stderr_console()
     for node, error in begun.unthrottled.items():
         console.print(f"[yellow]warning:[/] broker {node} has no quota yet: {error}")

@@ -60,6 +60,7 @@ def estimate_json(found: Estimate, quota: int | None, network: int | None) -> di
         "inbound": found.inbound,
         "silent": {str(node): why for node, why in sorted(found.silent.items())},
         "waiting": list(found.waiting),
+        "leader_changes": found.leader_changes,
         "quota": quota,
         "safe_range": {"above": safe.below, "below": safe.above},
         "move_time_s": None if quota is None else found.move_time_s(quota),
@@ -71,6 +72,7 @@ def print_estimate(found: Estimate, quota: int | None, network: int | None) -> N
     safe = found.safe_range(network)
     rows = [
         ("partitions that get new replicas", f"{found.partitions:,} of {found.total_partitions:,}"),
+        ("leaders that change", f"{found.leader_changes:,}"),
         ("MoveRatio", f"{found.move_ratio:.3f}"),
         ("bytes to move", shown(found.bytes_to_move)),
         ("comes into a broker (IN)", f"{shown(found.inbound)}/s"),
@@ -187,7 +189,10 @@ def throttles_json(found: Throttles) -> dict[str, Any]:
             for name, now in found.topics.items()
             if now.any
         },
-        "failed": {str(node): str(error) for node, error in found.failures.items()},
+        "failed": {
+            **{str(node): str(error) for node, error in found.failures.items()},
+            **{name: str(error) for name, error in found.topic_failures.items()},
+        },
     }
 
 
@@ -205,10 +210,12 @@ def print_throttles(found: Throttles) -> None:
                     rows.append((f"topic {name}", what, _short(elements), owner))
     if rows:
         print_table({"of": "", "key": "", "value": "", "set by": ""}, rows)
-    else:
+    elif not found.topic_failures and not found.failures:
         stdout_console().print("nothing is throttled")
-    for node, error in found.failures.items():
-        stderr_console().print(f"broker {node} did not tell: {error}", markup=False, soft_wrap=True)
+    told = {f"broker {node}": error for node, error in found.failures.items()}
+    told |= {f"topic {name}": error for name, error in found.topic_failures.items()}
+    for what, error in told.items():
+        stderr_console().print(f"{what} did not tell: {error}", markup=False, soft_wrap=True)
 
 
 def _short(elements: tuple[str, ...]) -> str:

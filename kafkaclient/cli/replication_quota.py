@@ -12,7 +12,12 @@ from kafkaclient.cli.run import FAILED, stderr_console
 from kafkaclient.cli.run_experiment import results_console, run_experiment
 from kafkaclient.cli.watcher import Watcher
 from kafkaclient.experiments.replication_quota.experiment import Experiment
-from kafkaclient.experiments.replication_quota.plan import SCENARIOS, Plan, parse_scenarios
+from kafkaclient.experiments.replication_quota.plan import (
+    SCENARIOS,
+    Plan,
+    parse_scenarios,
+    parse_settings,
+)
 from kafkaclient.experiments.replication_quota.report import write_report
 from kafkaclient.experiments.replication_quota.results import REPORT, SUMMARY
 from kafkaclient.experiments.slow_broker.plan import check_extras
@@ -44,6 +49,10 @@ def replication_quota(
     quiet_seconds: Annotated[
         float, typer.Option(help="How long latency is measured without a move.")
     ] = 15.0,
+    broker_config: Annotated[
+        list[str] | None,
+        typer.Option(help="A setting of the brokers, NAME=VALUE; may be given several times."),
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print summary.json on stdout instead of tables.")
     ] = False,
@@ -61,7 +70,8 @@ def replication_quota(
 
     Examples: `kafkaclient experiment replication-quota --out build/replication-quota`,
     `kafkaclient experiment replication-quota --out build/quick --scenarios one-to-one --load 0
-    --seconds 20`
+    --seconds 20`, `kafkaclient experiment replication-quota --out build/backoff --scenarios
+    one-to-two --broker-config replica.fetch.backoff.ms=100`
     """
 
     def begin() -> Experiment:
@@ -74,6 +84,7 @@ def replication_quota(
             load=load,
             record_size=record_size,
             quiet_s=quiet_seconds,
+            broker_config=parse_settings(broker_config or ()),
         )
         return Experiment(plan, out, Watcher(stderr_console()))
 

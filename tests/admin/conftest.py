@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +58,8 @@ def fetches(fake: FakeCluster) -> Control:
 @pytest.fixture
 def new_admin(fake: FakeCluster) -> Callable[..., Admin]:
     def make(**options: Any) -> Admin:
-        return Admin(fake.bootstrap, dialer=fake, rng=Random(1), **options)
+        wall_clock = options.pop("wall_clock", lambda: asyncio.get_running_loop().time())
+        return Admin(fake.bootstrap, dialer=fake, rng=Random(1), wall_clock=wall_clock, **options)
 
     return make
 

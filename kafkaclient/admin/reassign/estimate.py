@@ -14,7 +14,7 @@ from kafkaclient.admin.reassign.moves import arrivals
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from kafkaclient.admin.reassign.moves import Move
     from kafkaclient.wire.results import PartitionView
@@ -85,6 +85,10 @@ class Estimate:
     """Topics whose records with acks=all are refused until new replicas are in sync, which is
     until the end of the move; see :func:`waiting_topics`."""
 
+    leader_changes: int = 0
+    """Partitions that get another leader. Each of them holds up records with ``acks=all`` once, for
+    one or two times ``replica.fetch.backoff.ms`` of the brokers, whatever the quota is."""
+
     @property
     def move_ratio(self) -> float:
         """#partitions to be moved / #total partition count."""
@@ -127,8 +131,10 @@ def estimate(
     inbound: float = 0.0,
     silent: Mapping[int, str] | None = None,
     min_in_sync: Mapping[str, int] | None = None,
+    targets: Mapping[TopicPartition, Sequence[int]] | None = None,
 ) -> Estimate:
-    """From metadata of all partitions and what is on the disks."""
+    """From metadata of all partitions and what is on the disks. ``targets``: the replicas that the
+    partitions are to have."""
     bytes_in: Counter[int] = Counter()
     bytes_out: Counter[int] = Counter()
     moving = 0
@@ -157,6 +163,10 @@ def estimate(
         replication_factor=min(factors, default=1) or 1,
         silent=silent or {},
         waiting=waiting_topics(moves, partitions, min_in_sync or {}),
+        leader_changes=sum(
+            partitions[partition].leader not in target
+            for partition, target in (targets or {}).items()
+        ),
     )
 
 

@@ -4,7 +4,9 @@ What is set is described where it is set, in the same request: whenever the proc
 left says what it is and what was there before. There is nothing else to keep, or to lose.
 
 - A topic's list of throttled replicas holds what was there before, then the element :data:`MARK`,
-  then what was added. No broker has the number in the mark, so it throttles nothing.
+  then what was added. No broker has the number in the mark, so it throttles nothing. Elements are
+  appended and subtracted (KIP-339), so operators who change a list at the same time keep each
+  other's elements.
 - A broker's two rates come with a key of its own, which brokers keep and do nothing with; its name
   (values of unknown keys are never told) has the rate that was set and the two that it replaced.
 
@@ -68,13 +70,13 @@ class MarkedList(NamedTuple):
     def marked(self) -> bool:
         return self.ours is not None
 
-    def with_ours(self, elements: Iterable[str]) -> MarkedList:
-        """The same with these elements as ours, in Kafka's order; none takes the mark off, too. A
-        list of every replica (``*``) stays as it is: it has them all."""
-        added = tuple(sorted(set(elements) - set(self.before)))
-        if self.before == (EVERY_REPLICA,) or not added:
-            return MarkedList(self.before)
-        return MarkedList(self.before, added)
+    def lacks(self, elements: Iterable[str]) -> str | None:
+        """What has to be appended, mark included, for these elements to be throttled, in Kafka's
+        order; None: nothing. A list of every replica (``*``) has them all."""
+        missing = sorted(set(elements) - set(self.before))
+        if self.before == (EVERY_REPLICA,) or not missing:
+            return None
+        return ",".join((MARK, *missing))
 
     @property
     def value(self) -> str | None:
@@ -91,14 +93,12 @@ class BrokerMark(NamedTuple):
     follower: int | None
 
     @classmethod
-    def of(cls, keys: Iterable[str]) -> BrokerMark | None:
-        """The mark among a broker's keys."""
-        for key in keys:
-            found = _BROKER_MARK.fullmatch(key)
-            if found is not None:
-                rate, leader, follower = found.groups()
-                return cls(int(rate), _number(leader), _number(follower))
-        return None
+    def all_of(cls, keys: Iterable[str]) -> tuple[BrokerMark, ...]:
+        """The marks among a broker's keys: several, if operators set a rate at the same time."""
+        found = (_BROKER_MARK.fullmatch(key) for key in sorted(keys))
+        return tuple(
+            cls(int(match[1]), _number(match[2]), _number(match[3])) for match in found if match
+        )
 
     @property
     def key(self) -> str:

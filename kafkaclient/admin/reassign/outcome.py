@@ -12,13 +12,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from kafkaclient.admin.reassign.moves import Move
-    from kafkaclient.admin.reassign.throttle import Lifted, Throttles
+    from kafkaclient.admin.reassign.throttle_state import Lifted, Throttles
     from kafkaclient.errors import KafkaError
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.reassignments import OngoingReassignment
     from kafkaclient.wire.results import PartitionView
 
-__all__ = ["Begun", "MoveState", "PartitionState", "Verification", "off_target", "states"]
+__all__ = [
+    "Begun",
+    "MoveState",
+    "PartitionState",
+    "Verification",
+    "off_target",
+    "some",
+    "states",
+]
 
 
 class MoveState(Enum):
@@ -141,3 +149,10 @@ def off_target(found: Iterable[PartitionState]) -> dict[TopicPartition, KafkaErr
 
 def _nodes(nodes: Sequence[int]) -> str:
     return ",".join(map(str, nodes))
+
+
+def some(partitions: Iterable[TopicPartition]) -> str:
+    """The first of them by name, and how many more."""
+    names = sorted(map(str, partitions))
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + more

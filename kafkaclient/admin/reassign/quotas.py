@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kafkaclient.admin.reassign.last_stretch import ease_arrivals
 from kafkaclient.admin.reassign.moves import bootstrap_map
 from kafkaclient.admin.reassign.survey import partitions_of
-from kafkaclient.admin.reassign.throttle import Lifted, Throttles, throttle_of
-from kafkaclient.errors import ConfigError, KafkaError
+from kafkaclient.admin.reassign.throttle import throttle_of
+from kafkaclient.admin.reassign.throttle_state import Lifted, Throttles
+from kafkaclient.errors import (
+    AuthorizationError,
+    ConfigError,
+    KafkaError,
+    ReassignmentError,
+    RequestTimedOutError,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from kafkaclient.admin.opened import Opened
-    from kafkaclient.admin.reassign.moves import Move
+    from kafkaclient.admin.reassign.throttle_state import Lifting
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.results import MetadataResult
 
@@ -53,9 +61,10 @@ class ReplicationQuotas:
         async with opened.session.limit("looking at throttles", timeout_s):
             cluster = await opened.session.metadata(None)
             throttle = throttle_of(opened)
-            topics = await throttle.topics(topic.name for topic in cluster.topics)
+            topics, hidden = await throttle.topics(topic.name for topic in cluster.topics)
             brokers, failures = await throttle.brokers(live_brokers(cluster))
-        return Throttles({name: t for name, t in topics.items() if t.any}, brokers, failures)
+        set_ = {name: each for name, each in topics.items() if each.any}
+        return Throttles(set_, brokers, failures, hidden)
 
     async def set_rate(
         self,
@@ -68,12 +77,16 @@ class ReplicationQuotas:
         package. By broker None, or why it has another quota still."""
         check_rate(bytes_per_second)
         opened = self._opened("set_rate")
-        async with opened.session.limit("changing the quota", timeout_s):
+        async with (
+            opened.session.limit("changing the quota", timeout_s),
+            opened.turns.setting(timeout_s) as seen,
+        ):
             live = live_brokers(await opened.session.metadata(()))
             throttle = throttle_of(opened)
-            present, failures = await throttle.brokers(live if brokers is None else brokers)
-            ours = [n for n, now in present.items() if now.mark is not None or brokers is not None]
-            failures |= await throttle.set_rate(ours, bytes_per_second, live)
+            asked = live if brokers is None else brokers
+            present, failures = await throttle.brokers(asked, seen=seen)
+            ours = [n for n, now in present.items() if now.marks or brokers is not None]
+            failures |= await throttle.set_rate(ours, bytes_per_second, live, seen=seen)
         return dict(sorted({**dict.fromkeys(ours), **failures}.items()))
 
     async def bootstrap(
@@ -90,13 +103,17 @@ class ReplicationQuotas:
         joining = frozenset(brokers)
         check_rate(bytes_per_second)
         opened = self._opened("bootstrap")
-        async with opened.session.limit("throttling brokers", timeout_s):
+        async with (
+            opened.session.limit("throttling brokers", timeout_s),
+            opened.turns.setting(timeout_s) as seen,
+        ):
             cluster = await opened.session.metadata(None)
             present = {p: view.replicas for p, view in partitions_of(cluster).items()}
             moves = bootstrap_map(joining, present)
             if not moves:
                 raise ConfigError(f"brokers {sorted(joining)} have no replicas to throttle")
-            return await throttle_of(opened).impose(moves, bytes_per_second, live_brokers(cluster))
+            live = live_brokers(cluster)
+            return await throttle_of(opened).impose(moves, bytes_per_second, live, seen=seen)
 
     async def behind(
         self, brokers: Iterable[int], *, timeout_s: float | None = None
@@ -124,23 +141,18 @@ class ReplicationQuotas:
     ) -> Lifted:
         """Take away all throttles of this package, and bring back what they replaced; not from
         moves under way and replicas that have not caught up, unless ``keep_needed`` is false.
-        ``everyone``: delete throttles of others, too, and what ours replaced."""
+        ``everyone``: delete throttles of others, too, and what ours replaced; while anything moves
+        only together with ``keep_needed=False``. What could not be done is in the result."""
         opened = self._opened("clear")
         async with opened.session.limit("removing throttles", timeout_s):
-            if keep_needed and not everyone:
-                return await lift(opened)
-            cluster = await opened.session.metadata(None)
-            names, live = [topic.name for topic in cluster.topics], live_brokers(cluster)
-            if everyone:
-                return await throttle_of(opened).wipe(names, live)
-            return await throttle_of(opened).lift(names, live, lambda *_: False)
+            return await lift(opened, everyone=everyone, keep_needed=keep_needed)
 
 
-async def clean_up(opened: Opened, imposed: Mapping[TopicPartition, Move]) -> None:
+async def clean_up(opened: Opened) -> None:
     """Take away what was set for moves that did not begin, also when time has run out."""
     try:
         async with asyncio.timeout(_CLEANING_S):
-            lifted = await lift(opened, imposed=imposed)
+            lifted = await lift(opened, sure=True)
     except (KafkaError, TimeoutError) as error:
         _log.warning("throttles may be left behind, `throttle clear` finds them: %s", error)
     else:
@@ -157,25 +169,68 @@ async def lift(
     opened: Opened,
     *,
     settled: Iterable[TopicPartition] = (),
-    imposed: Mapping[TopicPartition, Move] | None = None,
+    sure: bool = False,
+    everyone: bool = False,
+    keep_needed: bool = True,
 ) -> Lifted:
     """Take away throttles that neither moves nor replicas behind need, in the whole cluster: what a
     broker's rate is there for stands in the lists of any topic. Those of ``settled`` partitions are
-    needed only by moves; a broker may not have heard yet that they have caught up. ``imposed``: see
-    :meth:`Throttle.lift`."""
+    needed only by moves; a broker may not have heard yet that they have caught up.
+
+    Nothing is announced, or changed, when a first look finds nothing to take away; unless
+    ``sure``, because brokers may not have heard yet of what was set last. ``everyone``,
+    ``keep_needed``: see :meth:`ReplicationQuotas.clear`.
+    """
+    known = frozenset(settled)
+    if not (sure or everyone):
+        first = await _survey(opened, known, None, keep_needed=keep_needed)
+        if not first.any and not await _expired(opened):
+            return Lifted((), (), first.needed_topics, first.needed_brokers, first.failures)
+    try:
+        async with opened.turns.clearing() as seen:
+            if everyone and not (keep_needed and await opened.reassignments.ongoing()):
+                cluster = await opened.session.metadata(None)
+                names, live = [topic.name for topic in cluster.topics], live_brokers(cluster)
+                return await throttle_of(opened).wipe(names, live, seen=seen)
+            lifting = await _survey(opened, known, seen, keep_needed=keep_needed)
+            lifted = await throttle_of(opened).lift(lifting)
+    except (AuthorizationError, ReassignmentError, TimeoutError) as error:
+        if isinstance(error, KafkaError):
+            return Lifted(failures={"the cluster": error})
+        slow = RequestTimedOutError("not done in the time that other operators wait; repeat it")
+        return Lifted(failures={"the cluster": slow})
+    if not everyone:
+        return lifted
+    moving = ReassignmentError("replicas are moving; they were not deleted (--now deletes them)")
+    return replace(lifted, failures={**lifted.failures, "other operators": moving})
+
+
+async def _expired(opened: Opened) -> bool:
+    try:
+        return await opened.turns.any_left()
+    except AuthorizationError:
+        return False  # who may not look at it may not delete it either
+
+
+async def _survey(
+    opened: Opened, settled: frozenset[TopicPartition], seen: str | None, *, keep_needed: bool
+) -> Lifting:
     ongoing = await opened.reassignments.ongoing()
     cluster = await opened.session.metadata(None)
-    views, known = partitions_of(cluster), frozenset(settled)
+    views = partitions_of(cluster)
 
     def needed(partition: TopicPartition, follower: int | None) -> bool:
-        if partition in ongoing or follower is None or partition in known:
+        if not keep_needed:
+            return False
+        if partition in ongoing or follower is None or partition in settled:
             return partition in ongoing
         view = views.get(partition)
         return view is not None and follower in set(view.replicas) - set(view.isr)
 
+    moving = {p: each.replicas for p, each in ongoing.items()} if keep_needed else {}
     names = [topic.name for topic in cluster.topics]
-    throttle = throttle_of(opened)
-    return await throttle.lift(names, live_brokers(cluster), needed, imposed=imposed)
+    live = live_brokers(cluster)
+    return await throttle_of(opened).survey(names, live, needed, moving, seen=seen)
 
 
 def check_rate(bytes_per_second: int | None) -> None:

@@ -6,24 +6,23 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from kafkaclient.admin.limits import Limits
+from kafkaclient.admin.reassign.beginning import Beginning
 from kafkaclient.admin.reassign.estimate import Estimate, estimate, inbound_rate
 from kafkaclient.admin.reassign.last_stretch import ease_arrivals
-from kafkaclient.admin.reassign.moves import arrivals, current_move, move_map
-from kafkaclient.admin.reassign.outcome import Begun, Verification, off_target, states
+from kafkaclient.admin.reassign.moves import move_map
+from kafkaclient.admin.reassign.outcome import Verification, off_target, states
 from kafkaclient.admin.reassign.plan import ReassignmentPlan, generate, with_replication_factor
 from kafkaclient.admin.reassign.progress import Tracker
 from kafkaclient.admin.reassign.quotas import (
     check_rate,
-    clean_up,
     lift,
     live_brokers,
     warn_of,
 )
-from kafkaclient.admin.reassign.survey import Surveyor, partitions_of
-from kafkaclient.admin.reassign.throttle import Throttles, throttle_of
+from kafkaclient.admin.reassign.survey import Surveyor, known_partitions, partitions_of, visible
+from kafkaclient.admin.reassign.throttle import throttle_of
+from kafkaclient.admin.reassign.throttle_state import Throttles
 from kafkaclient.admin.topics import topic_error
-from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import AdminTimeoutError, ConfigError, KafkaError
 
 if TYPE_CHECKING:
@@ -32,21 +31,18 @@ if TYPE_CHECKING:
 
     from kafkaclient.admin.opened import Opened
     from kafkaclient.admin.reassign.moves import Move
-    from kafkaclient.admin.reassign.outcome import PartitionState
+    from kafkaclient.admin.reassign.outcome import Begun, PartitionState
     from kafkaclient.admin.reassign.progress import Progress
-    from kafkaclient.admin.reassign.throttle import Lifted
+    from kafkaclient.admin.reassign.throttle_state import Lifted
     from kafkaclient.admin.session import Session
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.reassignments import OngoingReassignment
-    from kafkaclient.wire.results import MetadataResult, PartitionView
+    from kafkaclient.wire.results import MetadataResult
 
 __all__ = ["Reassigner"]
 
 _log = logging.getLogger(__name__)
 
-_UNKNOWN_TOPIC = 3
-_INVALID_ASSIGNMENT = 39
-_IN_PROGRESS = 60
 _NOT_IN_PROGRESS = 85
 
 _LOOKS = 5
@@ -135,6 +131,7 @@ class Reassigner:
             inbound=inbound,
             silent=silent,
             min_in_sync=min_in_sync,
+            targets=plan,
         )
 
     # --- moves --------------------------------------------------------------------------------
@@ -146,73 +143,32 @@ class Reassigner:
         *,
         additional: bool = False,
         skip_dead: bool = False,
+        on_rollback: Callable[[ReassignmentPlan], None] | None = None,
         timeout_s: float | None = None,
     ) -> Begun:
         """Throttle a plan's moves, then begin them; they go on in the cluster by themselves.
 
         Without a quota they are not throttled. ``additional``: also while others are under way; a
         partition among these is sent elsewhere, and the quota holds for all. ``skip_dead``: leave
-        out what would need a broker that is down.
+        out what would need a broker that is down. ``on_rollback`` is given the present replicas
+        before anything is changed: the way back. What it raises is raised, with nothing begun.
 
-        Raises, with nothing begun and no throttle of this call left: ConfigError for a plan that
-        cannot be, BrokerError REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT for new replicas
-        on brokers that are not up, UnknownTopicError, and what
-        ``Admin.alter_partition_reassignments`` raises. What the controller says of single
-        partitions is in the result.
+        Raises, with nothing begun and no throttle of this call left, also when it is cancelled:
+        ConfigError for a plan that cannot be, BrokerError REASSIGNMENT_IN_PROGRESS,
+        INVALID_REPLICA_ASSIGNMENT for new replicas on brokers that are not up, UnknownTopicError,
+        AuthorizationError, PolicyViolationError when a broker would gain replicas above
+        ``max.broker.partitions``, PartitionLimitRaceError when somebody else took the same room at
+        the same time. What the controller says of single partitions is in the result.
         """
         wanted = {partition: tuple(nodes) for partition, nodes in plan.items()}
         ReassignmentPlan(wanted).check()
         check_rate(bytes_per_second)
         opened = self._opened("begin")
-        async with opened.session.limit("reassigning partitions", timeout_s):
-            ongoing = await opened.reassignments.ongoing()
-            if ongoing and not additional:
-                raise broker_error(
-                    _IN_PROGRESS,
-                    "reassigning partitions",
-                    advice=f"there is a reassignment under way already, of {_some(ongoing)}. Wait "
-                    "for it, cancel it, or begin this one beside it (--additional)",
-                )
-            moves, cluster = await self._moves(opened, wanted, ongoing)
-            live = frozenset(broker.node_id for broker in cluster.brokers)
-            dead = {p: arrivals(moves[p]) - live for p in wanted if arrivals(moves[p]) - live}
-            if dead and not (skip_dead and dead.keys() < wanted.keys()):
-                nodes = sorted(frozenset().union(*dead.values()))
-                raise broker_error(
-                    _INVALID_ASSIGNMENT,
-                    f"reassigning {_some(dead)}",
-                    advice=f"Unknown broker id {', '.join(map(str, nodes))}: new replicas need "
-                    "brokers that are up. Nothing was changed; correct the plan, start the broker, "
-                    "or leave these partitions out (--skip-dead)",
-                )
-            before = {p: _before(p, ongoing, partitions_of(cluster)) for p in wanted}
-            limits = await opened.limits(cluster)
-            sent = {p: nodes for p, nodes in wanted.items() if p not in dead}
-            throttled = {p: move for p, move in moves.items() if p not in dead}
-            unthrottled: dict[int, KafkaError] = {}
-            try:
-                if bytes_per_second is not None:
-                    unthrottled = await throttle_of(opened).impose(
-                        throttled, bytes_per_second, live
-                    )
-                results = await opened.reassignments.alter(sent, limits, cluster)
-            except BaseException:
-                if bytes_per_second is not None:
-                    await clean_up(opened, throttled)
-                raise
-        for partition, nodes_down in dead.items():
-            down = ", ".join(map(str, sorted(nodes_down)))
-            results[partition] = broker_error(
-                _INVALID_ASSIGNMENT, f"reassigning {partition}", advice=f"broker {down} is down"
-            )
-        return Begun(
-            wanted,
-            throttled,
-            bytes_per_second,
-            before,
-            {p: error for p, error in results.items() if error is not None},
-            unthrottled,
+        beginning = Beginning(
+            opened, wanted, bytes_per_second, additional, skip_dead, on_rollback, timeout_s
         )
+        async with opened.session.limit("reassigning partitions", timeout_s):
+            return await beginning.run()
 
     async def verify(
         self,
@@ -230,10 +186,11 @@ class Reassigner:
             told = await self._states(opened.session, plan, ongoing)
             lifted = None if preserve_throttles else await lift(opened, settled=plan)
             throttle = throttle_of(opened)
-            lists = await throttle.topics(partition.topic for partition in plan)
+            lists, hidden = await throttle.topics(partition.topic for partition in plan)
             live = live_brokers(await opened.session.metadata(()))
             brokers, failures = await throttle.brokers(live)
-        return Verification(told, not ongoing, lifted, Throttles(lists, brokers, failures))
+        throttles = Throttles(lists, brokers, failures, hidden)
+        return Verification(told, not ongoing, lifted, throttles)
 
     async def cancel(
         self,
@@ -254,7 +211,7 @@ class Reassigner:
         async with opened.session.limit("cancelling a reassignment", timeout_s):
             results = await self._cancel(opened, partitions)
             if not preserve_throttles:
-                warn_of(await lift(opened, settled=results))
+                warn_of(await lift(opened, settled=results, sure=bool(results)))
         return results
 
     async def undo(self, begun: Begun, *, timeout_s: float | None = None) -> list[KafkaError]:
@@ -269,8 +226,8 @@ class Reassigner:
                 cluster = await opened.session.metadata(None)
                 # The way back is open whatever the limits are.
                 before = {partition: begun.before[partition] for partition in stopped}
-                results |= await opened.reassignments.alter(before, Limits(), cluster)
-            lifted = await lift(opened, settled=begun.moves, imposed=begun.throttled)
+                results |= await opened.reassignments.alter(before, cluster)
+            lifted = await lift(opened, settled=begun.moves, sure=True)
         errors = [error for error in results.values() if error is not None]
         return [*errors, *lifted.failures.values()]
 
@@ -278,7 +235,7 @@ class Reassigner:
         """Take away throttles when a plan's moves are over."""
         opened = self._opened("finish")
         async with opened.session.limit("removing throttles", timeout_s):
-            return await lift(opened, settled=begun.moves, imposed=begun.throttled)
+            return await lift(opened, settled=begun.moves, sure=True)
 
     async def failures(
         self, begun: Begun, *, timeout_s: float | None = None
@@ -327,11 +284,14 @@ class Reassigner:
         async with opened.session.limit("throttling brokers", timeout_s):
             live = set(live_brokers(await opened.session.metadata(())))
             back = [node for node in begun.unthrottled if node in live]
-            if back:
-                still = await throttle_of(opened).set_rate(back, bytes_per_second, live)
-                for node in back:
-                    if node not in still:
-                        del begun.unthrottled[node]
+            if not back:
+                return
+            async with opened.turns.setting(timeout_s) as seen:
+                throttle = throttle_of(opened)
+                still = await throttle.set_rate(back, bytes_per_second, live, seen=seen)
+            for node in back:
+                if node not in still:
+                    del begun.unthrottled[node]
 
     # ------------------------------------------------------------------------------------------
 
@@ -349,7 +309,7 @@ class Reassigner:
         topics = tuple(sorted({partition.topic for partition in plan}))
         waits = 0
         while True:
-            found = states(plan, ongoing, partitions_of(await session.metadata(topics)))
+            found = states(plan, ongoing, partitions_of(visible(await session.metadata(topics))))
             waits += 1
             if waits > _LOOKS or not any(each.may_be_stale for each in found):
                 return found
@@ -359,21 +319,10 @@ class Reassigner:
         self,
         opened: Opened,
         plan: Mapping[TopicPartition, Sequence[int]],
-        ongoing: Mapping[TopicPartition, OngoingReassignment] | None = None,
     ) -> tuple[dict[TopicPartition, Move], MetadataResult]:
-        if ongoing is None:
-            ongoing = await opened.reassignments.ongoing()
-        waits = 0
-        while True:
-            cluster = await opened.session.metadata(None)
-            views = partitions_of(cluster)
-            missing = sorted(plan.keys() - views.keys())
-            if not missing:
-                break
-            waits += 1
-            if waits > _LOOKS:  # as long as a broker may need to hear of a topic
-                raise topic_error(_UNKNOWN_TOPIC, _some(missing), "reassigning", "Alter")
-            await opened.session.pause(waits)
+        ongoing = await opened.reassignments.ongoing()
+        cluster = await known_partitions(opened.session, plan.keys())
+        views = partitions_of(cluster)
         present = {partition: views[partition].replicas for partition in plan}
         return move_map(ongoing, plan, present), cluster
 
@@ -386,24 +335,11 @@ class Reassigner:
             return {}
         cluster = await opened.session.metadata(None)
         cancellations = dict.fromkeys(sorted(wanted))
-        results = await opened.reassignments.alter(cancellations, Limits(), cluster)
+        results = await opened.reassignments.alter(cancellations, cluster)
         return {
             partition: None if error is not None and error.code == _NOT_IN_PROGRESS else error
             for partition, error in results.items()
         }
-
-
-def _before(
-    partition: TopicPartition,
-    ongoing: Mapping[TopicPartition, OngoingReassignment],
-    views: Mapping[TopicPartition, PartitionView],
-) -> tuple[int, ...]:
-    """The replicas that a partition has without its move under way."""
-    underway = ongoing.get(partition)
-    if underway is None:
-        return views[partition].replicas
-    sources = current_move(underway).sources
-    return tuple(node for node in underway.replicas if node in sources)
 
 
 def _check_up(wanted: Iterable[int], live: Iterable[int]) -> None:
@@ -412,10 +348,3 @@ def _check_up(wanted: Iterable[int], live: Iterable[int]) -> None:
         if node not in up:
             known = ", ".join(map(str, sorted(up)))
             raise ConfigError(f"Unknown broker id {node}; brokers that are up: {known}")
-
-
-def _some(partitions: Iterable[TopicPartition]) -> str:
-    """The first of them by name, and how many more."""
-    names = sorted(map(str, partitions))
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return ", ".join(names[:5]) + more

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kafkaclient.admin.reassign.marks import FOLLOWER_RATE, RATE_KEYS
 from kafkaclient.admin.reassign.moves import arrivals, current_move
+from kafkaclient.admin.reassign.outcome import some
 from kafkaclient.admin.reassign.progress import Reading
 from kafkaclient.admin.reassign.release import Remaining, Rest, lacking
+from kafkaclient.admin.topics import topic_error
 from kafkaclient.errors import KafkaError
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.admin import ConfigKind, DescribeConfigsCall
@@ -17,7 +19,7 @@ from kafkaclient.wire.codec import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOff
 from kafkaclient.wire.reassignments import DescribeLogDirsCall
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping, Set
 
     from kafkaclient.admin.reassign.estimate import Sizes
     from kafkaclient.admin.reassign.moves import Move
@@ -28,12 +30,16 @@ if TYPE_CHECKING:
     from kafkaclient.wire.reassignments import OngoingReassignment
     from kafkaclient.wire.results import MetadataResult, PartitionView
 
-__all__ = ["Surveyor", "partitions_of"]
+__all__ = ["Surveyor", "known_partitions", "partitions_of", "visible"]
 
 T = TypeVar("T")
 
 _PATIENCE_S = 5.0
 """For one broker's answer; the next reading asks it again."""
+
+_LOOKS = 5
+_UNKNOWN_TOPIC = 3
+_TOPIC_DENIED = 29
 
 _MIN_IN_SYNC = "min.insync.replicas"
 _TOPICS_A_REQUEST = 500
@@ -50,6 +56,33 @@ def partitions_of(cluster: MetadataResult) -> dict[TopicPartition, PartitionView
         for topic in cluster.topics
         for view in topic.partitions
     }
+
+
+def visible(cluster: MetadataResult) -> MetadataResult:
+    """The same metadata. Raises AuthorizationError if it has a topic that this client may not
+    describe: such a topic is not one that does not exist."""
+    for topic in cluster.topics:
+        if topic.error_code == _TOPIC_DENIED:
+            raise topic_error(topic.error_code, topic.name, "reassigning", "Describe")
+    return cluster
+
+
+async def known_partitions(session: Session, wanted: Set[TopicPartition]) -> MetadataResult:
+    """Metadata of all topics, with these partitions in it. Raises UnknownTopicError when a broker
+    has not heard of one after some time, AuthorizationError when this client may not describe its
+    topic."""
+    waits = 0
+    while True:
+        cluster = await session.metadata(None)
+        missing = wanted - partitions_of(cluster).keys()
+        if not missing:
+            return cluster
+        # Metadata of all topics leaves out those that this client may not describe.
+        visible(await session.metadata(tuple(sorted({p.topic for p in missing}))))
+        waits += 1
+        if waits > _LOOKS:  # as long as a broker may need to hear of a topic
+            raise topic_error(_UNKNOWN_TOPIC, some(missing), "reassigning", "Alter")
+        await session.pause(waits)
 
 
 class _Logs(NamedTuple):

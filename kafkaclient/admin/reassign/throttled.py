@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from kafkaclient.errors import AdminStateError, KafkaError, ReassignmentError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
     from types import TracebackType
 
     from kafkaclient.admin.reassign.outcome import Begun
+    from kafkaclient.admin.reassign.plan import ReassignmentPlan
     from kafkaclient.admin.reassign.progress import Progress
     from kafkaclient.admin.reassign.quotas import ReplicationQuotas
     from kafkaclient.admin.reassign.reassigner import Reassigner
@@ -36,6 +36,7 @@ class ThrottledReassignment:
         *,
         additional: bool,
         skip_dead: bool,
+        on_rollback: Callable[[ReassignmentPlan], None] | None,
     ) -> None:
         self._reassigner = reassigner
         self._quotas = quotas
@@ -43,6 +44,7 @@ class ThrottledReassignment:
         self._quota = bytes_per_second
         self._additional = additional
         self._skip_dead = skip_dead
+        self._on_rollback = on_rollback
         self._begun: Begun | None = None
         self._easing: asyncio.Task[None] | None = None
 
@@ -76,21 +78,13 @@ class ThrottledReassignment:
             _log.warning("a broker that is back has no quota yet: %s", error)
 
     async def __aenter__(self) -> Self:
-        # Who is cancelled in there, with moves begun, has nobody else to undo them.
-        beginning = asyncio.ensure_future(
-            self._reassigner.begin(
-                self._plan,
-                self._quota,
-                additional=self._additional,
-                skip_dead=self._skip_dead,
-            )
+        self._begun = await self._reassigner.begin(
+            self._plan,
+            self._quota,
+            additional=self._additional,
+            skip_dead=self._skip_dead,
+            on_rollback=self._on_rollback,
         )
-        try:
-            self._begun = await asyncio.shield(beginning)
-        except asyncio.CancelledError:
-            with suppress(KafkaError):
-                await self._undo(await beginning)
-            raise
         if self._begun.throttled:
             self._easing = asyncio.create_task(self._reassigner.ease_arrivals(self._begun))
         return self

@@ -76,7 +76,7 @@ class Experiment:
         for brokers, runs in groupby(self.plan.runs(), key=lambda run: run[0].brokers):
             self.watcher.say(f"Starting {brokers} Kafka brokers")
             async with (
-                LocalCluster(brokers) as cluster,
+                LocalCluster(brokers, config=self.plan.broker_config) as cluster,
                 Admin(cluster.bootstrap, limits=None) as admin,
             ):
                 self.results.machine = machine_facts(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +10,9 @@ from kafkaclient.errors import ConfigError
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
-__all__ = ["SCENARIOS", "Plan", "Scenario", "parse_scenarios"]
+__all__ = ["SCENARIOS", "Plan", "Scenario", "parse_scenarios", "parse_settings"]
 
 TOPIC = "moves"
 
@@ -65,6 +65,8 @@ class Plan:
     record_size: int = 1_000
     quiet_s: float = 15.0
     """How long latency is measured without a move."""
+    broker_config: Mapping[str, str] = field(default_factory=dict)
+    """Settings of the brokers, by Kafka's names."""
 
     def __post_init__(self) -> None:
         for name, value in (
@@ -112,3 +114,14 @@ def parse_scenarios(text: str) -> tuple[Scenario, ...]:
     if not words or not known.keys() >= set(words):
         raise ConfigError(f"--scenarios: all, or of {', '.join(known)} by commas, not {text!r}")
     return tuple(known[word] for word in dict.fromkeys(words))
+
+
+def parse_settings(given: Iterable[str]) -> dict[str, str]:
+    """Settings from ``name=value`` each. Raises ConfigError."""
+    found = {}
+    for each in given:
+        name, equals, value = each.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(f"--broker-config: give NAME=VALUE, not {each!r}")
+        found[name.strip()] = value.strip()
+    return found

@@ -4,7 +4,7 @@ Behaviour
     Topics and brokers have what was set, and :data:`DEFAULTS`; other names are unknown to topics,
     brokers take any, and tell its name but not its value. A broker answers for itself and for the
     defaults of all (the name ``""``); another one's id is INVALID_REQUEST. A key named twice is,
-    too. Lists are appended to.
+    too. To append an element that a list has changes nothing.
 
 Versions
     DescribeConfigs 1 to 4, IncrementalAlterConfigs 0 and 1.
@@ -162,9 +162,11 @@ def _alter(
         else:
             listed = [each for each in changed.get(change.name, "").split(",") if each]
             given = change.value.split(",")
-            kept = [each for each in listed if each not in given]
-            added = given if change.config_operation == _APPEND else []
-            changed[change.name] = ",".join([*kept, *added])
+            if change.config_operation == _APPEND:
+                kept = list(dict.fromkeys([*listed, *given]))
+            else:
+                kept = [each for each in listed if each not in given]
+            changed[change.name] = ",".join(kept)
     if not validate_only:
         own.clear()
         own.update(changed)

@@ -13,6 +13,7 @@ from kafkaclient.admin.reassign.marks import (
     BrokerMark,
     MarkedList,
 )
+from kafkaclient.admin.reassign.throttle_state import BrokerThrottle
 
 elements = st.lists(
     st.tuples(st.integers(0, 20), st.integers(0, 9)).map(lambda pair: f"{pair[0]}:{pair[1]}"),
@@ -20,32 +21,42 @@ elements = st.lists(
 ).map(tuple)
 
 
-@given(elements, elements)
-def test_what_was_there_comes_back(before, ours) -> None:
-    was = MarkedList(before)
-    marked = MarkedList.parse(was.with_ours(ours).value)
-    assert marked.before == before
-    assert set(before) | set(ours) == set(before) | set(marked.ours or ())
-    assert MarkedList.parse(marked.with_ours(()).value) == was
+def appended(was: str, ours: tuple[str, ...]) -> str:
+    """The list's value as brokers make it (KIP-339)."""
+    now = [each.strip() for each in was.split(",") if each.strip()]
+    more = MarkedList.parse(was).lacks(ours)
+    return ",".join(dict.fromkeys([*now, *(more.split(",") if more else [])]))
 
 
-def test_the_value_that_topics_get() -> None:
-    assert MarkedList.parse("").with_ours(("2:1", "10:1")).value == f"{MARK},10:1,2:1"
-    assert MarkedList.parse(" 5:5 ,2:1,").with_ours(("2:1", "0:1")).value == f"5:5,2:1,{MARK},0:1"
-    assert MarkedList.parse(f"{MARK},0:1").with_ours(()).value is None
-    assert MarkedList.parse("0:1").with_ours(()).value == "0:1"
+@given(elements, elements, elements)
+def test_what_was_there_comes_back(before, ours, more) -> None:
+    """Also when two add to a list one after the other."""
+    was = MarkedList(tuple(dict.fromkeys(before)))
+    value = appended(appended(was.value or "", ours), more)
+    marked = MarkedList.parse(value)
+    assert marked.before == was.before
+    assert set(before) | set(ours) | set(more) == set(before) | set(marked.ours or ())
+    assert marked.value == (value or None)
+    gone = {MARK, *(marked.ours or ())}
+    left = [each for each in value.split(",") if each not in gone]
+    assert MarkedList.parse(",".join(left)) == was
+
+
+def test_what_topics_get() -> None:
+    assert MarkedList.parse("").lacks(("2:1", "10:1")) == f"{MARK},10:1,2:1"
+    assert MarkedList.parse(" 5:5 ,2:1,").lacks(("2:1", "0:1")) == f"{MARK},0:1"
+    assert MarkedList.parse("0:1").lacks(("0:1",)) is None
+    assert MarkedList.parse("0:1").lacks(()) is None
 
 
 def test_a_list_of_all_replicas_stays() -> None:
-    every = MarkedList.parse("*")
-    assert every.with_ours(("0:1",)) == every
-    assert not every.with_ours(("0:1",)).marked
+    assert MarkedList.parse("*").lacks(("0:1",)) is None
 
 
 @pytest.mark.parametrize("rates", [(None, None), (5, None), (2**63 - 1, 0)])
 def test_a_brokers_mark(rates: tuple[int | None, int | None]) -> None:
     mark = BrokerMark(1000, *rates)
-    assert BrokerMark.of(["num.partitions", mark.key]) == mark
+    assert BrokerMark.all_of(["num.partitions", mark.key]) == (mark,)
     now = {LEADER_RATE: 1000, FOLLOWER_RATE: 1000}
     assert mark.restored(now) == dict(zip((LEADER_RATE, FOLLOWER_RATE), rates, strict=True))
 
@@ -56,5 +67,14 @@ def test_a_rate_that_somebody_changed_is_theirs() -> None:
     assert mark.restored({}) == {}
 
 
+def test_of_several_marks_the_one_of_the_present_rate_holds() -> None:
+    first, last = BrokerMark(1000, 5, None), BrokerMark(2000, 5, None)
+    rates = {LEADER_RATE: 2000, FOLLOWER_RATE: 2000}
+    now = BrokerThrottle(rates, BrokerMark.all_of([first.key, last.key]))
+    assert now.mark == last
+    assert now.restored() == {LEADER_RATE: 5, FOLLOWER_RATE: None}
+    assert BrokerThrottle({}, now.marks).restored() == {}
+
+
 def test_no_mark() -> None:
-    assert BrokerMark.of(["kafkaclient.throttle.x", "num.partitions"]) is None
+    assert BrokerMark.all_of(["kafkaclient.throttle.x", "num.partitions"]) == ()

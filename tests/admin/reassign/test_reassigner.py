@@ -3,6 +3,7 @@ of ReassignPartitionsUnitTest needs a cluster."""
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
 
 import pytest
@@ -27,6 +28,8 @@ from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE_ANSWER, DROP
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
+
+DEAD_S = 120.0  # seconds after which nobody heeds what a dead process announced
 
 FOO0, FOO1, BAR0 = TopicPartition("foo", 0), TopicPartition("foo", 1), TopicPartition("bar", 0)
 BAZ0, BAZ1, BAZ2 = (TopicPartition("baz", n) for n in range(3))
@@ -195,18 +198,21 @@ async def test_crashes_at_every_request(fake_virtual, configured, new_admin) -> 
     async with admin:
         await admin.alter_configs(ConfigResource.topic("foo"), {LEADER_REPLICAS: "1:1"})
         before = configured()
-        for survived in range(9):
+        for survived in range(11):
             reached.append(await dies_after(fake, new_admin, plan, survived))
             if await admin.list_partition_reassignments():
                 assert rates(configured) == dict.fromkeys("0123", "1000")
                 await admin.replication_quotas.clear()
                 assert rates(configured) == dict.fromkeys("0123", "1000")
+                await asyncio.sleep(DEAD_S)
                 await admin.alter_partition_reassignments(dict.fromkeys(plan))
+            await asyncio.sleep(DEAD_S)
             told = await admin.reassigner.verify(plan)
             assert told.lifted.failures == {}
             assert configured() == before, survived
-    # Two topics, four brokers, the moves: with the seventh they begin.
-    assert reached == [False] * 7 + [True] * 2
+    # The announcement, two topics, four brokers, the moves: with the eighth they begin, and an
+    # announcement that cannot be withdrawn expires.
+    assert reached == [False] * 9 + [True] * 2
 
 
 async def dies_after(fake, new_admin, plan, survived: int) -> bool:
@@ -421,6 +427,8 @@ async def test_an_estimate(admin, write_records) -> None:
     assert found.bytes_to_move == found.bytes_in[3] == found.bytes_out[0] > 0
     assert found.inbound == 0.0
     assert found.waiting == ()
+    assert found.leader_changes == 0
+    assert (await admin.reassigner.estimate({FOO0: [3, 1], BAZ0: [2, 0, 3]})).leader_changes == 2
     await admin.alter_configs(ConfigResource.topic("foo"), {"min.insync.replicas": "4"})
     assert (await admin.reassigner.estimate({FOO0: [0, 1, 3]})).waiting == ("foo",)
 

@@ -3,7 +3,12 @@ from __future__ import annotations
 import pytest
 
 from kafkaclient.errors import ConfigError
-from kafkaclient.experiments.replication_quota.plan import SCENARIOS, Plan, parse_scenarios
+from kafkaclient.experiments.replication_quota.plan import (
+    SCENARIOS,
+    Plan,
+    parse_scenarios,
+    parse_settings,
+)
 from kafkaclient.types import TopicPartition
 
 
@@ -66,3 +71,13 @@ def test_what_moves_is_what_the_quota_lets_through() -> None:
     plan = Plan(quota=3_000_000, seconds=20, load=1000)
     assert plan.bytes_to_move == 60_000_000
     assert plan.as_json()["scenarios"] == ["one to one", "one to two", "two to one"]
+
+
+def test_settings_of_brokers() -> None:
+    assert parse_settings([]) == {}
+    given = ["replica.fetch.backoff.ms=100", "log.dirs = /a=b"]
+    assert parse_settings(given) == {"replica.fetch.backoff.ms": "100", "log.dirs": "/a=b"}
+    assert Plan(broker_config={"a": "b"}).as_json()["broker_config"] == {"a": "b"}
+    for wrong in ("replica.fetch.backoff.ms", "=1"):
+        with pytest.raises(ConfigError, match="NAME=VALUE"):
+            parse_settings([wrong])

@@ -1,0 +1,282 @@
+"""Several operators on real brokers: moves at the same time, and principals that lack ACLs."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from kafkaclient.admin import Admin, ConfigResource
+from kafkaclient.admin.limits_topic import LIMITS_TOPIC
+from kafkaclient.admin.reassign.marks import FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
+from kafkaclient.errors import AuthorizationError, PartitionLimitRaceError, PolicyViolationError
+from kafkaclient.producer.producer import Producer
+from kafkaclient.testing import ClusterSecurity, LocalCluster, SecureListener
+from kafkaclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.timeout(240), pytest.mark.local_cluster]
+
+USERS = {"alice": "alice-secret", "admin": "admin-secret"}
+MB = 1_000_000
+LITERAL, ALLOW = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
+CLUSTER, TOPIC = ResourceType.BROKER, ResourceType.TOPIC
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    listener = SecureListener("SASL_PLAINTEXT", "SASL_PLAINTEXT")
+    security = ClusterSecurity(users=USERS, listeners=(listener,), acls=True)
+    brokers = LocalCluster(3, security=security)
+    asyncio.run(brokers.start())
+    try:
+        yield brokers
+    finally:
+        asyncio.run(brokers.stop())
+
+
+def operator(cluster: LocalCluster, **options: Any) -> Admin:
+    return Admin(cluster.bootstrap, **{"limits": None, **options})
+
+
+def as_alice(cluster: LocalCluster) -> dict[str, Any]:
+    return {
+        "bootstrap_servers": cluster.secured_bootstrap("SASL_PLAINTEXT"),
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "PLAIN",
+        "sasl_username": "alice",
+        "sasl_password": USERS["alice"],
+    }
+
+
+def allow(cluster: LocalCluster, *rules: tuple[ResourceType, str, AclOperation]) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    bindings = [
+        AclBinding(kind, name, LITERAL, "User:alice", "*", operation, ALLOW)
+        for kind, name, operation in rules
+    ]
+    for done in admin.create_acls(bindings).values():
+        done.result(30)
+
+
+async def fill(cluster: LocalCluster, topic: str, partitions: int, megabytes: int) -> None:
+    async with Producer(cluster.bootstrap, linger_ms=20) as producer:
+        for n in range(megabytes * 10):
+            await producer.send(topic, bytes(100_000), partition=n % partitions)
+        await producer.flush()
+
+
+async def set_by_others(admin: Admin, topic: str) -> dict[str, Any]:
+    """Everything about throttles that is set in the cluster, but for what expires."""
+    told = await admin.replication_quotas.describe()
+    everywhere = await admin.describe_configs(ConfigResource.broker_defaults())
+    return {
+        "topics": {name: (t.leader.value, t.follower.value) for name, t in told.topics.items()},
+        "brokers": {n: (dict(now.rates), now.marks) for n, now in told.brokers.items()},
+        "announced": [key for key in everywhere if key.startswith("kafkaclient.")],
+    }
+
+
+async def watch(admin: Admin, found: list[str], looks: list[int]) -> None:
+    """Every move that is under way before and after a look at the throttles is throttled there;
+    of a replica that is let go shortly before it arrives the mark is left."""
+    while True:
+        first = await admin.list_partition_reassignments()
+        told = await admin.replication_quotas.describe()
+        last = await admin.list_partition_reassignments()
+        for partition, move in first.items():
+            if last.get(partition) != move:
+                continue
+            looks.append(len(first))
+            lists = told.topics.get(partition.topic)
+            for node in move.adding:
+                listed = () if lists is None else (lists.follower.ours or ())
+                if f"{partition.partition}:{node}" not in listed:
+                    found.append(f"{partition}: {node} is not throttled: {lists}")
+                if not told.brokers[node].marks:
+                    found.append(f"{partition}: broker {node} has no quota")
+
+
+async def test_operators_at_the_same_time(cluster) -> None:
+    """Two move partitions of one topic, again and again, while cron verifies and clears."""
+    topic, partitions = "together", 6
+    async with operator(cluster) as one, operator(cluster) as two, operator(cluster) as cron:
+        await one.create_topic(topic, replica_assignment=[(0, 1)] * partitions)
+        await fill(cluster, topic, partitions, 12)
+        await one.alter_configs(
+            ConfigResource.topic(topic), {LEADER_REPLICAS: "0:0,9:9", FOLLOWER_REPLICAS: "9:9"}
+        )
+        await one.alter_configs(ConfigResource.broker(0), {LEADER_RATE: str(500 * MB)})
+        await asyncio.sleep(1)
+        before = await set_by_others(one, topic)
+        found: list[str] = []
+        looks: list[int] = []
+        watching = asyncio.create_task(watch(cron, found, looks))
+        over = asyncio.Event()
+
+        async def move(admin: Admin, own: list[int], quota: int) -> None:
+            there = True
+            for _ in range(6):
+                target = (0, 2) if there else (0, 1)
+                plan = {TopicPartition(topic, p): target for p in own}
+                begun = await admin.reassigner.begin(plan, quota, additional=True)
+                assert not begun.failed
+                if there:
+                    async for _ in admin.reassigner.progress(begun.moves, every_s=0.3):
+                        pass
+                else:
+                    await asyncio.sleep(0.5)
+                    assert await admin.reassigner.undo(begun) == []
+                lifted = await admin.reassigner.finish(begun)
+                assert not lifted.failures
+                there = not there
+
+        async def tidy() -> None:
+            while not over.is_set():
+                plan = {TopicPartition(topic, 0): (0, 1)}
+                assert not (await cron.reassigner.verify(plan)).lifted.failures
+                assert not (await cron.replication_quotas.clear()).failures
+                await asyncio.sleep(0.05)
+
+        tidying = asyncio.create_task(tidy())
+        await asyncio.gather(move(one, [0, 1, 2], 3 * MB), move(two, [3, 4, 5], 2 * MB))
+        over.set()
+        await tidying
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        assert not found, found[:3]
+        assert len(looks) > 10
+        async with asyncio.timeout(15):
+            while await set_by_others(one, topic) != before:
+                await cron.replication_quotas.clear()
+                await asyncio.sleep(0.2)
+        await one.alter_configs(ConfigResource.broker(0), delete=[LEADER_RATE])
+
+
+async def test_a_limit_race_of_two_moves(cluster) -> None:
+    topic = "raced"
+    async with operator(cluster) as admin:
+        await admin.create_topic(topic, replica_assignment=[(0,), (0,)])
+    async with operator(cluster, limits="topic") as one, operator(cluster, limits="topic") as two:
+        used = {each.node_id: each.hosted for each in (await one.check_limits()).brokers}
+        await one.set_limits({"max.broker.partitions": used[2] + 1})
+        outcomes = await asyncio.gather(
+            one.reassigner.begin({TopicPartition(topic, 0): (2,)}, 10 * MB, additional=True),
+            two.reassigner.begin({TopicPartition(topic, 1): (2,)}, 10 * MB, additional=True),
+            return_exceptions=True,
+        )
+        errors = [each for each in outcomes if isinstance(each, BaseException)]
+        assert errors
+        assert all(
+            isinstance(each, PartitionLimitRaceError | PolicyViolationError) for each in errors
+        )
+        async with asyncio.timeout(20):
+            while await one.list_partition_reassignments():
+                await asyncio.sleep(0.1)
+        for outcome, partition in zip(
+            outcomes, (await one.describe_topic(topic)).partitions, strict=True
+        ):
+            assert partition.replicas == ((0,) if isinstance(outcome, Exception) else (2,))
+        await one.replication_quotas.clear()
+        await one.set_limits({"max.broker.partitions": None})
+
+
+async def test_a_principal_that_cannot_see_the_limits(cluster, tmp_path: Path) -> None:
+    async with operator(cluster, limits="topic") as admin:
+        await admin.set_limits({"max.partitions": 1})
+    try:
+        allow(
+            cluster,
+            (CLUSTER, "kafka-cluster", AclOperation.CREATE),
+            (CLUSTER, "kafka-cluster", AclOperation.DESCRIBE_CONFIGS),
+        )
+        async with Admin(**as_alice(cluster)) as alice:
+            for call in (alice.create_topic("hers", 5, 3), alice.check_limits(), alice.limits()):
+                with pytest.raises(AuthorizationError, match=f"--topic {LIMITS_TOPIC}"):
+                    await call
+        file = tmp_path / "alice.properties"
+        file.write_text(
+            "".join(
+                f"{key.replace('_', '.')}={value}\n" for key, value in as_alice(cluster).items()
+            )
+        )
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", "from kafkaclient.cli import main; main()"),
+            *("limits", "check", "--command-config", str(file)),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        _, stderr = await process.communicate()
+        assert process.returncode == 1
+        assert "may not Describe on the topic" in " ".join(stderr.decode().split())
+        allow(cluster, (TOPIC, LIMITS_TOPIC, AclOperation.READ))
+        async with Admin(**as_alice(cluster)) as alice:
+            async with asyncio.timeout(20):
+                while True:
+                    try:
+                        limits = await alice.limits()
+                        break
+                    except AuthorizationError:
+                        await asyncio.sleep(0.2)
+            assert limits.max_partitions == 1
+            with pytest.raises(PolicyViolationError):
+                await alice.create_topic("hers", 5, 3)
+        async with operator(cluster) as admin:
+            assert "hers" not in await admin.list_topics()
+    finally:
+        async with operator(cluster, limits="topic") as admin:
+            await admin.set_limits({"max.partitions": None})
+
+
+async def test_a_principal_that_cannot_see_a_topic_leaves_its_throttle(cluster) -> None:
+    """It may change everything about brokers, and sees that something moves."""
+    topic, partition = "hidden", TopicPartition("hidden", 0)
+    async with operator(cluster) as admin:
+        await admin.create_topic(topic, replica_assignment=[(0,)])
+        await fill(cluster, topic, 1, 20)
+        for operation in (
+            AclOperation.DESCRIBE,
+            AclOperation.ALTER,
+            AclOperation.DESCRIBE_CONFIGS,
+            AclOperation.ALTER_CONFIGS,
+        ):
+            allow(cluster, (CLUSTER, "kafka-cluster", operation))
+        await admin.reassigner.begin({partition: (1,)}, 100_000)
+        async with Admin(**as_alice(cluster), limits=None) as alice:
+            await asyncio.sleep(2)  # until all brokers heed the ACLs
+            assert await alice.list_partition_reassignments()
+            for _ in range(3):
+                lifted = await alice.replication_quotas.clear()
+                assert lifted.brokers == ()
+                assert lifted.needed_brokers == (0, 1)
+            with pytest.raises(AuthorizationError, match="may not Describe on the topic 'hidden'"):
+                await alice.reassigner.verify({partition: (1,)})
+            allow(cluster, (TOPIC, topic, AclOperation.DESCRIBE))
+            async with asyncio.timeout(20):
+                while topic not in await alice.list_topics():
+                    await asyncio.sleep(0.2)
+            async with asyncio.timeout(20):  # brokers heed an ACL one after the other
+                while not (lifted := await alice.replication_quotas.clear()).failures:
+                    assert lifted.brokers == ()
+            assert lifted.brokers == ()
+            assert "may not DescribeConfigs" in str(lifted.failures[f"topic {topic!r}"])
+        told = await admin.replication_quotas.describe()
+        assert topic in told.topics
+        assert all(told.brokers[node].marks for node in (0, 1))
+        await admin.reassigner.cancel()
+        async with asyncio.timeout(15):
+            while topic in (await admin.replication_quotas.describe()).topics:
+                await asyncio.sleep(0.2)

@@ -1,0 +1,195 @@
+"""What keeps a plan from beginning leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kafkaclient.admin.reassign.turns import Announcement, Doing
+from kafkaclient.errors import PartitionLimitRaceError, PolicyViolationError
+from kafkaclient.testing.clock import virtual_time
+from kafkaclient.testing.fake import DROP, delay
+from kafkaclient.types import TopicPartition
+from kafkaclient.wire.api import ApiKey
+from tests.admin.reassign.test_operators import unthrottled
+
+FOO0, FOO1, BAR0 = TopicPartition("foo", 0), TopicPartition("foo", 1), TopicPartition("bar", 0)
+SLOW = (ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.INCREMENTAL_ALTER_CONFIGS)
+
+
+async def replicas(admin, partition: TopicPartition) -> tuple[int, ...]:
+    described = await admin.describe_topic(partition.topic)
+    return described.partitions[partition.partition].replicas
+
+
+@virtual_time
+@pytest.mark.parametrize("quota", [1000, None])
+async def test_a_limit_race_is_undone(fake, new_admin, configured, quota) -> None:
+    """The later of two, or both, get an error, and their partitions keep their replicas."""
+    async with new_admin() as one, new_admin() as two:
+        await one.set_limits({"max.broker.partitions": 4})
+        before = configured()
+        fake.create_topic("full", assignments=[(4,)] * 3)
+        fake.control(ApiKey.ALTER_PARTITION_REASSIGNMENTS, lambda _: delay(0.2), keep=True)
+        outcomes = await asyncio.gather(
+            one.reassigner.begin({FOO0: [0, 1, 4]}, quota, additional=True),
+            two.reassigner.begin({FOO1: [1, 2, 4]}, quota, additional=True),
+            return_exceptions=True,
+        )
+        errors = [each for each in outcomes if isinstance(each, Exception)]
+        assert errors
+        assert all(isinstance(each, PartitionLimitRaceError) for each in errors)
+        assert "undone again: somebody else took the same room" in str(errors[0])
+        assert len(await one.list_partition_reassignments()) == 2 - len(errors)
+        for outcome, partition, was in zip(
+            outcomes, (FOO0, FOO1), ((0, 1, 2), (1, 2, 3)), strict=True
+        ):
+            if isinstance(outcome, Exception):
+                assert await replicas(one, partition) == was
+        await one.reassigner.cancel()
+        assert configured() == before
+
+
+@virtual_time
+@pytest.mark.parametrize("quota", [1000, None])
+@pytest.mark.parametrize("after_s", [0.05, 0.15, 0.25, 0.35, 0.45, 0.55, 0.65])
+async def test_cancelled_while_it_begins(fake, new_admin, configured, quota, after_s) -> None:
+    async with new_admin() as admin:
+        for key in SLOW:
+            fake.control(key, lambda _: delay(0.1), keep=True)
+        beginning = asyncio.create_task(admin.reassigner.begin({FOO0: [3, 1, 4]}, quota))
+        await asyncio.sleep(after_s)
+        beginning.cancel()
+        await asyncio.wait({beginning})
+        if beginning.cancelled():
+            assert await admin.list_partition_reassignments() == {}
+            assert await replicas(admin, FOO0) == (0, 1, 2)
+            assert configured() == {}
+
+
+@virtual_time
+async def test_the_way_back_is_told_before_anything_is_changed(fake, new_admin, configured) -> None:
+    told = []
+
+    def tell(plan) -> None:
+        assert {key: own for key, own in configured().items() if key} == {}  # but announced
+        assert all(not topic.partitions[0].moving_to for topic in fake._state.topics.values())
+        told.append(dict(plan.replicas))
+
+    plan = {FOO0: [0, 1, 3], BAR0: [3, 2, 0]}
+    async with new_admin() as admin:
+        await admin.reassigner.begin(plan, 1000, on_rollback=tell)
+        assert told == [{FOO0: (0, 1, 2), BAR0: (3, 2, 1)}]
+        await admin.reassigner.cancel()
+
+        def cannot(_plan) -> None:
+            raise OSError("no space left on device")
+
+        with pytest.raises(OSError, match="no space"):
+            await admin.reassigner.begin(plan, 1000, on_rollback=cannot)
+        with pytest.raises(OSError, match="no space"):
+            async with admin.throttled(plan, bytes_per_second=1000, on_rollback=cannot):
+                raise AssertionError("it has begun")
+        assert await admin.list_partition_reassignments() == {}
+        assert configured() == {}
+
+
+async def test_a_refusal_by_limits_is_told_before_the_way_back(admin, configured) -> None:
+    await admin.set_limits({"max.broker.partitions": 1})
+    before = configured()
+    with pytest.raises(PolicyViolationError):
+        await admin.reassigner.begin({FOO0: [0, 1, 3]}, 1000, on_rollback=pytest.fail)
+    assert configured() == before
+
+
+# --- operators who wait for each other -----------------------------------------------------------
+
+
+def announcements(configured) -> list[Announcement]:
+    return Announcement.all_of(configured().get("", {}))
+
+
+@virtual_time
+async def test_clearing_waits_for_a_plan_that_begins(fake, new_admin, configured) -> None:
+    async with new_admin() as one, new_admin() as two:
+        await one.reassigner.begin({BAR0: [3, 2, 0]}, 1000)
+        fake.finish_reassignments()
+        fake.control(ApiKey.ALTER_PARTITION_REASSIGNMENTS, lambda _: delay(3))
+        beginning = asyncio.create_task(two.reassigner.begin({FOO0: [0, 1, 3]}, 1000))
+        await asyncio.sleep(1)
+        assert [each.doing for each in announcements(configured)] == [Doing.SETTING]
+        told = await one.reassigner.verify({BAR0: (3, 2, 0)})
+        assert beginning.done()
+        assert told.lifted.topics == ("bar",)
+        assert told.lifted.needed_topics == ("foo",)
+        assert unthrottled(fake) == []
+        await one.reassigner.cancel()
+        assert configured() == {}
+
+
+@virtual_time
+async def test_who_died_while_it_set_throttles_is_waited_for_once(
+    fake, new_admin, configured
+) -> None:
+    async with new_admin() as admin:
+        await admin.reassigner.begin({FOO0: [0, 1, 3]}, 1000)
+        fake.finish_reassignments()
+        fake._state.broker_configs[""] = {"kafkaclient.throttle.setting.300.00aa": "1"}
+        told = await admin.reassigner.verify({FOO0: (0, 1, 3)})
+        (why,) = told.lifted.failures.values()
+        assert "until 1970-01-01 00:05:00 UTC" in str(why)
+        assert configured()["foo"]
+        await asyncio.sleep(300)
+        told = await admin.reassigner.verify({FOO0: (0, 1, 3)})
+        assert told.lifted.topics == ("foo",)
+        assert configured() == {}
+
+
+@virtual_time
+async def test_what_is_only_an_announcement_of_the_dead_goes_too(
+    fake, new_admin, configured
+) -> None:
+    async with new_admin() as admin:
+        fake._state.broker_configs[""] = {"kafkaclient.throttle.clearing.5.00aa": "1"}
+        await asyncio.sleep(6)
+        await admin.replication_quotas.clear()
+        assert configured() == {}
+
+
+@virtual_time
+async def test_a_look_that_finds_nothing_to_do_changes_nothing(fake, new_admin) -> None:
+    """By cron, and by a principal that may only read."""
+    async with new_admin() as admin:
+        await admin.reassigner.begin({FOO0: [0, 1, 3]}, 1000)
+        fake.control(ApiKey.INCREMENTAL_ALTER_CONFIGS, 31, keep=True)
+        told = await admin.reassigner.verify({FOO0: (0, 1, 3)})
+        assert told.lifted.failures == {}
+        assert told.lifted.needed_topics == ("foo",)
+        assert (await admin.replication_quotas.clear()).failures == {}
+
+
+@virtual_time
+async def test_all_throttles_are_not_deleted_while_something_moves(
+    fake, new_admin, configured
+) -> None:
+    async with new_admin() as admin:
+        await admin.reassigner.begin({FOO0: [0, 1, 3]}, 1000)
+        fake._state.topics["bar"].configs["leader.replication.throttled.replicas"] = "0:3"
+        told = await admin.replication_quotas.clear(everyone=True)
+        assert "replicas are moving" in str(told.failures["other operators"])
+        assert unthrottled(fake) == []
+        await admin.replication_quotas.clear(everyone=True, keep_needed=False)
+        assert configured() == {}
+
+
+@virtual_time
+async def test_an_answer_that_does_not_come(fake, new_admin, configured) -> None:
+    """The controller does not hear of the moves, and is asked whether it did."""
+    async with new_admin(default_api_timeout_ms=2000) as admin:
+        control = fake.control(ApiKey.ALTER_PARTITION_REASSIGNMENTS, DROP)
+        with pytest.raises(TimeoutError):
+            await admin.reassigner.begin({FOO0: [0, 1, 3]}, 1000)
+        control.remove()
+        assert await admin.list_partition_reassignments() == {}
+        assert configured() == {}

@@ -23,6 +23,7 @@ from kafkaclient.errors import (
     ProducerStateError,
     ProtocolError,
 )
+from kafkaclient.topic_names import check_topic_name
 from kafkaclient.wire.metadata import MetadataCall, ToldTopics
 
 if TYPE_CHECKING:
@@ -151,7 +152,8 @@ class Metadata:
     # --- topics -----------------------------------------------------------------------------
 
     def add_topic(self, name: str) -> None:
-        """Note that the topic is used now; a new one is fetched at once. Cheap when it is known."""
+        """Note that the topic is used now; a new one is fetched at once. Cheap when it is known.
+        Raises :class:`~kafkaclient.errors.InvalidTopicError` for what no topic can be named."""
         self._use(name)
 
     async def wait_topic(self, name: str, timeout_s: float, *, fresh: bool = False) -> TopicView:
@@ -159,8 +161,9 @@ class Metadata:
 
         A topic that does not exist (yet) is asked for again, with backoff, until it does: the
         brokers may create it. Raises :class:`~kafkaclient.errors.MetadataTimeoutError` after
-        ``timeout_s`` seconds, and at once what waiting cannot mend, such as an invalid name, a
-        missing authorisation, or brokers that refuse this client's credentials.
+        ``timeout_s`` seconds, and at once what waiting cannot mend, such as an invalid name
+        (:class:`~kafkaclient.errors.InvalidTopicError`), a missing authorisation, or brokers that
+        refuse this client's credentials.
         """
         topic = self._use(name)
         known = self.view.topics.get(name)
@@ -225,6 +228,7 @@ class Metadata:
         now = self._clock()
         topic = self._topics.by_name.get(name)
         if topic is None:
+            check_topic_name(name)  # one that cannot be encoded would fail the request for all
             topic = self._topics.by_name[name] = TopicInUse(now)
             self._wake.set()
         topic.last_used = now
@@ -342,7 +346,7 @@ class Metadata:
                 self._told.forget(name)
         old = self.view
         new = merge(old, result, now=now, keep=self._topics.by_name)
-        errors_changed = self._topics.note(result, names, now)
+        errors_changed = self._topics.note(result, names, new, now)
         if full:
             changed = new.topics != old.topics or new.brokers != old.brokers
             self._fruitless = 0 if changed or requested is None else self._fruitless + 1

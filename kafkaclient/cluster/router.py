@@ -212,7 +212,8 @@ class Router:
         reached, :class:`~kafkaclient.errors.AuthenticationError` when that is because one could
         not be agreed with on who is who, :class:`~kafkaclient.errors.RequestTimedOutError`,
         :class:`~kafkaclient.errors.UnsupportedVersionError`,
-        :class:`~kafkaclient.errors.ProtocolError`, or
+        :class:`~kafkaclient.errors.ProtocolError`,
+        :class:`~kafkaclient.errors.EncodingError`, or
         :class:`~kafkaclient.errors.ProducerClosedError` after :meth:`close`.
         """
         request_timeout_s = self._config.request_timeout_ms / 1000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -75,12 +76,15 @@ class Coordinators:
         call: Call[T],
         *,
         final: frozenset[int] | None = None,
+        over: asyncio.Event | None = None,
     ) -> T:
         """Make the call until it is answered with success or a final error; it takes as long as
         it takes, so the caller sets the limit. ``final``: besides what is fatal only these codes
-        are an answer.
+        are an answer. ``over``: the call is of no use any more once this is set.
 
-        Raises what making it again cannot help (UnsupportedVersionError, AuthorizationError, ...).
+        Raises what making it again cannot help (UnsupportedVersionError, AuthorizationError, ...),
+        and what the last attempt has failed with when the call is not made again because of
+        ``over``.
         """
         failures = 0
         self.last_error = None
@@ -107,7 +111,11 @@ class Coordinators:
             first = self._retry_backoff
             if code in _ENDING_CODES:
                 first = min(first, _SHORT_BACKOFF)
-            await asyncio.sleep(backoff_s(failures, first, self._retry_backoff_max, self._rng))
+            pause = backoff_s(failures, first, self._retry_backoff_max, self._rng)
+            if over is None:
+                await asyncio.sleep(pause)
+            elif await _set_within(over, pause):
+                raise self.last_error
 
     async def _find(self, kind: CoordinatorKind, key: str) -> int:
         call = FindCoordinatorCall(kind, key)
@@ -117,6 +125,14 @@ class Coordinators:
             raise broker_error(found.error_code, what, found.error_message)
         self._nodes[kind, key] = found.node_id
         return found.node_id
+
+
+async def _set_within(event: asyncio.Event, seconds: float) -> bool:
+    """Whether the event is set; waits for it up to ``seconds``."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()
 
 
 def _is_final(code: int, final: frozenset[int] | None) -> bool:

@@ -24,6 +24,7 @@ from kafkaclient.wire.transactions import (
 )
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable, Mapping
 
     from kafkaclient.producer.coordinator import Coordinators
@@ -126,9 +127,13 @@ class TransactionCalls:
         if answer.producer_epoch >= 0:
             self._identity.assign(answer.producer_id, answer.producer_epoch)
 
-    async def add_partitions(self, partitions: tuple[TopicPartition, ...]) -> None:
+    async def add_partitions(
+        self, partitions: tuple[TopicPartition, ...], over: asyncio.Event
+    ) -> None:
         call = AddPartitionsToTxnCall(self._who(), partitions)
-        answer = await self._coordinators.call(CoordinatorKind.TRANSACTION, self._id, call)
+        answer = await self._coordinators.call(
+            CoordinatorKind.TRANSACTION, self._id, call, over=over
+        )
         code = answer.error_code
         guilty = ", ".join(str(tp) for tp, own in answer.codes.items() if own == code)
         self._check(code, f"adding {guilty} to the transaction")

@@ -137,10 +137,9 @@ class TopicsInUse:
 def topic_error(name: str, code: int, absurd: str | None = None) -> BrokerError:
     """What a broker said was wrong with a topic when it was asked for its metadata. ``absurd``: it
     said that nothing was, and told of partitions that cannot be."""
+    advice = denied(code, "Describe", name)
     if absurd is not None:
         advice = f"the broker's answer is not used, because it has {absurd}"
-    else:
-        advice = denied(code, "Describe", name)
     return broker_error(code, f"metadata of topic {name!r}", advice=advice)
 
 

@@ -98,16 +98,17 @@ class Coordinators:
                 outcome = outcome_of(code)
                 if outcome in (Outcome.DONE, Outcome.FATAL) or _is_final(code, final):
                     return answer
-                self.last_error = broker_error(code, f"{call.api_key.name} for {key!r}")
+                last: KafkaError = broker_error(code, f"{call.api_key.name} for {key!r}")
             except KafkaError as error:
                 if not _may_pass(error, final):
                     raise
-                self.last_error, code, outcome = error, None, Outcome.RELOCATE
+                last, code, outcome = error, None, Outcome.RELOCATE
                 self._on_unknown(f"a coordinator did not answer: {error}")
+            self.last_error = last
             if outcome is Outcome.RELOCATE:
                 self._nodes.pop((kind, key), None)
             failures += 1
-            _log.debug("%s for %r is made again: %s", call.api_key.name, key, self.last_error)
+            _log.debug("%s for %r is made again: %s", call.api_key.name, key, last)
             first = self._retry_backoff
             if code in _ENDING_CODES:
                 first = min(first, _SHORT_BACKOFF)
@@ -115,7 +116,7 @@ class Coordinators:
             if over is None:
                 await asyncio.sleep(pause)
             elif await _set_within(over, pause):
-                raise self.last_error
+                raise last
 
     async def _find(self, kind: CoordinatorKind, key: str) -> int:
         call = FindCoordinatorCall(kind, key)
@@ -147,4 +148,5 @@ def _may_pass(error: KafkaError, final: frozenset[int] | None) -> bool:
         return error.retriable or isinstance(error, ProtocolError)
     if isinstance(error, AuthorizationError) or outcome_of(error.code) is Outcome.FATAL:
         return False
-    return not _is_final(error.code, final)
+    # Looking for the coordinator has failed: what is final is an answer to the call itself.
+    return final is not None or not _is_final(error.code, None)

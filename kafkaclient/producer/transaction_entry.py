@@ -124,10 +124,7 @@ class TransactionEntry:
         transactions = self._transactions("send_offsets_to_transaction")
         transactions.check_open()
         try:
-            if isinstance(group, str):
-                group = ConsumerGroupMetadata(group)
-            elif not isinstance(group.group_id, str):
-                raise TypeError(f"a group's id is a str, not {group.group_id!r}")
+            group = _group(group)
             read = {_partition(tp): _offset(value) for tp, value in offsets.items()}
         except Exception as error:
             transactions.refuse_offsets(error)
@@ -198,6 +195,14 @@ class Transaction:
             cause.add_note(f"the transaction could not be aborted: {error}")
 
 
+def _group(group: Any) -> ConsumerGroupMetadata:
+    if isinstance(group, str):
+        return ConsumerGroupMetadata(group)
+    if not isinstance(getattr(group, "group_id", None), str):
+        raise TypeError(f"a group is a str or ConsumerGroupMetadata, not {group!r}")
+    return group  # type: ignore[no-any-return]
+
+
 def _partition(pair: Any) -> TopicPartition:
     topic, partition = pair
     check_topic_name(topic)
@@ -209,7 +214,10 @@ def _partition(pair: Any) -> TopicPartition:
 def _offset(value: Any) -> OffsetAndMetadata:
     if isinstance(value, int):
         value = OffsetAndMetadata(value)
-    offset, metadata = value.offset, value.metadata
+    try:
+        offset, metadata = value.offset, value.metadata
+    except AttributeError:
+        raise TypeError(f"an offset is an int, or has offset and metadata; not {value!r}") from None
     if type(offset) is not int or not 0 <= offset < 2**63:
         raise ValueError(f"an offset is an int from 0 to 2**63 - 1, not {offset!r}")
     if not isinstance(metadata, (str, NoneType)):

@@ -49,10 +49,10 @@ class TransactionOffsets:
             return False
         except Exception as defect:  # noqa: BLE001 - no commit may go on without the offsets
             _log.exception("sending offsets to a transaction failed")
-            error = KafkaError(
+            failure = KafkaError(
                 f"sending offsets of group {group.group_id!r} failed: {defect!r}; this is a defect"
             )
-            error.__cause__ = defect
-            self._on_failed(error)
+            failure.__cause__ = defect
+            self._on_failed(failure)
             return False
         return True

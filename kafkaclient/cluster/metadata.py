@@ -56,9 +56,10 @@ class Metadata:
     that it is out of date, and for every new topic at once. Refreshes that are asked for pause
     at least ``retry_backoff_ms`` after the last answer, and up to ``retry_backoff_max_ms`` while
     answers fail or bring nothing new (KIP-580). A topic that was not used for
-    ``metadata_max_idle_ms`` is forgotten (KIP-526), unless ``in_use(topic)`` says that something
-    still depends on it. ``on_crash(who, error)`` is called when the refreshing has ended by
-    itself, without an error when it was cancelled.
+    ``metadata_max_idle_ms`` is forgotten (KIP-526) if ``release(topic)`` agrees, which then frees
+    what else is kept for the topic, or tells that something depends on it. ``on_crash(who,
+    error)`` is called when the refreshing has ended by itself, without an error when it was
+    cancelled.
 
     With ``metadata_recovery_strategy`` rebootstrap, the bootstrap servers are asked again when no
     known broker can be connected (KIP-899: the router does that), when brokers have given no
@@ -72,7 +73,7 @@ class Metadata:
         *,
         clock: Callable[[], float] | None = None,
         rng: Random | None = None,
-        in_use: Callable[[str], bool] = lambda _topic: False,
+        release: Callable[[str], bool] = lambda _topic: True,
         on_crash: Callable[[str, BaseException | None], None] = lambda _who, _error: None,
     ) -> None:
         self.view = ClusterView()
@@ -81,7 +82,7 @@ class Metadata:
         self._router = router
         self._clock = clock or _loop_time
         self._rng = rng or Random()
-        self._in_use = in_use
+        self._release = release
         self._on_crash = on_crash
         self._pause_s = partial(retry_pause_s, config=config, rng=self._rng)
         self._topics = TopicsInUse(self._pause_s, config.metadata_max_idle_ms / 1000)
@@ -190,6 +191,7 @@ class Metadata:
             raise no_metadata(name, cause, timeout_s, auto_create=auto_create) from None
         finally:
             del topic.waiters[waiter]
+            topic.last_used = self._clock()
         # A hint may have told of a newer leader since the answer came.
         return self.view.topics.get(name, told)
 
@@ -342,7 +344,7 @@ class Metadata:
         self._failures, self._last_error = 0, None
         if full:
             # Only now: a topic that is taken up again while it is asked for must not get lost.
-            for name in self._topics.forget_idle(now, self._in_use):
+            for name in self._topics.forget_idle(now, self._release):
                 self._told.forget(name)
         old = self.view
         new = merge(old, result, now=now, keep=self._topics.by_name)

@@ -74,9 +74,7 @@ class TopicsInUse:
         """When the first of these may be asked for; None if there are none."""
         return min((self.by_name[name].retry_at for name in names), default=None)
 
-    def note(
-        self, result: MetadataResult, asked: list[str], view: ClusterView, now: float
-    ) -> bool:
+    def note(self, result: MetadataResult, asked: list[str], view: ClusterView, now: float) -> bool:
         """Keep what the answer says is wrong with the topics asked for; True if that is news.
         ``view`` has taken up of the answer what can be."""
         codes = dict.fromkeys(asked, _UNKNOWN_TOPIC)
@@ -118,19 +116,19 @@ class TopicsInUse:
         for name, topic in self.by_name.items():
             topic.fail(partial(error_of, name))
 
-    def forget_idle(self, now: float, in_use: Callable[[str], bool]) -> list[str]:
-        """Which topics are not used any more. ``in_use(topic)`` may take a look at all its
+    def forget_idle(self, now: float, release: Callable[[str], bool]) -> list[str]:
+        """Which topics are not used any more. ``release(topic)`` may take a look at all its
         partitions: it is asked last."""
         forgotten = []
         for name, topic in list(self.by_name.items()):
             if topic.waiters:
                 topic.last_used = now
             elif now - topic.last_used > self._max_idle_s:
-                if in_use(name):
-                    topic.last_used = now
-                else:
+                if release(name):
                     del self.by_name[name]
                     forgotten.append(name)
+                else:
+                    topic.last_used = now
         return forgotten
 
 

@@ -25,9 +25,10 @@ from kafkaclient.wire.transactions import (
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from kafkaclient.producer.coordinator import Coordinators
+    from kafkaclient.producer.sequence import PartitionSequence
     from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
 
 __all__ = ["TransactionCalls", "TransactionalIdentity", "is_fatal"]
@@ -67,6 +68,10 @@ class TransactionalIdentity(ProducerIdentity):
     @property
     def wanted(self) -> bool:
         return False
+
+    def let_go(self, sequences: Iterable[PartitionSequence]) -> bool:
+        # The epoch is not ours to raise. With transactions v2 the next one brings another.
+        return not any(sequence.is_of(self) for sequence in sequences)
 
     def raise_epoch(self) -> bool:
         # What is lost in a transaction is not repaired; aborting it brings a new epoch.

@@ -42,7 +42,8 @@ APIS = [
     ApiKey.INIT_PRODUCER_ID,
 ]
 ANSWERS = [CLOSE, CLOSE_ANSWER, DROP, DROP_ANSWER, delay(1.0), delay_answer(1.0)]
-CODES = [7, 14, 15, 16, 51, 48, 49, 59, 120, -1]
+NOT_DONE = [48, 49, 59, 120]
+CODES = [7, 14, 15, 16, 51, *NOT_DONE, -1]
 
 # What the application does in a transaction, and what happens meanwhile.
 steps = st.one_of(
@@ -112,9 +113,11 @@ class Story:
 
     def no_ghost(self, producer: Producer) -> None:
         """The coordinator has no transaction open that the producer does not know of."""
-        known = self.fake._state.transactions.ids["tx"]
         if producer._core.transactions.state is TransactionState.READY:
-            assert known.state is not TxnState.ONGOING, f"a ghost: {known}"
+            assert not self.is_ongoing(), f"a ghost: {self.fake.transaction('tx')}"
+
+    def is_ongoing(self) -> bool:
+        return self.fake.transaction("tx").state is TxnState.ONGOING
 
     async def one(self, producer: Producer, n: int, plan: list[Any], end: str) -> None:
         working = asyncio.create_task(self.body(producer, n, plan, end))
@@ -208,7 +211,10 @@ class Story:
 
     def happen(self, what: str, *arguments: Any) -> None:
         fake, loop = self.fake, asyncio.get_running_loop()
-        if what in ("answer", "code"):
+        if arguments[0] is ApiKey.END_TXN and what == "code" and arguments[1] in NOT_DONE:
+            # No coordinator says so of a transaction that it has ended as it was asked to.
+            fake.control(ApiKey.END_TXN, lambda _: arguments[1] if self.is_ongoing() else None)
+        elif what in ("answer", "code"):
             fake.control(*arguments)
         elif what == "error":
             fake.fail_produce("t", *arguments)

@@ -209,12 +209,18 @@ class Story:
         slow.remove()
         await asyncio.gather(delivery, return_exceptions=True)
 
+    def refuse(self, api: ApiKey, code: int) -> None:
+        if api is ApiKey.END_TXN and code in NOT_DONE:
+            # No coordinator says so of a transaction that it has ended as it was asked to.
+            self.fake.control(api, lambda _: code if self.is_ongoing() else None)
+        else:
+            self.fake.control(api, code)
+
     def happen(self, what: str, *arguments: Any) -> None:
         fake, loop = self.fake, asyncio.get_running_loop()
-        if arguments[0] is ApiKey.END_TXN and what == "code" and arguments[1] in NOT_DONE:
-            # No coordinator says so of a transaction that it has ended as it was asked to.
-            fake.control(ApiKey.END_TXN, lambda _: arguments[1] if self.is_ongoing() else None)
-        elif what in ("answer", "code"):
+        if what == "code":
+            self.refuse(*arguments)
+        elif what == "answer":
             fake.control(*arguments)
         elif what == "error":
             fake.fail_produce("t", *arguments)

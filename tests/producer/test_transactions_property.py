@@ -209,19 +209,20 @@ class Story:
         slow.remove()
         await asyncio.gather(delivery, return_exceptions=True)
 
-    def refuse(self, api: ApiKey, code: int) -> None:
-        if api is ApiKey.END_TXN and code in NOT_DONE:
+    def interfere(self, what: str, api: ApiKey, answer: Any) -> None:
+        if what == "persistent":
+            control = self.fake.control(api, answer, keep=True)
+            asyncio.get_running_loop().call_later(1.0, control.remove)
+        elif what == "code" and api is ApiKey.END_TXN and answer in NOT_DONE:
             # No coordinator says so of a transaction that it has ended as it was asked to.
-            self.fake.control(api, lambda _: code if self.is_ongoing() else None)
+            self.fake.control(api, lambda _: answer if self.is_ongoing() else None)
         else:
-            self.fake.control(api, code)
+            self.fake.control(api, answer)
 
     def happen(self, what: str, *arguments: Any) -> None:
         fake, loop = self.fake, asyncio.get_running_loop()
-        if what == "code":
-            self.refuse(*arguments)
-        elif what == "answer":
-            fake.control(*arguments)
+        if what in ("answer", "code", "persistent"):
+            self.interfere(what, *arguments)
         elif what == "error":
             fake.fail_produce("t", *arguments)
         elif what == "move":
@@ -236,9 +237,6 @@ class Story:
         elif what == "absent":
             fake.stop_broker(*arguments, elect=False)
             loop.call_later(0.3, fake.start_broker, *arguments)
-        elif what == "persistent":
-            api, code = arguments
-            loop.call_later(1.0, fake.control(api, code, keep=True).remove)
         elif what == "stall":
             broker, seconds = arguments
             fake.stall_broker(broker)

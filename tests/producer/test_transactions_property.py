@@ -63,6 +63,7 @@ steps = st.one_of(
     st.tuples(st.just("persistent"), st.sampled_from(APIS[2:5]), st.sampled_from([3, 14, 51])),
     st.tuples(st.just("no offsets"), st.sampled_from([2**63, -1, b"m", None])),
     st.tuples(st.just("expire"), partitions),
+    st.tuples(st.just("return"), st.none(), brokers, st.sampled_from([*ANSWERS, *CODES])),
 )
 ends = st.sampled_from(
     ["commit", "commit", "prepare", "abort", "raise", "cancel soon", "cancel late"]
@@ -195,8 +196,29 @@ class Story:
                 value = b"%d %d 0" % (n, number)
                 self.sent[n].add(value)
                 await self.expire(producer, *arguments, value)
+            elif what == "return":
+                await self.come_back(producer, n, number, *arguments[1:])
             else:
                 self.happen(what, *arguments)
+
+    async def come_back(
+        self, producer: Producer, n: int, number: int, broker: int, answer: Any
+    ) -> None:
+        """A broker can be reached again. With v1 one of its partitions is added, which takes a
+        while, and which no record may need any more when the transaction ends."""
+        fake = self.fake
+        fake.stop_broker(broker, elect=False)
+        asyncio.get_running_loop().call_later(0.05, fake.start_broker, broker)
+        slow = None
+        for m in range(100):
+            value = b"%d %d %d" % (n, number, m)
+            self.sent[n].add(value)
+            await producer.send_and_wait("t", value)
+            if slow is None:
+                slow = fake.control(ApiKey.ADD_PARTITIONS_TO_TXN, answer)
+            elif slow.hits:
+                break
+            await asyncio.sleep(0.005)
 
     async def expire(self, producer: Producer, partition: int, value: bytes) -> None:
         """The delivery timeout ends while the batch is on the wire."""

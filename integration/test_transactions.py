@@ -16,6 +16,7 @@ from integration.transaction_stories import (
     PARTITIONS,
     SEEN,
     everything,
+    nothing_after_the_end,
     prepared_and_ended,
     read,
     time_out,
@@ -88,7 +89,7 @@ async def kill_coordinator(cluster: LocalCluster, producer: Producer) -> int:
 async def test_transactions_v1() -> None:
     """On a cluster whose feature level is that of before 4.0."""
     config = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 500}
-    async with LocalCluster(1, config=config, features={"transaction.version": 1}) as cluster:
+    async with LocalCluster(2, config=config, features={"transaction.version": 1}) as cluster:
         async with Producer(cluster.bootstrap) as producer:
             for topic in ("v1", "v1-slow", "v1-prepared"):
                 await producer.partitions_for(topic)  # made with 6 partitions
@@ -96,6 +97,7 @@ async def test_transactions_v1() -> None:
             group.create_task(time_out(cluster, "v1-slow", "tx-v1-slow", v2=False))
             group.create_task(prepared_and_ended(cluster, "v1-prepared", "tx-v1-prepared"))
             group.create_task(everything(cluster, "v1", "tx-v1", v2=False))
+            group.create_task(nothing_after_the_end(cluster, "v1-after"))
 
 
 # --- processes that are killed ------------------------------------------------------------------

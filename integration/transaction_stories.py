@@ -17,6 +17,7 @@ from kafkaclient.errors import (
     TransactionAbortedError,
     TransactionLostError,
 )
+from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -121,6 +122,54 @@ async def time_out(
             async with producer.transaction():
                 await producer.send(topic, b"quick")
     assert await read(cluster.bootstrap, topic) == ([b"quick"] if v2 else [])
+
+
+async def nothing_after_the_end(cluster: LocalCluster, topic: str) -> None:
+    """v1: when the transaction is committed, a partition for which no record is left is still being
+    added, and the request has to be made again. Made after the end it would begin a transaction
+    that no producer knows of, and that fences the producer when it times out."""
+    async with Admin(cluster.bootstrap, limits=None) as admin:
+        await admin.create_topic(topic, replica_assignment=[[0], [1]])
+        name = await _coordinated_by(cluster, 0, topic)
+        options = {"linger_ms": 0, "transaction_timeout_ms": 3000, "transactional_id": name}
+        async with Producer(cluster.proxied_bootstrap, **options) as producer:
+            assert producer._core is not None
+            assert producer._core.transactions is not None
+            async with producer.transaction():
+                for partition in (0, 1):
+                    await producer.send_and_wait(topic, b"warm", partition=partition)
+            await cluster.proxy(1).stall()
+            await cluster.proxy(1).cut()
+            await asyncio.sleep(0.5)
+            await producer.begin_transaction()
+            await producer.send_and_wait(topic, b"first")
+            await cluster.proxy(1).resume()
+            await cluster.proxy(0).cut_before(ApiKey.ADD_PARTITIONS_TO_TXN)
+            adding = producer._core.transactions._enlistment.task
+            while adding is None or adding.done():
+                await producer.send_and_wait(topic, b"second")
+                adding = producer._core.transactions._enlistment.task
+                await asyncio.sleep(0.001)
+            await producer.commit_transaction()
+            await asyncio.sleep(1)
+            described = (await admin.describe_transactions([name]))[name]
+            assert described is not None
+            assert described.state is TxnState.COMPLETE_COMMIT
+            await asyncio.sleep(4)
+            async with producer.transaction():
+                await producer.send(topic, b"third", partition=0)
+
+
+async def _coordinated_by(cluster: LocalCluster, node: int, prefix: str) -> str:
+    """A transactional id that the broker coordinates."""
+    for n in range(100):
+        name = f"{prefix}-{n}"
+        async with Producer(cluster.bootstrap, transactional_id=name) as producer:
+            assert producer._core is not None
+            assert producer._core.transactions is not None
+            if set(producer._core.transactions.calls._coordinators._nodes.values()) == {node}:
+                return name
+    raise AssertionError("one of two brokers coordinates nothing")
 
 
 async def prepared_and_ended(

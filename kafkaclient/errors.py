@@ -32,9 +32,11 @@ __all__ = [
     "CorruptBatchError",
     "DeliveryTimeoutError",
     "DeserializationError",
+    "EncodingError",
     "FetchTimeoutError",
     "FlushTimeoutError",
     "InvalidRecordError",
+    "InvalidTopicError",
     "KafkaError",
     "KafkaTimeoutError",
     "LeaderChangedError",
@@ -173,6 +175,11 @@ class BufferFullError(KafkaError):
 
 class ProtocolError(KafkaError):
     """A peer sent bytes that are not the Kafka protocol; the connection is dropped."""
+
+
+class EncodingError(KafkaError, ValueError):
+    """A request was not sent because a value in it has no form in the Kafka protocol: a str that is
+    not valid Unicode or too long, a number out of range, a value of another type."""
 
 
 class UnsupportedVersionError(KafkaError):
@@ -362,6 +369,14 @@ class OffsetOutOfRangeError(BrokerError):
     available: tuple[int, int] | None = None
     """The first offset in the log, and the one after the last (with read_committed: the last
     stable offset); None if that could not be learnt."""
+
+
+class InvalidTopicError(BrokerError, InvalidRecordError):
+    """No topic can have this name. This client refuses it at once, as Java's ``Topic.validate``; a
+    broker may allow less."""
+
+    code = 17
+    name = "INVALID_TOPIC_EXCEPTION"
 
 
 class CorruptBatchError(BrokerError):

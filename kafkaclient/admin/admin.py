@@ -19,6 +19,7 @@ from kafkaclient.admin.transactions import TransactionAdmin
 from kafkaclient.config.admin import AdminConfig
 from kafkaclient.errors import AdminStateError, ConfigError, KafkaError, UnsupportedVersionError
 from kafkaclient.producer.producer import Producer
+from kafkaclient.topic_names import check_topic_name
 from kafkaclient.wire.admin import DescribeQuorumCall
 from kafkaclient.wire.codec import NewTopic
 
@@ -146,8 +147,11 @@ class Admin(TransactionAdmin):
         self, names: Iterable[str] | None = None, *, timeout_s: float | None = None
     ) -> dict[str, TopicDescription]:
         """Topics by name, in order; None for all. Raises UnknownTopicError for one that does not
-        exist, AuthorizationError for one that this client may not describe."""
+        exist, InvalidTopicError for a name that no topic can have, AuthorizationError for one that
+        this client may not describe."""
         wanted = None if names is None else tuple(dict.fromkeys(names))
+        for name in wanted or ():
+            check_topic_name(name)
         session = self._opened("describe_topics").session
         async with session.limit("describing topics", timeout_s):
             told = await session.metadata(wanted)
@@ -176,8 +180,9 @@ class Admin(TransactionAdmin):
         ``default.replication.factor``); ``replica_assignment`` has the replicas of each partition,
         the preferred leader first, instead of numbers.
 
-        Raises TopicExistsError; PolicyViolationError when partition limits or a policy of the
-        cluster do not allow it; PartitionLimitRaceError when it was created and somebody else took
+        Raises TopicExistsError; InvalidTopicError for a name that no topic can have;
+        PolicyViolationError when partition limits or a policy of the cluster do not allow it;
+        PartitionLimitRaceError when it was created and somebody else took
         the same room at the same time; the controller's BrokerError for what it refuses;
         AuthorizationError.
         """
@@ -242,6 +247,7 @@ class Admin(TransactionAdmin):
 
         Raises UnknownTopicError, and as :meth:`create_topic`.
         """
+        check_topic_name(name)
         opened = self._opened("add_partitions")
         async with opened.session.limit(f"adding partitions to topic {name!r}", timeout_s):
             failures = 0

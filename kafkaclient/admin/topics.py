@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from kafkaclient.admin.session import CONTROLLER, NOT_NOW
 from kafkaclient.broker_errors import broker_error, denied
-from kafkaclient.errors import KafkaError
+from kafkaclient.errors import InvalidTopicError, KafkaError
+from kafkaclient.topic_names import check_topic_name
 from kafkaclient.wire.admin import CreatePartitionsCall, NewPartitions
 from kafkaclient.wire.codec import CreateTopicsCall, DeleteTopicsCall, NewTopic
 
@@ -101,14 +102,15 @@ class Requests:
         self, topics: Sequence[NewTopic], *, validate_only: bool = False
     ) -> dict[str, TopicOutcome | KafkaError]:
         """Create topics; the outcomes tell what defaults of the cluster they got."""
-        by_name = {topic.name: topic for topic in topics}
+        refused = _refused(topic.name for topic in topics)
+        by_name = {topic.name: topic for topic in topics if topic.name not in refused}
 
         def call(names: tuple[str, ...]) -> CreateTopicsCall:
             chosen = tuple(by_name[name] for name in names)
             return CreateTopicsCall(chosen, self._timeout_ms, validate_only)
 
         doing = "validating" if validate_only else "creating"
-        outcomes: dict[str, TopicOutcome | KafkaError] = {}
+        outcomes: dict[str, TopicOutcome | KafkaError] = {**refused}
         for some in _slices(by_name, lambda name: _size(by_name[name])):
             told, unsure = await self._each(some, call)
             for name, outcome in told.items():
@@ -120,7 +122,7 @@ class Requests:
                     if outcome.error_code
                     else outcome
                 )
-        return outcomes
+        return {topic.name: outcomes[topic.name] for topic in topics}
 
     async def delete(self, names: Iterable[str]) -> dict[str, KafkaError | None]:
         """Delete topics; None for those that are gone."""
@@ -128,10 +130,12 @@ class Requests:
         def call(wanted: tuple[str, ...]) -> DeleteTopicsCall:
             return DeleteTopicsCall(wanted, self._timeout_ms)
 
-        wanted = tuple(dict.fromkeys(names))
+        names = tuple(dict.fromkeys(names))
+        refused = _refused(names)
+        wanted = tuple(name for name in names if name not in refused)
         known = {t.name for t in (await self._session.metadata(wanted)).topics if not t.error_code}
         told, unsure = await self._each(wanted, call)
-        results: dict[str, KafkaError | None] = {}
+        results: dict[str, KafkaError | None] = {**refused}
         for name, outcome in told.items():
             code = outcome.error_code
             gone = not code or (code == _UNKNOWN_TOPIC and name in unsure & known)
@@ -140,7 +144,7 @@ class Requests:
                 if gone
                 else topic_error(code, name, "deleting", "Delete", outcome.error_message)
             )
-        return results
+        return {name: results[name] for name in names}
 
     async def extend(
         self, name: str, existing: int, total: int, assignments: tuple[tuple[int, ...], ...] = ()
@@ -223,6 +227,17 @@ class Requests:
         if names:
             await self._session.until_answered(attempt)
         return told, unsure
+
+
+def _refused(names: Iterable[str]) -> dict[str, KafkaError]:
+    """Those that no topic can have: each has an outcome of its own, whatever becomes of others."""
+    refused: dict[str, KafkaError] = {}
+    for name in names:
+        try:
+            check_topic_name(name)
+        except InvalidTopicError as error:
+            refused[name] = error
+    return refused
 
 
 def _size(topic: NewTopic) -> int:

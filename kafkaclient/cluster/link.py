@@ -136,6 +136,7 @@ class Link:
         """Stop dialling and close the connection, as :meth:`Connection.close` does."""
         self._closed = True
         if self._attempt is not None:
+            self._attempt.add_done_callback(lambda _: self._on_change(self))
             self._attempt.cancel()
         if self._connection is not None:
             self._connection.close(error)

@@ -23,6 +23,7 @@ from kafkaclient.errors import (
     ProducerStateError,
     ProtocolError,
 )
+from kafkaclient.topic_names import check_topic_name
 from kafkaclient.wire.metadata import MetadataCall, ToldTopics
 
 if TYPE_CHECKING:
@@ -55,9 +56,10 @@ class Metadata:
     that it is out of date, and for every new topic at once. Refreshes that are asked for pause
     at least ``retry_backoff_ms`` after the last answer, and up to ``retry_backoff_max_ms`` while
     answers fail or bring nothing new (KIP-580). A topic that was not used for
-    ``metadata_max_idle_ms`` is forgotten (KIP-526), unless ``in_use(topic)`` says that something
-    still depends on it. ``on_crash(who, error)`` is called when the refreshing has ended by
-    itself, without an error when it was cancelled.
+    ``metadata_max_idle_ms`` is forgotten (KIP-526) if ``release(topic)`` agrees, which then frees
+    what else is kept for the topic, or tells that something depends on it. ``on_crash(who,
+    error)`` is called when the refreshing has ended by itself, without an error when it was
+    cancelled.
 
     With ``metadata_recovery_strategy`` rebootstrap, the bootstrap servers are asked again when no
     known broker can be connected (KIP-899: the router does that), when brokers have given no
@@ -71,7 +73,7 @@ class Metadata:
         *,
         clock: Callable[[], float] | None = None,
         rng: Random | None = None,
-        in_use: Callable[[str], bool] = lambda _topic: False,
+        release: Callable[[str], bool] = lambda _topic: True,
         on_crash: Callable[[str, BaseException | None], None] = lambda _who, _error: None,
     ) -> None:
         self.view = ClusterView()
@@ -80,7 +82,7 @@ class Metadata:
         self._router = router
         self._clock = clock or _loop_time
         self._rng = rng or Random()
-        self._in_use = in_use
+        self._release = release
         self._on_crash = on_crash
         self._pause_s = partial(retry_pause_s, config=config, rng=self._rng)
         self._topics = TopicsInUse(self._pause_s, config.metadata_max_idle_ms / 1000)
@@ -151,7 +153,8 @@ class Metadata:
     # --- topics -----------------------------------------------------------------------------
 
     def add_topic(self, name: str) -> None:
-        """Note that the topic is used now; a new one is fetched at once. Cheap when it is known."""
+        """Note that the topic is used now; a new one is fetched at once. Cheap when it is known.
+        Raises :class:`~kafkaclient.errors.InvalidTopicError` for what no topic can be named."""
         self._use(name)
 
     async def wait_topic(self, name: str, timeout_s: float, *, fresh: bool = False) -> TopicView:
@@ -159,8 +162,9 @@ class Metadata:
 
         A topic that does not exist (yet) is asked for again, with backoff, until it does: the
         brokers may create it. Raises :class:`~kafkaclient.errors.MetadataTimeoutError` after
-        ``timeout_s`` seconds, and at once what waiting cannot mend, such as an invalid name, a
-        missing authorisation, or brokers that refuse this client's credentials.
+        ``timeout_s`` seconds, and at once what waiting cannot mend, such as an invalid name
+        (:class:`~kafkaclient.errors.InvalidTopicError`), a missing authorisation, or brokers that
+        refuse this client's credentials.
         """
         topic = self._use(name)
         known = self.view.topics.get(name)
@@ -187,6 +191,7 @@ class Metadata:
             raise no_metadata(name, cause, timeout_s, auto_create=auto_create) from cause
         finally:
             del topic.waiters[waiter]
+            topic.last_used = self._clock()
         # A hint may have told of a newer leader since the answer came.
         return self.view.topics.get(name, told)
 
@@ -225,6 +230,7 @@ class Metadata:
         now = self._clock()
         topic = self._topics.by_name.get(name)
         if topic is None:
+            check_topic_name(name)  # one that cannot be encoded would fail the request for all
             topic = self._topics.by_name[name] = TopicInUse(now)
             self._wake.set()
         topic.last_used = now
@@ -338,11 +344,11 @@ class Metadata:
         self._failures, self._last_error = 0, None
         if full:
             # Only now: a topic that is taken up again while it is asked for must not get lost.
-            for name in self._topics.forget_idle(now, self._in_use):
+            for name in self._topics.forget_idle(now, self._release):
                 self._told.forget(name)
         old = self.view
         new = merge(old, result, now=now, keep=self._topics.by_name)
-        errors_changed = self._topics.note(result, names, now)
+        errors_changed = self._topics.note(result, names, new, now)
         if full:
             changed = new.topics != old.topics or new.brokers != old.brokers
             self._fruitless = 0 if changed or requested is None else self._fruitless + 1

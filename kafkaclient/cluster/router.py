@@ -96,7 +96,8 @@ class Router:
             self._new_link(Broker(-1 - n, host, port), "control")
             for n, (host, port) in enumerate(config.bootstrap_servers)
         ]
-        self._retired: list[Link] = []
+        self._retired: set[Link] = set()
+        """Given up, and not yet closed."""
         self._sweeper: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -132,6 +133,7 @@ class Router:
             if broker is not None and broker[:3] != link.broker[:3]:
                 where = f"{broker.host}:{broker.port}"
                 self._retire(key, BrokerConnectionError(f"{link.name} has moved to {where}"))
+            self._drop_unused(link)
         if self._brokers:
             for link in self._bootstrap:
                 if link.connection is not None and not link.connection.in_flight:
@@ -212,7 +214,8 @@ class Router:
         reached, :class:`~kafkaclient.errors.AuthenticationError` when that is because one could
         not be agreed with on who is who, :class:`~kafkaclient.errors.RequestTimedOutError`,
         :class:`~kafkaclient.errors.UnsupportedVersionError`,
-        :class:`~kafkaclient.errors.ProtocolError`, or
+        :class:`~kafkaclient.errors.ProtocolError`,
+        :class:`~kafkaclient.errors.EncodingError`, or
         :class:`~kafkaclient.errors.ProducerClosedError` after :meth:`close`.
         """
         request_timeout_s = self._config.request_timeout_ms / 1000
@@ -340,12 +343,23 @@ class Router:
         """Close a link, if there is one; a later call makes a new one."""
         link = self._links.pop(key, None)
         if link is not None:
-            self._retired.append(link)
+            self._retired.add(link)
             link.close(error)
+            self._drop_unused(link)
+
+    def _drop_unused(self, link: Link) -> None:
+        """Forget a link with nothing open, if it was given up or its broker is gone."""
+        if not link.unused:
+            return
+        self._retired.discard(link)
+        key = link.broker.node_id, link.purpose
+        if key[0] not in self._brokers and self._links.get(key) is link:
+            del self._links[key]
 
     def _link_changed(self, link: Link) -> None:
         if self._closed:
             return
+        self._drop_unused(link)
         if link.connection is not None and self._sweeper is None:
             self._schedule_sweep(self._config.connections_max_idle_ms / 1000)
         if link.purpose in _PRODUCE and self.on_connection_change is not None:
@@ -361,16 +375,12 @@ class Router:
             self._sweeper = asyncio.get_running_loop().call_later(delay_s, self._sweep)
 
     def _sweep(self) -> None:
-        """Close connections idle for too long; drop links to brokers that are gone."""
+        """Close connections idle for too long."""
         self._sweeper = None
         max_idle_s = self._config.connections_max_idle_ms / 1000
         now = self._clock()
         next_in_s = max_idle_s
         live = False
-        self._retired = [link for link in self._retired if not link.unused]
-        for key, link in list(self._links.items()):
-            if link.unused and key[0] not in self._brokers:
-                del self._links[key]
         for link in (*self._links.values(), *self._bootstrap):
             connection = link.connection
             if connection is None:

@@ -7,13 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkaclient.broker_errors import broker_error, denied
+from kafkaclient.cluster.view import impossible
 from kafkaclient.errors import BrokerError, KafkaError, MetadataTimeoutError, UnknownTopicError
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Container, Iterable
 
-    from kafkaclient.cluster.view import TopicView
+    from kafkaclient.cluster.view import ClusterView, TopicView
     from kafkaclient.wire.results import MetadataResult
 
 __all__ = ["TopicInUse", "TopicsInUse", "no_metadata", "topic_error"]
@@ -73,13 +74,18 @@ class TopicsInUse:
         """When the first of these may be asked for; None if there are none."""
         return min((self.by_name[name].retry_at for name in names), default=None)
 
-    def note(self, result: MetadataResult, asked: list[str], now: float) -> bool:
-        """Keep what the answer says is wrong with the topics asked for; True if that is news."""
+    def note(self, result: MetadataResult, asked: list[str], view: ClusterView, now: float) -> bool:
+        """Keep what the answer says is wrong with the topics asked for; True if that is news.
+        ``view`` has taken up of the answer what can be."""
         codes = dict.fromkeys(asked, _UNKNOWN_TOPIC)
+        absurd: dict[str, str] = {}
         for info in result.topics:
             codes[info.name] = info.error_code
-            if not info.error_code and not info.partitions:
-                codes[info.name] = _LEADER_NOT_AVAILABLE
+            if info.error_code or view.told.get(info.name) is info:
+                continue
+            if info.name not in view.topics or impossible(info):
+                codes[info.name] = _LEADER_NOT_AVAILABLE  # to be asked again, after a pause
+                absurd[info.name] = impossible(info) or "partitions that are out of date"
         news = False
         for name, code in codes.items():
             topic = self.by_name.get(name)
@@ -89,7 +95,7 @@ class TopicsInUse:
             if not code:
                 topic.error, topic.failures, topic.retry_at = None, 0, 0.0
                 continue
-            topic.error = topic_error(name, code)
+            topic.error = topic_error(name, code, absurd.get(name))
             topic.failures += 1
             topic.retry_at = now + self._pause_s(topic.failures)
             if not topic.error.retriable:
@@ -110,25 +116,28 @@ class TopicsInUse:
         for name, topic in self.by_name.items():
             topic.fail(partial(error_of, name))
 
-    def forget_idle(self, now: float, in_use: Callable[[str], bool]) -> list[str]:
-        """Which topics are not used any more. ``in_use(topic)`` may take a look at all its
+    def forget_idle(self, now: float, release: Callable[[str], bool]) -> list[str]:
+        """Which topics are not used any more. ``release(topic)`` may take a look at all its
         partitions: it is asked last."""
         forgotten = []
         for name, topic in list(self.by_name.items()):
             if topic.waiters:
                 topic.last_used = now
             elif now - topic.last_used > self._max_idle_s:
-                if in_use(name):
-                    topic.last_used = now
-                else:
+                if release(name):
                     del self.by_name[name]
                     forgotten.append(name)
+                else:
+                    topic.last_used = now
         return forgotten
 
 
-def topic_error(name: str, code: int) -> BrokerError:
-    """What a broker said was wrong with a topic when it was asked for its metadata."""
+def topic_error(name: str, code: int, absurd: str | None = None) -> BrokerError:
+    """What a broker said was wrong with a topic when it was asked for its metadata. ``absurd``: it
+    said that nothing was, and told of partitions that cannot be."""
     advice = denied(code, "Describe", name)
+    if absurd is not None:
+        advice = f"the broker's answer is not used, because it has {absurd}"
     return broker_error(code, f"metadata of topic {name!r}", advice=advice)
 
 

@@ -23,6 +23,7 @@ __all__ = [
     "LeaderHint",
     "PartitionView",
     "TopicView",
+    "impossible",
     "merge",
     "with_leaders",
 ]
@@ -30,6 +31,8 @@ __all__ = [
 NO_LEADER = -1
 NO_EPOCH = -1
 _REMEMBERED_IDS = 16
+_MOST_LEFT_OUT = 10_000
+"""Partitions of a topic that an answer may leave out: each costs memory here and no byte there."""
 
 
 class Broker(NamedTuple):
@@ -107,7 +110,8 @@ def merge(
     known one, except that a partition with an older leader epoch than the known one is the
     tale of a broker that lags behind, and is not believed; a topic with another id was created
     anew, and nothing of the old one stays. Topics that the answer does not give, or gives with
-    an error, stay as they are; ``keep`` names those allowed to (None: all).
+    an error or with :func:`impossible` partitions, stay as they are; ``keep`` names those allowed
+    to (None: all).
     """
     topics = {name: topic for name, topic in old.topics.items() if keep is None or name in keep}
     same_cluster = old.cluster_id == result.cluster_id
@@ -119,6 +123,8 @@ def merge(
         if known is not None and info.topic_id in known.former_ids and same_cluster:
             continue
         if told.get(name) is not info:
+            if impossible(info):
+                continue
             topics[name] = _merge_topic(old.topics.get(name), info)
             told[name] = info
     return ClusterView(
@@ -129,6 +135,19 @@ def merge(
         fetched_at=now,
         told=MappingProxyType(told),
     )
+
+
+def impossible(info: TopicInfo) -> str:
+    """Why the partitions that a broker told of cannot be those of a topic; "" if they can."""
+    numbers = [partition.partition for partition in info.partitions]
+    if not numbers:
+        return "no partition"
+    lowest, highest = min(numbers), max(numbers)
+    if lowest < 0:
+        return f"a partition numbered {lowest}"
+    if highest >= len(numbers) + _MOST_LEFT_OUT:
+        return f"{len(numbers)} partitions, and one of them numbered {highest}"
+    return ""
 
 
 def _merge_topic(old: TopicView | None, info: TopicInfo) -> TopicView:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar, cast
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import (
     BrokerConnectionError,
+    EncodingError,
     KafkaError,
     ProducerStateError,
     ProtocolError,
@@ -244,8 +245,9 @@ class Connection(asyncio.Protocol):
 
         Raises :class:`~kafkaclient.errors.UnsupportedVersionError`,
         :class:`~kafkaclient.errors.BrokerConnectionError`,
-        :class:`~kafkaclient.errors.RequestTimedOutError` or
-        :class:`~kafkaclient.errors.ProtocolError`.
+        :class:`~kafkaclient.errors.RequestTimedOutError`,
+        :class:`~kafkaclient.errors.ProtocolError`, or
+        :class:`~kafkaclient.errors.EncodingError` for a call with values that cannot be sent.
         """
         if self.api_versions is None:
             raise ProducerStateError(f"the connection to {self._node} has had no handshake yet")
@@ -276,7 +278,13 @@ class Connection(asyncio.Protocol):
     async def _call(self, call: Call[T], version: int, timeout_s: float | None) -> T:
         answer: asyncio.Future[memoryview] = self._loop.create_future()
         correlation_id = self.next_correlation_id()
-        request = call.encode(version, correlation_id, self._client_id)
+        try:
+            request = call.encode(version, correlation_id, self._client_id)
+        except Exception as error:
+            raise EncodingError(
+                f"{call.api_key.name} was not sent to {self._node}: the request cannot be encoded: "
+                f"{error!r}"
+            ) from error
         self.send(
             [request],
             correlation_id,

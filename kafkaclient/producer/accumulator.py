@@ -115,6 +115,7 @@ class RecordAccumulator:
         name = str.__str__(name)  # without what a subclass, such as an enum, makes of it
         buffer = self.topics.get(name)
         if buffer is None:
+            self.identity.take_up_topic()
             taps = self.taps[name] = TopicTaps(ignore_keys=self.settings.ignore_keys)
             spread = Spread(self._random31)
             buffer = self.topics[name] = TopicBuffer(name, self.new_choice, spread, taps)
@@ -232,7 +233,7 @@ class RecordAccumulator:
         the queue is a partitioner's choice."""
         movable = chosen and queue.topic.choice.movable(queue)
         limit = max(self.settings.batch_size, record.upper_bound)
-        elastic_limit = min(self._elastic_limit, queue.topic.batch_limit)
+        elastic_limit = min(self._elastic_limit, queue.topic.batch_limit.at(now))
         # What gets large is looked at when it does, in case it is compressed ahead.
         most = min(max(limit, elastic_limit), self.sealer.small)
         usual = min(queue.usual_size, most)
@@ -286,7 +287,7 @@ class RecordAccumulator:
             created=created,
             limit=limit,
             capacity=capacity,
-            elastic_limit=min(self._elastic_limit, queue.topic.batch_limit),
+            elastic_limit=min(self._elastic_limit, queue.topic.batch_limit.at(created)),
             codec=self.settings.codec,
             level=self.settings.level,
             ratio=queue.topic.ratio,
@@ -343,8 +344,8 @@ class RecordAccumulator:
 
     def split(self, batch: ProducerBatch, now: float) -> None:
         """Halve a batch that its topic does not take as it is; see :class:`IncompleteBatches`."""
-        topic = batch.queue.topic
-        topic.batch_limit = min(topic.batch_limit, max(self.settings.batch_size, batch.size // 2))
+        size = max(self.settings.batch_size, batch.size // 2)
+        batch.queue.topic.batch_limit.lower(size, now)
         self.incomplete.split(batch, self._in_place_of(batch), now)
 
     def sort_out(
@@ -402,10 +403,17 @@ class RecordAccumulator:
             topic.view = None
             topic.taps.reset(0)
 
-    def uses(self, name: str) -> bool:
-        """Whether a record without an outcome depends on the topic's metadata."""
+    def release(self, name: str) -> bool:
+        """Free what is kept for a topic whose metadata is about to be dropped, as it was not used
+        for ``metadata.max.idle.ms``. False: a record without an outcome depends on the metadata."""
         topic = self.topics.get(name)
-        return topic is not None and topic.in_use
+        if topic is None:
+            return True
+        if topic.in_use:
+            return False
+        if self.identity.let_go(queue.sequence for queue in topic.queues.values()):
+            del self.topics[name], self.taps[name]
+        return True
 
     def close(self, now: float) -> None:
         """Send what is there without lingering; it is the producer that refuses more."""

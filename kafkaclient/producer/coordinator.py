@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -75,12 +76,15 @@ class Coordinators:
         call: Call[T],
         *,
         final: frozenset[int] | None = None,
+        over: asyncio.Event | None = None,
     ) -> T:
         """Make the call until it is answered with success or a final error; it takes as long as
         it takes, so the caller sets the limit. ``final``: besides what is fatal only these codes
-        are an answer.
+        are an answer. ``over``: the call is of no use any more once this is set.
 
-        Raises what making it again cannot help (UnsupportedVersionError, AuthorizationError, ...).
+        Raises what making it again cannot help (UnsupportedVersionError, AuthorizationError, ...),
+        and what the last attempt has failed with when the call is not made again because of
+        ``over``.
         """
         failures = 0
         self.last_error = None
@@ -94,20 +98,25 @@ class Coordinators:
                 outcome = outcome_of(code)
                 if outcome in (Outcome.DONE, Outcome.FATAL) or _is_final(code, final):
                     return answer
-                self.last_error = broker_error(code, f"{call.api_key.name} for {key!r}")
+                last: KafkaError = broker_error(code, f"{call.api_key.name} for {key!r}")
             except KafkaError as error:
                 if not _may_pass(error, final):
                     raise
-                self.last_error, code, outcome = error, None, Outcome.RELOCATE
+                last, code, outcome = error, None, Outcome.RELOCATE
                 self._on_unknown(f"a coordinator did not answer: {error}")
+            self.last_error = last
             if outcome is Outcome.RELOCATE:
                 self._nodes.pop((kind, key), None)
             failures += 1
-            _log.debug("%s for %r is made again: %s", call.api_key.name, key, self.last_error)
+            _log.debug("%s for %r is made again: %s", call.api_key.name, key, last)
             first = self._retry_backoff
             if code in _ENDING_CODES:
                 first = min(first, _SHORT_BACKOFF)
-            await asyncio.sleep(backoff_s(failures, first, self._retry_backoff_max, self._rng))
+            pause = backoff_s(failures, first, self._retry_backoff_max, self._rng)
+            if over is None:
+                await asyncio.sleep(pause)
+            elif await _set_within(over, pause):
+                raise last
 
     async def _find(self, kind: CoordinatorKind, key: str) -> int:
         call = FindCoordinatorCall(kind, key)
@@ -117,6 +126,14 @@ class Coordinators:
             raise broker_error(found.error_code, what, found.error_message)
         self._nodes[kind, key] = found.node_id
         return found.node_id
+
+
+async def _set_within(event: asyncio.Event, seconds: float) -> bool:
+    """Whether the event is set; waits for it up to ``seconds``."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()
 
 
 def _is_final(code: int, final: frozenset[int] | None) -> bool:
@@ -131,4 +148,5 @@ def _may_pass(error: KafkaError, final: frozenset[int] | None) -> bool:
         return error.retriable or isinstance(error, ProtocolError)
     if isinstance(error, AuthorizationError) or outcome_of(error.code) is Outcome.FATAL:
         return False
-    return not _is_final(error.code, final)
+    # Looking for the coordinator has failed: what is final is an answer to the call itself.
+    return final is not None or not _is_final(error.code, None)

@@ -102,9 +102,13 @@ class Core:
             self.accumulator.new_choice = lambda topic: PolicyChoice(
                 topic, partitioner, lambda: self.metadata.view, self.load
             )
-        in_use = self.accumulator.uses
         self.metadata = Metadata(
-            config, self.router, clock=now, rng=rng, in_use=in_use, on_crash=self._crashed
+            config,
+            self.router,
+            clock=now,
+            rng=rng,
+            release=self._release,
+            on_crash=self._crashed,
         )
         self.keeper = IdentityKeeper(
             identity,
@@ -312,6 +316,13 @@ class Core:
         for name in old.topics.keys() - new.topics.keys():
             self.accumulator.forget_topic(name)
         self.sender.wake()
+
+    def _release(self, topic: str) -> bool:
+        """A topic was not used for long: free what is kept for it, if nothing depends on it."""
+        if not self.accumulator.release(topic):
+            return False
+        self.metrics.forget_topic(topic)
+        return True
 
     def pending_records(self) -> int:
         batched = sum(batch.count for batch in self.accumulator.incomplete)

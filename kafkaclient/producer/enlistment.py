@@ -29,14 +29,15 @@ _log = logging.getLogger(__name__)
 class Enlistment:
     """The :class:`~kafkaclient.producer.lines.Gate` of a producer with transactions v1.
 
-    ``add(partitions)`` has them added, or raises; ``on_added()`` is called when batches may leave
-    that could not, ``on_failed(error)`` when adding has failed for good.
+    ``add(partitions, over)`` has them added, or raises; it begins no attempt once the event
+    ``over`` is set. ``on_added()`` is called when batches may leave that could not,
+    ``on_failed(error)`` when adding has failed for good.
     """
 
     def __init__(
         self,
         lines: Lines,
-        add: Callable[[tuple[TopicPartition, ...]], Awaitable[None]],
+        add: Callable[[tuple[TopicPartition, ...], asyncio.Event], Awaitable[None]],
         *,
         clock: Callable[[], float],
         on_added: Callable[[], None],
@@ -47,7 +48,9 @@ class Enlistment:
         self._clock = clock
         self._on_added = on_added
         self._on_failed = on_failed
-        self._open = False
+        self._over = asyncio.Event()
+        """Set while no partition can become part of a transaction. Each transaction has its own."""
+        self._over.set()
         self._added: set[PartitionQueue] = set()
         self._asked: dict[PartitionQueue, None] = {}
         """To be added, or being added: those come first, and leave when they have been."""
@@ -65,11 +68,22 @@ class Enlistment:
         self._added.clear()
         self._asked.clear()
         self._of_topic.clear()
-        self._open = True
+        self._over = asyncio.Event()
 
     def end(self) -> None:
         """No partition can become part of the transaction any more."""
-        self._open = False
+        self._over.set()
+
+    async def finish(self) -> None:
+        """:meth:`end`, and wait until the coordinator has answered the request that is under way.
+
+        To be called before the transaction is ended, when all records have their outcome. What
+        the coordinator handles after the end of the transaction begins another one there, which
+        no producer knows of. A request that is to be made again is not: no batch needs it.
+        """
+        self.end()
+        if self._task is not None and not self._task.done():
+            await asyncio.wait({self._task})
 
     # --- the gate -----------------------------------------------------------------------------
 
@@ -79,7 +93,7 @@ class Enlistment:
 
     def want(self, queue: PartitionQueue) -> None:
         """A batch waits for the partition to become part of the transaction."""
-        if not self._open or queue in self._added or queue in self._asked:
+        if self._over.is_set() or queue in self._added or queue in self._asked:
             return
         self._asked[queue] = None
         self._of_topic.setdefault(queue.topic, []).append(queue)
@@ -102,16 +116,20 @@ class Enlistment:
                     self.want(topic.queue(partition))
 
     async def _run(self) -> None:
-        while self._asked and self._open:
+        over = self._over
+        while self._asked and not over.is_set():
             queues = tuple(self._asked)
             try:
-                await self._add(tuple(queue.tp for queue in queues))
+                await self._add(tuple(queue.tp for queue in queues), over)
             except KafkaError as error:
-                self._on_failed(error)
+                if not over.is_set():  # else no batch needs the partitions, and the end tells
+                    self._on_failed(error)
                 return
             except Exception as defect:  # noqa: BLE001 - nobody may be left waiting
                 _log.exception("adding partitions to a transaction failed")
                 self._on_failed(KafkaError(f"adding partitions failed: {defect!r}; a defect"))
+                return
+            if over.is_set():
                 return
             self._added.update(queues)
             now = self._clock()

@@ -44,6 +44,9 @@ class IncompleteBatches:
         """Called when there are batches again."""
         self.flushes: dict[asyncio.Future[None], int] = {}
         """Who waits for everything up to which batch to have its outcome."""
+        self._adrift: set[ProducerBatch] = set()
+        """Batches that were given up while they were on the wire, and still are."""
+        self._landed = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -72,6 +75,13 @@ class IncompleteBatches:
             await flushed
         finally:
             self.flushes.pop(flushed, None)
+
+    async def landed(self) -> None:
+        """Wait until no batch that was given up is on the wire any more: its answer has come, or
+        its connection has ended (after request.timeout.ms at the latest)."""
+        while self._adrift:
+            self._landed.clear()
+            await self._landed.wait()
 
     # --- answers ------------------------------------------------------------------------------
 
@@ -215,6 +225,7 @@ class IncompleteBatches:
         queue = batch.queue
         self._tell(batch, error)
         if batch.on_wire:
+            self._adrift.add(batch)
             self._settle(batch, now)
             return
         queue.batches.remove(batch)
@@ -248,6 +259,8 @@ class IncompleteBatches:
             self.on_failed(error)
 
     def _finish(self, batch: ProducerBatch, now: float) -> None:
+        self._adrift.discard(batch)
+        self._landed.set()
         self._settle(batch, now)
         queue = batch.queue
         if queue.sequence.unresolved:

@@ -244,11 +244,12 @@ class Producer(FastPath, BulkEntry, TransactionEntry):
         bytes or None, or a mapping.
 
         Raises:
-            InvalidRecordError: the record cannot be sent as it is (also SerializationError,
-                RecordTooLargeError, PartitionOutOfRangeError, PartitionerError).
+            InvalidRecordError: the record cannot be sent as it is (also InvalidTopicError,
+                SerializationError, RecordTooLargeError, PartitionOutOfRangeError,
+                PartitionerError).
             MetadataTimeoutError: the topic was not known within ``max.block.ms``.
             BufferFullError: ``buffer.memory`` stayed full for ``max.block.ms``.
-            BrokerError: the topic name is invalid, or access is denied.
+            BrokerError: access to the topic is denied, say.
             ProducerStateError: the producer is not running, or has a ``transactional.id`` and no
                 transaction is open.
             TransactionAbortableError: something of the transaction has failed.
@@ -358,6 +359,7 @@ class Producer(FastPath, BulkEntry, TransactionEntry):
         """The topic's partitions in order, with leader, replicas and in-sync replicas.
 
         Raises:
+            InvalidTopicError: no topic can have this name.
             MetadataTimeoutError: the topic was not known within ``max.block.ms``.
         """
         core = self._started("partitions_for")

@@ -7,6 +7,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.errors import InvalidRecordError, RecordTooLargeError, SerializationError
+from kafkaclient.topic_names import check_topic_name
 from kafkaclient.wire.records import BATCH_OVERHEAD, record_size_upper_bound
 
 if TYPE_CHECKING:
@@ -54,8 +55,7 @@ def checked_record(
 
 def check_place(topic: object, partition: object) -> None:
     """Raises :class:`InvalidRecordError` for what cannot be a topic's name or a partition."""
-    if not isinstance(topic, str) or not topic:
-        raise InvalidRecordError(f"topic must be a non-empty str, not {topic!r}")
+    check_topic_name(topic)
     if partition is not None:
         _check_number("partition", partition)
 

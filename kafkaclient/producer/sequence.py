@@ -14,7 +14,10 @@ The rules, as in Java's ``TransactionManager`` for a producer without transactio
   its unacknowledged batches are numbered anew from 0. One that may be in the log is not among
   them: it is sent once more under its old number first, and the answer tells (Java numbers it
   anew and writes it twice, KAFKA-14034);
-- a topic that was deleted and created anew has other logs: each of its partitions starts over.
+- a topic that was deleted and created anew has other logs: each of its partitions starts over;
+- the sequences of a topic that is not used any more are forgotten (Java keeps them for ever). A
+  topic that is taken up later may be the same one, and would begin at 0 where the log expects
+  more: before that the epoch is raised, once for all that were forgotten under it.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kafkaclient.producer.batch import ProducerBatch
     from kafkaclient.producer.partition import PartitionQueue
 
@@ -45,7 +50,7 @@ class ProducerIdentity:
     old one are used up).
     """
 
-    __slots__ = ("enabled", "epoch", "producer_id")
+    __slots__ = ("_forgotten", "enabled", "epoch", "producer_id")
 
     transactional: ClassVar[bool] = False
     doomed: bool = False
@@ -55,6 +60,8 @@ class ProducerIdentity:
         self.enabled = enabled
         self.producer_id = NO_PRODUCER_ID
         self.epoch = -1
+        self._forgotten: tuple[int, int] | None = None
+        """The producer id and epoch that sequences were forgotten under last."""
 
     def __repr__(self) -> str:
         return f"<ProducerIdentity id={self.producer_id} epoch={self.epoch}>"
@@ -78,6 +85,18 @@ class ProducerIdentity:
             return False
         self.epoch += 1
         return True
+
+    def let_go(self, sequences: Iterable[PartitionSequence]) -> bool:
+        """Whether the sequences of a topic's partitions may be forgotten; they are, then."""
+        if any(sequence.is_of(self) for sequence in sequences):
+            self._forgotten = self.producer_id, self.epoch
+        return True
+
+    def take_up_topic(self) -> None:
+        """A topic is used for the first time, or again after its sequences were forgotten."""
+        if self._forgotten == (self.producer_id, self.epoch):
+            self._forgotten = None
+            self.raise_epoch()
 
 
 class PartitionSequence:
@@ -117,6 +136,11 @@ class PartitionSequence:
             return False  # those of the old epoch come first; after the new one they are refused
         ahead = self.numbered - queue.unacked[0].ordinal
         return self.last_acked >= 0 and ahead < _REMEMBERED_BATCHES
+
+    def is_of(self, identity: ProducerIdentity) -> bool:
+        """Whether batches were numbered under the identity that is the current one."""
+        used = self.producer_id != NO_PRODUCER_ID
+        return used and (self.producer_id, self.epoch) == (identity.producer_id, identity.epoch)
 
     def stamp(self, batch: ProducerBatch, identity: ProducerIdentity) -> None:
         """Number a fresh batch (sealed)."""

@@ -6,6 +6,7 @@ from collections import Counter, deque
 from typing import TYPE_CHECKING
 
 from kafkaclient.producer.batch import CompressionRatio
+from kafkaclient.producer.batch_limit import BatchLimit
 from kafkaclient.producer.partition import UNBOUND, PartitionQueue
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.waiting import Kept, Turn
 
 __all__ = ["TopicBuffer"]
-
-_NO_LIMIT = 2**31 - 1
 
 
 class TopicBuffer:
@@ -57,8 +56,7 @@ class TopicBuffer:
         self.topic_id: bytes | None = None
         """None while it is not known, and with brokers that know none."""
         self.taps = taps
-        self.batch_limit = _NO_LIMIT
-        """The size of batches that the topic takes, as learnt from MESSAGE_TOO_LARGE."""
+        self.batch_limit = BatchLimit()
         self.spread = spread
         self.unbound = PartitionQueue(self, UNBOUND)
         """Late binding: batches whose partition is chosen when a broker can take them."""
@@ -70,7 +68,7 @@ class TopicBuffer:
         self.avoided: frozenset[int] = frozenset()
         """The partitions that get no records that could go elsewhere (routes.py)."""
         self.queues: dict[int, PartitionQueue] = {}
-        """Created with the first record for the partition, never removed."""
+        """Created with the first record for the partition."""
         self.line: deque[Turn | Kept] = deque()
         """Who waits for metadata or for buffer space, first come first (waiting.py)."""
         self.called: deque[Turn] = deque()
@@ -101,7 +99,7 @@ class TopicBuffer:
         before, self.topic_id = self.topic_id, None if topic_id is None else topic_id.bytes
         if None in (before, self.topic_id) or before == self.topic_id:
             return False
-        self.batch_limit = _NO_LIMIT
+        self.batch_limit.forget()
         for queue in self.queues.values():
             queue.begin_anew()
         return True

@@ -24,9 +24,11 @@ from kafkaclient.wire.transactions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    import asyncio
+    from collections.abc import Callable, Iterable, Mapping
 
     from kafkaclient.producer.coordinator import Coordinators
+    from kafkaclient.producer.sequence import PartitionSequence
     from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
 
 __all__ = ["TransactionCalls", "TransactionalIdentity", "is_fatal"]
@@ -66,6 +68,10 @@ class TransactionalIdentity(ProducerIdentity):
     @property
     def wanted(self) -> bool:
         return False
+
+    def let_go(self, sequences: Iterable[PartitionSequence]) -> bool:
+        # The epoch is not ours to raise. With transactions v2 the next one brings another.
+        return not any(sequence.is_of(self) for sequence in sequences)
 
     def raise_epoch(self) -> bool:
         # What is lost in a transaction is not repaired; aborting it brings a new epoch.
@@ -126,9 +132,13 @@ class TransactionCalls:
         if answer.producer_epoch >= 0:
             self._identity.assign(answer.producer_id, answer.producer_epoch)
 
-    async def add_partitions(self, partitions: tuple[TopicPartition, ...]) -> None:
+    async def add_partitions(
+        self, partitions: tuple[TopicPartition, ...], over: asyncio.Event
+    ) -> None:
         call = AddPartitionsToTxnCall(self._who(), partitions)
-        answer = await self._coordinators.call(CoordinatorKind.TRANSACTION, self._id, call)
+        answer = await self._coordinators.call(
+            CoordinatorKind.TRANSACTION, self._id, call, over=over
+        )
         code = answer.error_code
         guilty = ", ".join(str(tp) for tp, own in answer.codes.items() if own == code)
         self._check(code, f"adding {guilty} to the transaction")

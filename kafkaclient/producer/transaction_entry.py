@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from operator import index
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import KafkaError, ProducerStateError, TransactionAbortableError
 from kafkaclient.producer.transaction_calls import is_fatal
+from kafkaclient.topic_names import check_topic_name
 from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
@@ -108,19 +111,24 @@ class TransactionEntry:
 
         Parameters: ``offsets`` maps (topic, partition) pairs, such as aiokafka's TopicPartition,
         to the offset of the next record to read: an int, or an object with ``offset`` and
-        ``metadata``.
+        ``metadata`` (a str).
         ``group`` with the member's id and generation (:class:`ConsumerGroupMetadata`) has the group
         refuse offsets of a member that it has given up on (KIP-447); a name alone does not.
 
         Raises:
             TransactionAbortableError: they were refused, because the group has rebalanced, say.
             ProducerStateError: no transaction is open.
-            ValueError, TypeError: ``offsets`` are not as above.
+            ValueError, TypeError: ``offsets`` or ``group`` are not as above. The transaction can
+                only be aborted then, too, so that it is not committed without them.
         """
         transactions = self._transactions("send_offsets_to_transaction")
-        if isinstance(group, str):
-            group = ConsumerGroupMetadata(group)
-        read = {TopicPartition(*tp): _offset(value) for tp, value in offsets.items()}
+        transactions.check_open()
+        try:
+            group = _group(group)
+            read = {_partition(tp): _offset(value) for tp, value in offsets.items()}
+        except Exception as error:
+            transactions.refuse_offsets(error)
+            raise
         await transactions.timed("send-offsets", transactions.send_offsets(read, group))
 
     async def committed(
@@ -187,10 +195,31 @@ class Transaction:
             cause.add_note(f"the transaction could not be aborted: {error}")
 
 
+def _group(group: Any) -> ConsumerGroupMetadata:
+    if isinstance(group, str):
+        return ConsumerGroupMetadata(group)
+    if not isinstance(getattr(group, "group_id", None), str):
+        raise TypeError(f"a group is a str or ConsumerGroupMetadata, not {group!r}")
+    return group  # type: ignore[no-any-return]
+
+
+def _partition(pair: Any) -> TopicPartition:
+    topic, partition = pair
+    check_topic_name(topic)
+    if not 0 <= (number := index(partition)) < 2**31:
+        raise ValueError(f"a partition is an int from 0 on, not {partition!r}")
+    return TopicPartition(topic, number)
+
+
 def _offset(value: Any) -> OffsetAndMetadata:
     if isinstance(value, int):
         value = OffsetAndMetadata(value)
-    offset, metadata = value.offset, value.metadata
-    if type(offset) is not int or offset < 0:
-        raise ValueError(f"an offset is an int from 0 on, not {offset!r}")
+    try:
+        offset, metadata = value.offset, value.metadata
+    except AttributeError:
+        raise TypeError(f"an offset is an int, or has offset and metadata; not {value!r}") from None
+    if type(offset) is not int or not 0 <= offset < 2**63:
+        raise ValueError(f"an offset is an int from 0 to 2**63 - 1, not {offset!r}")
+    if not isinstance(metadata, (str, NoneType)):
+        raise TypeError(f"an offset's metadata is a str, not {metadata!r}")
     return OffsetAndMetadata(offset, metadata or "", getattr(value, "leader_epoch", -1))

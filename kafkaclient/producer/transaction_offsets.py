@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import KafkaError
@@ -15,10 +16,12 @@ if TYPE_CHECKING:
 
 __all__ = ["TransactionOffsets"]
 
+_log = logging.getLogger(__name__)
+
 
 class TransactionOffsets:
     """Each send is a task of its own: whoever asked for it may lose patience, it goes on.
-    ``on_failed(error)`` is called when one was refused."""
+    ``on_failed(error)`` is called when one was refused, or could not be made."""
 
     def __init__(self, calls: TransactionCalls, on_failed: Callable[[KafkaError], None]) -> None:
         self.under_way: set[asyncio.Task[bool]] = set()
@@ -43,5 +46,13 @@ class TransactionOffsets:
             await self._calls.send_offsets(offsets, group)
         except KafkaError as error:
             self._on_failed(error)
+            return False
+        except Exception as defect:  # noqa: BLE001 - no commit may go on without the offsets
+            _log.exception("sending offsets to a transaction failed")
+            failure = KafkaError(
+                f"sending offsets of group {group.group_id!r} failed: {defect!r}; this is a defect"
+            )
+            failure.__cause__ = defect
+            self._on_failed(failure)
             return False
         return True

@@ -33,6 +33,11 @@ class TransactionRecords:
         self._waiting = waiting
         self._clock = clock
 
+    async def landed(self) -> None:
+        """Wait until nothing is on the wire any more, what has expired there included."""
+        await self.drained()
+        await self._incomplete.landed()
+
     def drop_waiting(self, error: KafkaError) -> None:
         """Fail what is not on the wire."""
         self._waiting.fail_all(error)

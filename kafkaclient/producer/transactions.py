@@ -238,10 +238,12 @@ class Transactions:
         return self.calls.prepared() if self._used else None
 
     async def _written(self) -> None:
-        """Wait until everything in the transaction has an outcome."""
+        """Wait until everything in the transaction has an outcome, and no coordinator is asked for
+        anything that could come after the transaction's end."""
         if self._offsets.under_way:
             await asyncio.wait(self._offsets.under_way)
         await self._records.drained()
+        await self._enlistment.finish()
 
     async def commit(self) -> None:
         ending = self._ending
@@ -300,7 +302,6 @@ class Transactions:
         await self._written()
         self._check_committing()  # no record has failed
         self._identity.open = False
-        self._enlistment.end()
         if self._used:
             ending.sent = True
             try:
@@ -328,7 +329,7 @@ class Transactions:
             # What may still arrive at its broker must not come after the end of the transaction.
             # With v2 the epoch sees to that.
             self._records.drop_waiting(aborted)
-            await self._records.drained()
+            await self._records.landed()
         if self._used:
             ending.sent = True
             try:
@@ -373,6 +374,13 @@ class Transactions:
             self._records.drop_waiting(error)
 
     # --- offsets ------------------------------------------------------------------------------
+
+    def refuse_offsets(self, error: Exception) -> None:
+        """Offsets were asked for that no coordinator can be sent. The transaction must not be
+        committed without them: what was read would be processed again."""
+        cause = KafkaError(f"send_offsets_to_transaction: {error}")
+        cause.__cause__ = error
+        self.failed(cause)
 
     async def send_offsets(
         self,

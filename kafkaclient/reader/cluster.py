@@ -50,7 +50,7 @@ class Cluster:
             self.router,
             clock=self.now,
             rng=rng,
-            in_use=lambda topic: any(topic in reading.topics for reading in self.readings),
+            release=lambda topic: all(topic not in reading.topics for reading in self.readings),
         )
         self._orphan: asyncio.Task[None] | None = None
         self._purposes = 0

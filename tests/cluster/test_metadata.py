@@ -13,6 +13,7 @@ from kafkaclient.errors import (
     AuthorizationError,
     BootstrapError,
     BrokerError,
+    InvalidTopicError,
     MetadataTimeoutError,
     ProducerClosedError,
     ProducerStateError,
@@ -376,3 +377,35 @@ async def test_afresh_means_asked_for_after_the_call(bench: Any) -> None:
         assert len(b.net.asked()) == 3
         b.net.topic("t", 0, 0, 0)
         assert (await b.metadata.wait_topic("t", 10, fresh=True)).partition_count == 3
+
+
+@pytest.mark.parametrize("number", [-1, 200_000_000])
+@virtual_time
+async def test_partitions_that_cannot_be_concern_their_topic_only(bench: Any, number: int) -> None:
+    """Who waits for it is told why; another broker, or the same one later, may know better."""
+    async with bench() as b:
+        b.net.topic("odd", 0)
+        b.net.topics["odd"]["partitions"][0]["partition_index"] = number
+        b.net.topic("t", 0, 1)
+        await b.metadata.start()
+        waiting = asyncio.create_task(b.metadata.wait_topic("odd", 30))
+        assert (await b.metadata.wait_topic("t", 5)).partition_count == 2
+        with pytest.raises(MetadataTimeoutError, match=f"numbered {number}"):
+            await b.metadata.wait_topic("odd", 3)
+        assert len(b.net.asked()) < 20, "asked again after pauses"
+        b.net.topic("odd", 0)
+        assert (await waiting).partition_count == 1
+
+
+@virtual_time
+async def test_a_name_that_cannot_be_is_never_asked_for(bench: Any) -> None:
+    async with bench() as b:
+        await b.metadata.start()
+        for name in ("\ud800", "a b", ""):
+            with pytest.raises(InvalidTopicError):
+                b.metadata.add_topic(name)
+            with pytest.raises(InvalidTopicError):
+                await b.metadata.wait_topic(name, 5)
+        b.metadata.request_refresh("now")
+        await asyncio.sleep(1)
+        assert b.net.asked_topics() == [[], []]

@@ -99,11 +99,11 @@ async def test_nobody_looks_at_the_partitions_of_a_topic_that_was_used_lately(be
     async with bench(metadata_max_age_ms=60_000, metadata_max_idle_ms=100_000) as b:
         asked: list[tuple[str, float]] = []
 
-        def in_use(name: str) -> bool:
+        def release(name: str) -> bool:
             asked.append((name, _now()))
-            return name == "held"
+            return name != "held"
 
-        b.metadata._in_use = in_use
+        b.metadata._release = release
         for name in ("used", "held", "left"):
             b.net.topic(name, 0)
         await b.metadata.start()

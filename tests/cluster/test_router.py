@@ -541,3 +541,35 @@ async def test_close_at_any_moment_of_an_attempt(bench: Any) -> None:
 
 def test_making_a_router_needs_no_event_loop(bench: Any) -> None:
     assert bench().router.connection_error(0) is None
+
+
+@pytest.mark.parametrize("idle_ms", [-1, 540_000])
+@virtual_time
+async def test_nothing_is_kept_of_connections_that_were_given_up(bench: Any, idle_ms: int) -> None:
+    """Brokers that move, purposes that end, brokers that leave: while dialling or connected."""
+    async with bench(connections_max_idle_ms=idle_ms) as b:
+        await b.metadata.start()
+        for n in range(20):
+            if n % 2:
+                await b.produce_connection(1)
+            else:
+                b.router.produce_connection(1)
+            await b.router.call(MetadataCall(()), 2, purpose=f"fetch-{n}")
+            b.router.release(f"fetch-{n}")
+            del b.net.brokers[1]
+            b.net.brokers[1] = f"b1:{10_000 + n}"
+            b.metadata.request_refresh("b1 has moved")
+            await asyncio.sleep(2)
+            assert not b.router._retired
+            assert len(b.router._links) <= 5
+        for n in range(20):
+            b.net.brokers[10 + n] = f"new:{n}"
+            b.metadata.request_refresh("a broker has come")
+            await asyncio.sleep(2)
+            await b.produce_connection(10 + n)
+            address = b.net.brokers.pop(10 + n)
+            b.metadata.request_refresh("and is gone")
+            await asyncio.sleep(2)
+            b.net.lose_all(address)
+            await asyncio.sleep(2)
+            assert len(b.router._links) <= 5

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from kafkaclient.cluster.view import (
     LeaderHint,
     PartitionView,
     TopicView,
+    impossible,
     merge,
     with_leaders,
 )
@@ -278,3 +280,39 @@ def test_hints_never_take_an_epoch_back(hints: list[tuple[int, int, int]]) -> No
 
 def test_a_topic_view_compares_by_what_was_told() -> None:
     assert TopicView("t", None, ()) == TopicView("t", None, ())
+
+
+# --- partitions that cannot be ----------------------------------------------------------------
+
+
+def _numbered(*numbers: int) -> TopicInfo:
+    return TopicInfo("t", 0, UUID(int=1), False, tuple(PartitionView(n, 0, 5) for n in numbers))
+
+
+@pytest.mark.parametrize(
+    "numbers", [(), (-1,), (0, -1), (-(2**31),), (3_000_000,), (200_000_000, 0), (2**31 - 1,)]
+)
+def test_partitions_that_cannot_be_are_not_taken_up(numbers: tuple[int, ...]) -> None:
+    """They would be no partition at all, or as many as there is memory for."""
+    odd = _numbered(*numbers)
+    assert impossible(odd)
+    assert "t" not in _view(odd, _info("other", (0, 1))).topics
+    assert "other" in _view(odd, _info("other", (0, 1))).topics, "what is beside it is"
+    known = _view(_info("t", (0, 5), (1, 5)))
+    assert merge(known, _result(odd), now=2.0).topics["t"] is known.topics["t"]
+
+
+@pytest.mark.parametrize("numbers", [(0,), (1,), (0, 2, 1), (9_999,), tuple(range(5))])
+def test_partitions_may_be_left_out_and_in_any_order(numbers: tuple[int, ...]) -> None:
+    assert not impossible(_numbered(*numbers))
+    topic = _view(_numbered(*numbers)).topics["t"]
+    assert [p.partition for p in topic.partitions] == list(range(max(numbers) + 1))
+    assert topic.available == tuple(sorted(numbers))
+
+
+@given(st.lists(st.integers(-(2**31), 2**31 - 1) | st.integers(-3, 12), max_size=12))
+def test_whatever_numbers_a_broker_tells(numbers: list[int]) -> None:
+    topic = _view(_numbered(*numbers)).topics.get("t")
+    if topic is not None:
+        assert 1 <= topic.partition_count <= len(numbers) + 10_000
+        assert [p.partition for p in topic.partitions] == list(range(topic.partition_count))

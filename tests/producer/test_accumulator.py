@@ -199,19 +199,43 @@ def test_a_topic_without_metadata_is_refused(bench: Any) -> None:
         b.put(0)
 
 
-def test_a_topic_with_batches_is_in_use_until_their_outcome(bench: Any) -> None:
+def test_a_topic_is_released_when_nothing_depends_on_it(bench: Any) -> None:
     b = bench()
     b.put(0)
-    assert b.accumulator.uses("test")
+    assert not b.accumulator.release("test")
     (batch,) = b.drain()
-    assert b.accumulator.uses("test"), "it is on the wire"
+    assert not b.accumulator.release("test"), "it is on the wire"
     b.incomplete.complete(batch, 0, -1, 0.0)
-    assert not b.accumulator.uses("test")
-    assert not b.accumulator.uses("unknown")
-    b.accumulator.forget_topic("test")
-    assert b.topic.view is None
+    assert b.accumulator.release("test")
+    assert not b.accumulator.topics
+    assert not b.accumulator.taps
+    assert b.accumulator.release("unknown")
     b.accumulator.forget_topic("unknown")
-    assert b.accumulator.update_topic(b.view(), 0.0) is b.topic
+    assert b.accumulator.update_topic(b.view(), 0.0) is None
+
+
+def test_sequences_that_were_forgotten_make_a_new_epoch(bench: Any) -> None:
+    """Once for all that were forgotten, and only when a topic is taken up: it may be one of them,
+    whose logs expect its sequence to go on."""
+    b = bench(idempotent=True)
+    identity, accumulator = b.accumulator.identity, b.accumulator
+    accumulator.topic("never sent to")
+    assert accumulator.release("never sent to")
+    accumulator.topic("other")
+    before = identity.epoch
+    b.put(0)
+    (batch,) = b.drain()
+    b.incomplete.complete(batch, 0, -1, 0.0)
+    assert accumulator.release("test")
+    accumulator.topic("other")
+    assert identity.epoch == before, "it was there all the time"
+    for name in ("new", "test", "newer"):
+        accumulator.topic(name)
+        assert identity.epoch == before + 1
+    for name in ("new", "newer"):
+        assert accumulator.release(name)
+        accumulator.topic(name)
+        assert identity.epoch == before + 1, "nothing was numbered under it"
 
 
 def test_the_largest_backlog_counts_what_is_on_the_wire_too(bench: Any) -> None:

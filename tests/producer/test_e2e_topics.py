@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from kafkaclient.errors import KafkaError, PartitionOutOfRangeError
+from kafkaclient.errors import KafkaError, MetadataTimeoutError, PartitionOutOfRangeError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
+from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.murmur2 import partition_for_key
 
 
@@ -77,6 +78,101 @@ async def test_a_topic_is_kept_while_send_waits_for_room(producing: Any) -> None
         await asyncio.sleep(1)
         fake.resume_broker(0)
         assert await delivered([first, await waiting]) == 2
+
+
+TOPICS = 60
+
+
+async def used(fake: FakeCluster, producer: Any, n: int) -> None:
+    """A record for a topic, a while after the one before, so that metadata is renewed."""
+    await producer.send_and_wait(f"topic-{n}", b"%d" % n, partition=0)
+    await asyncio.sleep(1)
+
+
+@pytest.mark.parametrize("idempotent", [True, False])
+@virtual_time
+async def test_nothing_is_kept_of_topics_that_are_not_used_any_more(
+    producing: Any, idempotent: bool
+) -> None:
+    """Neither buffers nor metrics; and a topic that comes back goes on without a gap."""
+    fake = FakeCluster(brokers=2, partitions=2)
+    options = {
+        "metadata_max_idle_ms": 5000,
+        "metadata_max_age_ms": 5000,
+        "enable_idempotence": idempotent,
+        "linger_ms": 0,
+        "max_block_ms": 1000,
+    }
+    async with producing(fake, **options) as producer:
+        core = producer._core
+        for n in range(TOPICS):
+            await used(fake, producer, n)
+            for kept in (core.accumulator.topics, core.accumulator.taps, core.metadata.view.topics):
+                assert len(kept) <= 15
+        assert len(producer.metrics()["producer-topic-metrics"]) <= 15
+        epoch = core.accumulator.identity.epoch
+        for n in range(0, TOPICS, 10):
+            await used(fake, producer, n)
+        assert core.accumulator.identity.epoch <= epoch + 10 if idempotent else True
+        fake._state.auto_create_topics = False
+        for n in range(20):  # nor of topics that there are not
+            with pytest.raises(MetadataTimeoutError):
+                await producer.send_and_wait(f"missing-{n}", b"x")
+            assert len(core.accumulator.topics) <= 15
+    for n in range(TOPICS):
+        records = [r.value for p in range(2) for r in fake.log(f"topic-{n}", p)]
+        assert records == [b"%d" % n] * (1 if n % 10 else 2)
+
+
+@pytest.mark.parametrize("v2", [True, False])
+@virtual_time
+async def test_transactions_on_topics_that_come_back(producing: Any, v2: bool) -> None:
+    """With v1 the epoch is the coordinator's to raise: sequences are kept while it is the same."""
+    fake = FakeCluster(brokers=2, partitions=2, transactions_v2=v2)
+    options = {
+        "metadata_max_idle_ms": 5000,
+        "metadata_max_age_ms": 5000,
+        "linger_ms": 0,
+        "transactional_id": "tx",
+    }
+    async with producing(fake, **options) as producer:
+        for n in [*range(40), *range(40)]:
+            async with producer.transaction():
+                await used(fake, producer, n)
+        kept = producer._core.accumulator.topics
+        assert len(kept) <= 15 if v2 else len(kept) == 40
+        await producer.begin_transaction()
+        await producer.send_and_wait("topic-0", b"void")
+        await asyncio.sleep(20)
+        await producer.send_and_wait("topic-0", b"void")
+        await producer.abort_transaction()
+    for n in range(40):
+        records = [r.value for p in range(2) for r in fake.committed_log(f"topic-{n}", p)]
+        assert records == [b"%d" % n] * 2
+
+
+@virtual_time
+async def test_a_topic_whose_limit_grows_gets_large_batches_again(producing: Any) -> None:
+    """What was learnt from MESSAGE_TOO_LARGE does not hold for ever."""
+    fake = FakeCluster(brokers=1)
+    fake.create_topic("t", 1, max_message_bytes=20_000)
+
+    async def burst(producer: Any) -> int:
+        """How large the largest batch was."""
+        fake.stall_broker(0)
+        seen = len(fake.requests)
+        sent = [producer.send_nowait("t", bytes(1000)) for _ in range(200)]
+        fake.resume_broker(0)
+        await asyncio.gather(*sent)
+        produced = [r for r in fake.requests[seen:] if r.api_key == ApiKey.PRODUCE]
+        return max(len(data) for r in produced for _, _, data in r.batches)
+
+    async with producing(fake, linger_ms=0, metadata_max_idle_ms=10**8) as producer:
+        assert await burst(producer) > 100_000
+        assert await burst(producer) < 40_000, "learnt"
+        fake.configure_topic("t", max_message_bytes=1_000_000)
+        await asyncio.sleep(3600)
+        assert await burst(producer) > 100_000
 
 
 # --- grown --------------------------------------------------------------------------------------

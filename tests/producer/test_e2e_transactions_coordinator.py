@@ -10,6 +10,7 @@ import pytest
 from kafkaclient.errors import (
     BrokerError,
     ProducerFencedError,
+    ProducerStateError,
     TransactionAbortableError,
     TransactionTimeoutError,
     UnsupportedVersionError,
@@ -17,7 +18,7 @@ from kafkaclient.errors import (
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE_ANSWER, DROP, DROP_ANSWER, FakeCluster
-from kafkaclient.types import ConsumerGroupMetadata
+from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata
 from kafkaclient.wire.api import ApiKey
 
 GROUP = "readers"
@@ -287,12 +288,43 @@ async def test_nobody_ends_the_transaction_that_changes_the_offset(
             await producer.committed(GROUP, [("in", 0)])
 
 
-@pytest.mark.parametrize("offset", [-1, "5", 1.5, True, None])
+NO_OFFSETS = [
+    *[({("in", 0): offset}, GROUP) for offset in (-1, "5", 1.5, True, None, 2**63)],
+    *[
+        ({("in", 0): OffsetAndMetadata(*given)}, GROUP)
+        for given in ((5, b"m"), (5, "\ud800"), (5, "", 2**40))
+    ],
+    *[({where: 5}, GROUP) for where in (("in", "0"), ("in", -1), ("in", 2**31), ("a b", 0), "in")],
+    *[({("in", 0): 5}, group) for group in ("\ud800", None, 5, ConsumerGroupMetadata("g", 2**40))],
+]
+
+
+@pytest.mark.parametrize("case", range(len(NO_OFFSETS)))
 @virtual_time
-async def test_offsets_that_are_none(transacting: Any, offset: Any) -> None:
-    fake = FakeCluster()
+async def test_offsets_that_are_none(
+    fake: FakeCluster, transacting: Any, look: Any, case: int
+) -> None:
+    """Committed without them, what was read would be processed again. The producer goes on."""
+    offsets, group = NO_OFFSETS[case]
     async with transacting(fake) as producer:
         await producer.begin_transaction()
-        with pytest.raises((ValueError, TypeError, AttributeError)):
-            await producer.send_offsets_to_transaction({("in", 0): offset}, GROUP)
-        await producer.commit_transaction()
+        await producer.send("t", b"made of it")
+        with pytest.raises((ValueError, TypeError, TransactionAbortableError)):
+            await asyncio.wait_for(producer.send_offsets_to_transaction(offsets, group), 5)
+        with pytest.raises(TransactionAbortableError):
+            await producer.commit_transaction()
+        await producer.abort_transaction()
+        async with producer.transaction():
+            await producer.send("t", b"next")
+            await producer.send_offsets_to_transaction({("in", 0): 6}, GROUP)
+    assert look.committed(fake) == [b"next"]
+    assert fake.committed_offset(GROUP, "in", 0) == 6
+
+
+@virtual_time
+async def test_no_offsets_are_asked_for_out_of_a_transaction(transacting: Any) -> None:
+    async with transacting(FakeCluster()) as producer:
+        with pytest.raises(ProducerStateError):
+            await producer.send_offsets_to_transaction({("in", 0): "5"}, GROUP)
+        async with producer.transaction():
+            pass

@@ -27,7 +27,8 @@ class Coordinator:
         self.told: list[KafkaError] = []
         self.added = 0
 
-    async def add(self, partitions: tuple[TopicPartition, ...]) -> None:
+    async def add(self, partitions: tuple[TopicPartition, ...], over: asyncio.Event) -> None:
+        self.over = over
         self.asked.append([tp.partition for tp in partitions])
         await self.let.wait()
         if self.error is not None:
@@ -127,3 +128,38 @@ async def test_a_refusal_is_told(enlisted: Any, error: Exception) -> None:
     assert len(coordinator.told) == 1
     assert isinstance(coordinator.told[0], KafkaError)
     assert not enlistment.holds(bench.queue(0))
+
+
+@virtual_time
+async def test_the_end_waits_for_the_request_under_way(enlisted: Any) -> None:
+    """What is handled after the end of the transaction would begin another one."""
+    enlistment, bench, coordinator = enlisted()
+    coordinator.let.clear()
+    enlistment.want(bench.queue(0))
+    await asyncio.sleep(0.1)
+    ending = asyncio.create_task(enlistment.finish())
+    await asyncio.sleep(0.1)
+    assert coordinator.over.is_set(), "it is not asked again"
+    assert not ending.done()
+    coordinator.let.set()
+    await ending
+    enlistment.begin()
+    assert not enlistment.holds(bench.queue(0)), "it belongs to the transaction before"
+    enlistment.want(bench.queue(0))
+    await asyncio.sleep(0.1)
+    assert coordinator.asked == [[0], [0]]
+    assert enlistment.holds(bench.queue(0))
+
+
+@virtual_time
+async def test_a_refusal_after_the_end_concerns_nobody(enlisted: Any) -> None:
+    enlistment, bench, coordinator = enlisted()
+    coordinator.let.clear()
+    coordinator.error = broker_error(29)
+    enlistment.want(bench.queue(0))
+    await asyncio.sleep(0.1)
+    ending = asyncio.create_task(enlistment.finish())
+    await asyncio.sleep(0.1)
+    coordinator.let.set()
+    await ending
+    assert not coordinator.told

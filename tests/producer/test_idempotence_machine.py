@@ -303,6 +303,20 @@ class Producing(RuleBasedStateMachine):
         """The topic is deleted and created anew; the client learns of it later."""
         self.cluster.create_anew()
 
+    @rule()
+    def forget(self) -> None:
+        """The topic is not used for long, and then it is."""
+        for _ in range(10):
+            if not self.topic.in_use:
+                break
+            for node in BROKERS:
+                self.round_trip(node)
+        busy = self.topic.in_use
+        assert self.accumulator.release("t") is not busy
+        assert ("t" in self.accumulator.topics) is busy
+        self.topic = self.accumulator.topic("t")
+        self.accumulator.update_topic(self.cluster.view(), self.now)
+
     @rule(limit=st.sampled_from([330, 1_000_000]))
     def limit(self, limit: int) -> None:
         self.cluster.max_message_bytes = limit
@@ -419,6 +433,7 @@ def walk(machine: type[Producing], seed: int, steps: int) -> None:
         (4, world.come_back),
         (2, lambda: world.move(partition())),
         (1, world.create_anew),
+        (3, world.forget),
         (2, lambda: world.limit(rng.choice([330, 1_000_000]))),
         (3, lambda: world.learn(frozenset())),
         (1, lambda: world.learn(frozenset({partition()}))),

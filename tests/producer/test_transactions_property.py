@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from kafkaclient.errors import KafkaError, TransactionTimeoutError
 from kafkaclient.producer.producer import Producer
+from kafkaclient.producer.transaction_state import TransactionState
 from kafkaclient.testing.clock import run_virtual
 from kafkaclient.testing.fake import (
     CLOSE,
@@ -23,6 +24,8 @@ from kafkaclient.testing.fake import (
     delay,
     delay_answer,
 )
+from kafkaclient.testing.fake.transactions import TxnState
+from kafkaclient.types import OffsetAndMetadata
 from kafkaclient.wire.api import ApiKey
 
 PARTITIONS, BROKERS = 3, 3
@@ -39,7 +42,8 @@ APIS = [
     ApiKey.INIT_PRODUCER_ID,
 ]
 ANSWERS = [CLOSE, CLOSE_ANSWER, DROP, DROP_ANSWER, delay(1.0), delay_answer(1.0)]
-CODES = [7, 14, 15, 16, 51, 48, 49, 59, 120, -1]
+NOT_DONE = [48, 49, 59, 120]
+CODES = [7, 14, 15, 16, 51, *NOT_DONE, -1]
 
 # What the application does in a transaction, and what happens meanwhile.
 steps = st.one_of(
@@ -55,9 +59,19 @@ steps = st.one_of(
     st.tuples(st.just("disconnect"), brokers),
     st.tuples(st.just("bounce"), brokers),
     st.tuples(st.just("stall"), brokers, st.sampled_from([0.5, 4.0])),
+    st.tuples(st.just("absent"), brokers),
+    st.tuples(st.just("persistent"), st.sampled_from(APIS[2:5]), st.sampled_from([3, 14, 51])),
+    st.tuples(st.just("no offsets"), st.sampled_from([2**63, -1, b"m", None])),
+    st.tuples(st.just("expire"), partitions),
+    st.tuples(st.just("return"), st.none(), brokers, st.sampled_from([*ANSWERS, *CODES])),
 )
-ends = st.sampled_from(["commit", "commit", "abort", "raise", "cancel soon", "cancel late"])
-transactions = st.lists(st.tuples(st.lists(steps, max_size=8), ends), min_size=1, max_size=5)
+ends = st.sampled_from(
+    ["commit", "commit", "prepare", "abort", "raise", "cancel soon", "cancel late"]
+)
+pauses = st.sampled_from([0.0, 0.0, 0.01, 5.0])
+transactions = st.lists(
+    st.tuples(st.lists(steps, max_size=8), ends, pauses), min_size=1, max_size=5
+)
 
 
 class Story:
@@ -82,8 +96,10 @@ class Story:
             on_error=lambda _: None,
             **options,
         ) as producer:
-            for n, (plan, end) in enumerate(self.plan):
+            for n, (plan, end, pause) in enumerate(self.plan):
                 await self.one(producer, n, plan, end)
+                await asyncio.sleep(pause)
+                self.no_ghost(producer)
             for broker in range(BROKERS):
                 self.fake.start_broker(broker)
                 self.fake.resume_broker(broker)
@@ -95,6 +111,14 @@ class Story:
             self.told[len(self.plan)] = True
             self.sent[len(self.plan)].add(b"last")
         await asyncio.sleep(20)  # whatever was held back has arrived
+
+    def no_ghost(self, producer: Producer) -> None:
+        """The coordinator has no transaction open that the producer does not know of."""
+        if producer._core.transactions.state is TransactionState.READY:
+            assert not self.is_ongoing(), f"a ghost: {self.fake.transaction('tx')}"
+
+    def is_ongoing(self) -> bool:
+        return self.fake.transaction("tx").state is TxnState.ONGOING
 
     async def one(self, producer: Producer, n: int, plan: list[Any], end: str) -> None:
         working = asyncio.create_task(self.body(producer, n, plan, end))
@@ -110,7 +134,7 @@ class Story:
             else:
                 await producer.abort_transaction()
                 self.told[n] = False
-        elif isinstance(outcome, (KafkaError, ZeroDivisionError)):
+        elif isinstance(outcome, (KafkaError, ZeroDivisionError, ValueError, TypeError)):
             self.told[n] = False
         else:
             raise outcome
@@ -142,6 +166,12 @@ class Story:
             await self.steps(producer, n, plan)
             if end == "raise":
                 raise ZeroDivisionError
+            if end == "prepare":
+                await producer.prepare_transaction()
+                seen = len(self.fake.requests)
+                await asyncio.sleep(self.rng.choice([0.0, 0.01, 2.0]))
+                within = {r.api_key for r in self.fake.requests[seen:]}
+                assert not within & {*APIS} - {ApiKey.FIND_COORDINATOR}, "it is not left alone"
 
     async def steps(self, producer: Producer, n: int, plan: list[Any]) -> None:
         for number, (what, *arguments) in enumerate(plan):
@@ -158,13 +188,63 @@ class Story:
             elif what == "offsets":
                 await producer.send_offsets_to_transaction({("in", 0): n + 1}, "group")
                 self.sent[n].add(b"offset %d" % (n + 1))
+            elif what == "no offsets":
+                (offset,) = arguments
+                offset = OffsetAndMetadata(1, offset) if isinstance(offset, bytes) else offset
+                await producer.send_offsets_to_transaction({("in", 0): offset}, "group")
+            elif what == "expire":
+                value = b"%d %d 0" % (n, number)
+                self.sent[n].add(value)
+                await self.expire(producer, *arguments, value)
+            elif what == "return":
+                await self.come_back(producer, n, number, *arguments[1:])
             else:
                 self.happen(what, *arguments)
 
+    async def come_back(
+        self, producer: Producer, n: int, number: int, broker: int, answer: Any
+    ) -> None:
+        """A broker can be reached again. With v1 one of its partitions is added, which takes a
+        while, and which no record may need any more when the transaction ends."""
+        fake = self.fake
+        fake.stop_broker(broker, elect=False)
+        asyncio.get_running_loop().call_later(0.05, fake.start_broker, broker)
+        slow = None
+        for m in range(100):
+            value = b"%d %d %d" % (n, number, m)
+            self.sent[n].add(value)
+            await producer.send_and_wait("t", value)
+            if slow is None:
+                slow = fake.control(ApiKey.ADD_PARTITIONS_TO_TXN, answer)
+            elif slow.hits:
+                break
+            await asyncio.sleep(0.005)
+
+    async def expire(self, producer: Producer, partition: int, value: bytes) -> None:
+        """The delivery timeout ends while the batch is on the wire."""
+        slow = self.fake.control(ApiKey.PRODUCE, delay(1.8), keep=True)
+        delivery = await producer.send("t", value, partition=partition)
+        for _ in range(5):
+            await asyncio.sleep(1.57)
+            if self.fake.leader("t", partition) >= 0:
+                self.fake.drop_connections(self.fake.leader("t", partition))
+        slow.remove()
+        await asyncio.gather(delivery, return_exceptions=True)
+
+    def interfere(self, what: str, api: ApiKey, answer: Any) -> None:
+        if what == "persistent":
+            control = self.fake.control(api, answer, keep=True)
+            asyncio.get_running_loop().call_later(1.0, control.remove)
+        elif what == "code" and api is ApiKey.END_TXN and answer in NOT_DONE:
+            # No coordinator says so of a transaction that it has ended as it was asked to.
+            self.fake.control(api, lambda _: answer if self.is_ongoing() else None)
+        else:
+            self.fake.control(api, answer)
+
     def happen(self, what: str, *arguments: Any) -> None:
         fake, loop = self.fake, asyncio.get_running_loop()
-        if what in ("answer", "code"):
-            fake.control(*arguments)
+        if what in ("answer", "code", "persistent"):
+            self.interfere(what, *arguments)
         elif what == "error":
             fake.fail_produce("t", *arguments)
         elif what == "move":
@@ -176,6 +256,9 @@ class Story:
         elif what == "bounce":
             fake.stop_broker(*arguments)
             loop.call_later(0.5, fake.start_broker, *arguments)
+        elif what == "absent":
+            fake.stop_broker(*arguments, elect=False)
+            loop.call_later(0.3, fake.start_broker, *arguments)
         elif what == "stall":
             broker, seconds = arguments
             fake.stall_broker(broker)

@@ -1,0 +1,32 @@
+"""Which names a topic can have."""
+
+from __future__ import annotations
+
+import re
+
+from kafkaclient.errors import InvalidTopicError
+
+__all__ = ["check_topic_name"]
+
+_MAX_LENGTH = 249
+_LEGAL = re.compile(rf"[a-zA-Z0-9._-]{{1,{_MAX_LENGTH}}}")
+
+
+def check_topic_name(name: object) -> None:
+    """Raises :class:`InvalidTopicError` for what no topic can be named.
+
+    Legal are 1 to 249 ASCII letters, digits, ``.``, ``_`` and ``-``, but not ``.`` and ``..``
+    (Java: ``org.apache.kafka.common.internals.Topic.validate``).
+    """
+    if isinstance(name, str) and _LEGAL.fullmatch(name) and name not in (".", ".."):
+        return
+    if not isinstance(name, str) or not name:
+        raise InvalidTopicError(f"a topic's name is a non-empty str, not {name!r}")
+    if len(name) > _MAX_LENGTH:
+        shown = f"{name[:40]!r}..."
+        why = f"it has {len(name)} characters, and at most {_MAX_LENGTH} are allowed"
+    else:
+        shown, why = repr(name), "legal are ASCII letters, digits, '.', '_' and '-'"
+        if name in (".", ".."):
+            why = "'.' and '..' are not allowed"
+    raise InvalidTopicError(f"no topic can be named {shown}: {why}; nothing was sent")

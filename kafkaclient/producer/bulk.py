@@ -58,6 +58,7 @@ class Bulk:
         serialize: bool = False,
     ) -> None:
         check_place(topic, partition)
+        topic = str.__str__(topic)  # without what a subclass, such as an enum, makes of it
         shared = record_of_bytes(
             config, wall_clock, topic, None, None, partition, timestamp_ms, headers
         )
@@ -147,9 +148,7 @@ class Bulk:
         handle = intake.try_put(topic, record)
         if handle is None:
             handle = await intake.wait_and_put(topic, record, self._room)
-        receipt = handle._receipt
-        receipt.handles += 1  # the bulk delivery stands in for the handle
-        self.delivery.add([(receipt, receipt.count - 1, 1)])
+        self.delivery.add([handle.hand_on()])  # which stands in for the handle
 
     async def breathe(self) -> None:
         """Let others have their turn, if it is time."""

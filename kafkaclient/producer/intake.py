@@ -6,6 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kafkaclient.config.limit import Limit
 from kafkaclient.errors import BufferFullError, PartitionOutOfRangeError
 from kafkaclient.producer.load import largest_backlog
 from kafkaclient.producer.parking import ParkingLot
@@ -76,7 +77,7 @@ class Intake:
             delivery = self._place(buffer, record)
         if delivery is None:
             self._metrics.buffer_exhausted()
-            raise self._buffer_full(topic, record, 0.0)
+            raise self._buffer_full(topic, record, "at once, and send_nowait does not wait")
         return delivery
 
     def try_put(self, topic: str, record: Record) -> Delivery | None:
@@ -162,7 +163,8 @@ class Intake:
                 )
         except TimeoutError:
             self._metrics.buffer_exhausted()
-            raise self._buffer_full(buffer.name, record, self._max_block) from None
+            within = f"within {Limit(self._max_block, 'max.block.ms')}"
+            raise self._buffer_full(buffer.name, record, within) from None
         finally:
             self._metrics.buffer_waited(self._clock() - asked_at)
 
@@ -181,13 +183,13 @@ class Intake:
         if buffer.view is not view:
             self.update_topic(view)
 
-    def _buffer_full(self, topic: str, record: Record, waited: float) -> BufferFullError:
+    def _buffer_full(self, topic: str, record: Record, within: str) -> BufferFullError:
         budget = self._accumulator.budget
         backlog = largest_backlog(self._accumulator.incomplete)
         return BufferFullError(
             f"a record of up to {record.upper_bound} bytes for topic {topic!r} found no room in "
             f"buffer.memory={budget.total} ({budget.total - budget.available} bytes used, "
-            f"{budget.waiting} callers waiting) within {waited:g} s; "
+            f"{budget.waiting} callers waiting) {within}; "
             f"{backlog}. It was not sent: send more slowly, or raise buffer.memory."
         )
 

@@ -10,6 +10,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kafkaclient.config.limit import Limit
 from kafkaclient.errors import KafkaError, MetadataTimeoutError, ProducerClosedError
 from kafkaclient.producer.topic import ParkedRecord
 
@@ -43,7 +44,10 @@ class ParkingLot:
         self._accumulator = accumulator
         self._metadata = metadata
         # The delivery exists from the first moment, so its deadline holds here as well.
-        self._max_block = min(max_block, accumulator.settings.delivery_timeout)
+        delivery_timeout = accumulator.settings.delivery_timeout
+        self._limit = Limit(max_block, "max.block.ms")
+        if delivery_timeout < max_block:
+            self._limit = Limit(delivery_timeout, "delivery.timeout.ms")
         self._clock = clock
         self._place = place
         self._new_receipt = new_receipt
@@ -123,9 +127,9 @@ class ParkingLot:
         """Wait for the topic's metadata until the oldest parked record has waited long enough."""
         while topic.parked:
             oldest = topic.parked[0].parked_at
-            remaining = oldest + self._max_block - self._clock()
+            remaining = oldest + self._limit.seconds - self._clock()
             try:
-                view = await self._metadata.wait_topic(topic.name, remaining)
+                view = await self._metadata.wait_topic(topic.name, remaining, limit=self._limit)
             except MetadataTimeoutError as error:
                 while topic.parked and topic.parked[0].parked_at <= oldest:
                     self._fail_first(topic, error)

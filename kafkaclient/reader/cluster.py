@@ -11,7 +11,12 @@ from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.cluster.backoff import retry_pause_s
 from kafkaclient.cluster.metadata import Metadata
 from kafkaclient.cluster.router import Router
-from kafkaclient.errors import KafkaError, LeaderChangedError, PartitionOutOfRangeError
+from kafkaclient.errors import (
+    KafkaError,
+    LeaderChangedError,
+    PartitionOutOfRangeError,
+    ReaderStateError,
+)
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.codec import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsCall
 
@@ -55,6 +60,11 @@ class Cluster:
         self._orphan: asyncio.Task[None] | None = None
         self._purposes = 0
         self._free_purposes: list[str] = []
+
+    def check_home(self) -> None:
+        """Raises unless this is the event loop that the reader was started in."""
+        if asyncio.get_running_loop() is not self._loop:
+            raise ReaderStateError("the reader belongs to the event loop that it was started in")
 
     async def close(self) -> None:
         for reading in list(self.readings):

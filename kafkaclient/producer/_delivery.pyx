@@ -342,7 +342,11 @@ cdef class Delivery:
         if receipt is None or not self._counted:
             return
         if receipt._parts is None and (receipt.error is None or not self._unseen):
-            receipt.drop(self._index)
+            if self._index == receipt._dropped_to and not receipt.done:
+                receipt._dropped_to += 1  # what drop() does with the next one, most often
+                receipt.handles -= 1
+            else:
+                receipt.drop(self._index)
             return
         receipt, index = receipt.locate(self._index)
         receipt.drop(index)

@@ -62,8 +62,9 @@ class Cluster:
         self._free_purposes: list[str] = []
 
     def check_home(self) -> None:
-        """Raises unless this is the event loop that the reader was started in."""
-        if asyncio.get_running_loop() is not self._loop:
+        """Raises in another event loop than the reader was started in. Outside of any, a read may
+        be made; it is iterated over in the reader's."""
+        if asyncio._get_running_loop() not in (self._loop, None):
             raise ReaderStateError("the reader belongs to the event loop that it was started in")
 
     async def close(self) -> None:

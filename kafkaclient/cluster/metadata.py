@@ -24,6 +24,7 @@ from kafkaclient.errors import (
     ProtocolError,
 )
 from kafkaclient.topic_names import check_topic_name
+from kafkaclient.twins import log_pure_python
 from kafkaclient.wire.metadata import MetadataCall, ToldTopics
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.router import Router
     from kafkaclient.cluster.view import LeaderHint, TopicView
     from kafkaclient.config import ClientConfig
+    from kafkaclient.config.limit import Limit
     from kafkaclient.wire.api import BrokerInfo
     from kafkaclient.wire.results import MetadataResult
 
@@ -78,6 +80,9 @@ class Metadata:
     ) -> None:
         self.view = ClusterView()
         """The latest snapshot; replaced, never changed."""
+        self.refreshed_at = float("-inf")
+        """When brokers last told of everything in use, and not only of what is new, in the clock's
+        seconds (Java: ``lastSuccessfulUpdate``)."""
         self._config = config
         self._router = router
         self._clock = clock or _loop_time
@@ -112,26 +117,27 @@ class Metadata:
         """Fetch the first view, and keep it fresh until :meth:`stop`.
 
         Raises :class:`~kafkaclient.errors.BootstrapError` when no bootstrap server answers
-        within ``max_block_ms``, and at once what no retry can mend, such as
+        within the config's ``call_limit``, and at once what no retry can mend, such as
         :class:`~kafkaclient.errors.UnsupportedVersionError`.
         """
         if self._task is not None:
             return
+        log_pure_python()
         self._first_answer = asyncio.get_running_loop().create_future()
         self._reason = "start"
         self._task = asyncio.create_task(self._run(), name="refresh metadata")
         self._task.add_done_callback(self._run_ended)
-        limit_s = self._config.max_block_ms / 1000
+        limit = self._config.call_limit
         try:
-            async with asyncio.timeout(limit_s) as limit:
+            async with asyncio.timeout(limit.seconds) as timeout:
                 await self._first_answer
         except BaseException as error:
             await self.stop()
-            if isinstance(error, TimeoutError) and limit.expired():
+            if isinstance(error, TimeoutError) and timeout.expired():
                 servers = ", ".join(f"{h}:{p}" for h, p in self._config.bootstrap_servers)
                 raise BootstrapError(
-                    f"no bootstrap server ({servers}) answered within {limit_s:g} s "
-                    f"(max.block.ms): {self._last_error or 'no connection yet'}. Check the "
+                    f"no bootstrap server ({servers}) answered within {limit}: "
+                    f"{self._last_error or 'no connection yet'}. Check the "
                     "addresses, that brokers run there, and that the network lets you through"
                 ) from self._last_error
             raise
@@ -157,15 +163,19 @@ class Metadata:
         Raises :class:`~kafkaclient.errors.InvalidTopicError` for what no topic can be named."""
         self._use(name)
 
-    async def wait_topic(self, name: str, timeout_s: float, *, fresh: bool = False) -> TopicView:
+    async def wait_topic(
+        self, name: str, timeout_s: float, *, fresh: bool = False, limit: Limit | None = None
+    ) -> TopicView:
         """The topic's view, at once when it is known; else, or with ``fresh``, it is fetched.
 
         A topic that does not exist (yet) is asked for again, with backoff, until it does: the
         brokers may create it. Raises :class:`~kafkaclient.errors.MetadataTimeoutError` after
-        ``timeout_s`` seconds, and at once what waiting cannot mend, such as an invalid name
+        ``timeout_s`` seconds, which are what is left of the ``limit`` (default: ``max.block.ms``),
+        and at once what waiting cannot mend, such as an invalid name
         (:class:`~kafkaclient.errors.InvalidTopicError`), a missing authorisation, or brokers that
         refuse this client's credentials.
         """
+        name = str.__str__(name)  # without what a subclass, such as an enum, makes of it
         topic = self._use(name)
         known = self.view.topics.get(name)
         if known is not None and not fresh:
@@ -181,42 +191,43 @@ class Metadata:
             self.request_refresh(f"topic {name!r} may have changed")
         self._wake.set()
         try:
-            async with asyncio.timeout(timeout_s) as limit:
+            async with asyncio.timeout(timeout_s) as timeout:
                 told = await waiter
         except TimeoutError:
-            if not limit.expired():
+            if not timeout.expired():
                 raise
             cause = self._last_error or topic.error
             auto_create = self._config.allow_auto_create_topics
-            raise no_metadata(name, cause, timeout_s, auto_create=auto_create) from cause
+            limit = limit or self._config.block_limit
+            raise no_metadata(name, cause, limit, auto_create=auto_create) from cause
         finally:
             del topic.waiters[waiter]
             topic.last_used = self._clock()
         # A hint may have told of a newer leader since the answer came.
         return self.view.topics.get(name, told)
 
-    async def refresh(self, timeout_s: float, *, max_age_s: float = 0.0) -> None:
+    async def refresh(self, *, max_age_s: float = 0.0) -> None:
         """Fetch everything in use anew, unless that was done within the last ``max_age_s``.
 
-        Raises MetadataTimeoutError when no broker has answered within ``timeout_s`` seconds.
+        Raises MetadataTimeoutError when no broker has answered within the config's ``call_limit``.
         """
         if self._task is None:
             raise ProducerStateError("metadata is not being fetched: not started, or stopped")
-        if self._clock() - self.view.fetched_at < max_age_s:
+        if self._clock() - self.refreshed_at < max_age_s:
             return
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # The answer to a request under way may be older than the call.
         self._awaited[answered] = self._requests + 1
         self.request_refresh("it was asked for")
         try:
-            async with asyncio.timeout(timeout_s) as limit:
+            async with asyncio.timeout(self._config.call_limit.seconds) as timeout:
                 await answered
         except TimeoutError:
-            if not limit.expired():
+            if not timeout.expired():
                 raise
             cause = self._last_error or "no answer yet"
             raise MetadataTimeoutError(
-                f"no broker told what has changed within {timeout_s:g} s: {cause}"
+                f"no broker told what has changed within {self._config.call_limit}: {cause}"
             ) from self._last_error
         finally:
             del self._awaited[answered]
@@ -350,6 +361,7 @@ class Metadata:
         new = merge(old, result, now=now, keep=self._topics.by_name)
         errors_changed = self._topics.note(result, names, new, now)
         if full:
+            self.refreshed_at = now
             changed = new.topics != old.topics or new.brokers != old.brokers
             self._fruitless = 0 if changed or requested is None else self._fruitless + 1
             self._not_before = now + self._pause_s(1 + self._fruitless)

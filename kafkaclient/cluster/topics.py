@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable
 
     from kafkaclient.cluster.view import ClusterView, TopicView
+    from kafkaclient.config.limit import Limit
     from kafkaclient.wire.results import MetadataResult
 
 __all__ = ["TopicInUse", "TopicsInUse", "no_metadata", "topic_error"]
@@ -142,7 +143,7 @@ def topic_error(name: str, code: int, absurd: str | None = None) -> BrokerError:
 
 
 def no_metadata(
-    name: str, cause: KafkaError | None, timeout_s: float, *, auto_create: bool
+    name: str, cause: KafkaError | None, limit: Limit, *, auto_create: bool
 ) -> MetadataTimeoutError:
     """For who has waited for a topic in vain; ``cause`` is what was in the way last."""
     if isinstance(cause, UnknownTopicError):
@@ -156,7 +157,7 @@ def no_metadata(
     else:
         advice = "check that the brokers are up and can be reached from here"
     error = MetadataTimeoutError(
-        f"topic {name!r}: no metadata within {timeout_s:g} s (max.block.ms); last cause: "
+        f"topic {name!r}: no metadata within {limit}; last cause: "
         f"{cause or 'no answer from any broker yet'}; {advice}"
     )
     error.__cause__ = cause

@@ -16,6 +16,7 @@ from kafkaclient.config.kinds import (
     one_of,
     text,
 )
+from kafkaclient.config.limit import Limit
 from kafkaclient.config.options import REQUIRED, Option, option, read_options
 from kafkaclient.config.security import SecurityOptions, settle_security
 from kafkaclient.errors import ConfigError
@@ -196,6 +197,19 @@ class ClientConfig(SecurityOptions):
         values.update({name: entry.value for name, entry in given.items()})
         cls.settle(values, given)
         return cls(**values)
+
+    @property
+    def block_limit(self) -> Limit:
+        """How long a call that waits for metadata or buffer space may take."""
+        return Limit(self.max_block_ms / 1000, "max.block.ms")
+
+    @property
+    def call_limit(self) -> Limit:
+        """How long a call that has to ask the cluster may take, such as ``start``: with
+        ``max.block.ms=0``, which says that sending never waits, it could never be answered."""
+        if self.max_block_ms:
+            return self.block_limit
+        return Limit(self.request_timeout_ms / 1000, "request.timeout.ms, as max.block.ms is 0")
 
     @staticmethod
     def settle(values: dict[str, Any], given: Mapping[str, Given]) -> None:

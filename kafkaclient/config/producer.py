@@ -68,7 +68,8 @@ class ProducerConfig(ClientConfig):
         5,
         number(at_least(0, INT64_MAX)),
         "How long a batch waits for more records before it is ready to be sent, in milliseconds; "
-        "fractions count. A batch that is full does not wait.",
+        "fractions count. A batch that is full does not wait, and none waits for longer than a "
+        "tenth of delivery_timeout_ms: its records expire together.",
         section=_BATCHING,
     )
     batch_size: int = option(
@@ -94,7 +95,9 @@ class ProducerConfig(ClientConfig):
         60_000,
         integer(at_least(0, INT64_MAX)),
         "How long send, partitions_for and start may wait for metadata and buffer space together, "
-        "in milliseconds; and how long a call on a transaction may take.",
+        "in milliseconds; and how long a call on a transaction may take. With 0 sending never "
+        "waits; start, refresh_metadata and calls on transactions, which have to ask the cluster, "
+        "may take request_timeout_ms.",
         section=_BATCHING,
     )
 
@@ -220,8 +223,8 @@ class ProducerConfig(ClientConfig):
     compression_type: str = option(
         "none",
         one_of("none", "gzip", "snappy", "lz4", "zstd"),
-        "How batches are compressed. What takes longer than some half a millisecond is done by the "
-        "event loop's default executor, beside the event loop.",
+        "How batches are compressed. What takes longer than about half a millisecond is done by "
+        "threads of the producer's own, beside the event loop.",
         section=_COMPRESSION,
     )
     compression_gzip_level: int | None = option(

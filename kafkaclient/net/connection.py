@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import struct
+import sys
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar, cast
@@ -53,6 +54,11 @@ _MAX_CORRELATION_ID = 2**31 - 1
 
 # The system call that gathers pieces costs more than to copy as little as this (bytes).
 _WORTH_GATHERING = 4096
+# What these releases of CPython put into a plain socket's transport by writelines() does not pause
+# the protocol, however much it is (CVE-2024-12254). Setting its limits has it look at them.
+_WRITELINES_NEVER_PAUSES = (3, 12) <= sys.version_info < (3, 12, 9) or (
+    (3, 13) <= sys.version_info < (3, 13, 2)
+)
 # How long an overdue answer may still lie unread in the socket after the loop was blocked.
 _SECOND_LOOK_S = 0.02
 _MAX_SECOND_LOOK_S = 1.0
@@ -207,6 +213,8 @@ class Connection(asyncio.Protocol):
                 transport.write(b"".join(buffers))
             else:
                 transport.writelines(buffers)
+                if _WRITELINES_NEVER_PAUSES and self._writable:
+                    transport.set_write_buffer_limits()
         except Exception as reason:
             # Nobody knows how much was written: the stream cannot be used any more, and the
             # request shares the fate of those in flight.

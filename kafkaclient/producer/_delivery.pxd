@@ -20,7 +20,11 @@ cdef class Receipt:
     cdef list _firsts
     cdef list _parts
     cdef list _shifts
+    cdef Py_ssize_t _dropped_from
+    cdef Py_ssize_t _dropped_to
+    cdef list _dropped
 
+    cpdef int drop(self, Py_ssize_t index, Py_ssize_t count=*) except -1
     cdef Delivery delivery_of_last(self, long long timestamp)
     cdef _finish(self)
 
@@ -28,9 +32,12 @@ cdef class Receipt:
 @cython.final
 cdef class Delivery:
     cdef readonly Receipt _receipt
-    cdef Py_ssize_t _index
     cdef long long _timestamp
-    cdef bint _unseen
+    cdef int _index
+    cdef unsigned char _unseen
+    cdef unsigned char _counted
+
+    cdef int show(self) except -1
 
     cpdef bint done(self)
     cpdef result(self)

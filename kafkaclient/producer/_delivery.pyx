@@ -1,8 +1,9 @@
 # cython: language_level=3, nonecheck=True
 """The compiled twin of ``_delivery_py.py``: the same names and behaviour; the reasons are told there.
 
-Here a :class:`Delivery` is one small allocation. The garbage collector does not know of it, or a
-program that holds a million of them would stand still whenever it looks at them all.
+Here a :class:`Delivery` is one small allocation. The garbage collector does not look at it before
+something of the receipt's holds it (a task, a callback): a program that holds a million of them
+would stand still whenever it looks at them all.
 """
 
 cimport cython
@@ -13,10 +14,17 @@ from bisect import bisect_right
 from contextvars import copy_context
 from inspect import iscoroutinefunction
 
+from cpython.ref cimport PyObject
+
 from kafkaclient.errors import ProducerStateError
 from kafkaclient.types import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
 
 __all__ = ["Callback", "Delivery", "Receipt"]
+
+cdef extern from "Python.h":
+    bint PyObject_GC_IsTracked(PyObject*)
+    void PyObject_GC_Track(PyObject*)
+    void PyObject_GC_UnTrack(PyObject*)
 
 _log = logging.getLogger("kafkaclient.producer.delivery")
 cdef object running_loop = asyncio.get_running_loop
@@ -48,11 +56,30 @@ cdef class Receipt:
         delivery._receipt = self
         delivery._index = self.count - 1
         delivery._timestamp = timestamp
-        delivery._unseen = True
+        delivery._unseen = delivery._counted = True
+        PyObject_GC_UnTrack(<PyObject*>delivery)
         self.handles += 1
         if self.hook is not None:
+            delivery.show()
             self.hooked.append(delivery)
         return delivery
+
+    cpdef int drop(self, Py_ssize_t index, Py_ssize_t count=1) except -1:
+        """Nobody stands any more for the records from ``index`` on."""
+        self.handles -= count
+        if self.done:
+            return 0
+        # Most often the one after, or the one before, that was dropped last.
+        if index == self._dropped_to:
+            self._dropped_to += count
+        elif index + count == self._dropped_from:
+            self._dropped_from = index
+        else:
+            if self._dropped is None:
+                self._dropped = []
+            self._dropped.append((self._dropped_from, self._dropped_to))
+            self._dropped_from, self._dropped_to = index, index + count
+        return 0
 
     def resolve(self, base_offset, log_append_time=NO_TIMESTAMP):
         """The batch is written: its first record has ``base_offset`` (-1: not known)."""
@@ -84,8 +111,17 @@ cdef class Receipt:
             part, _ = delivery._receipt.locate(delivery._index)
             part.hook = self.hook
             part.hooked.append(delivery)
-        for part in parts:
-            part.handles = part.count if self.handles else 0
+        for part in dict.fromkeys(parts):
+            part.handles = part.count
+        dropped = [(self._dropped_from, self._dropped_to)]
+        if self._dropped is not None:
+            dropped += self._dropped
+        for first, end in dropped:
+            index = first
+            while index < end:
+                part, at, run = self.run_at(index)
+                part.drop(at, min(run, end - index))
+                index += run
 
     def locate(self, index):
         """The receipt (of the last split) that the record ``index`` belongs to, and its index."""
@@ -260,7 +296,7 @@ cdef class Awaiting(Waiter):
 
 
 @cython.final
-@cython.no_gc
+@cython.no_gc_clear
 @cython.freelist(256)
 cdef class Delivery:
     """One record on its way: await it for its :class:`RecordMetadata`, any number of times.
@@ -276,7 +312,21 @@ cdef class Delivery:
         self._receipt = receipt
         self._index = index
         self._timestamp = timestamp
-        self._unseen = True
+        self._unseen = self._counted = True
+
+    def __reduce_ex__(self, protocol):
+        raise TypeError("a Delivery cannot be copied or pickled: it stands for a record on its way")
+
+    cdef int show(self) except -1:
+        """Let the garbage collector look at it: it may become part of a cycle."""
+        if not PyObject_GC_IsTracked(<PyObject*>self):
+            PyObject_GC_Track(<PyObject*>self)
+        return 0
+
+    def hand_on(self):
+        """Have something else stand for the record: (its receipt, its index, 1)."""
+        self._counted = False
+        return self._receipt, self._index, 1
 
     def __repr__(self):
         cdef Receipt receipt
@@ -289,13 +339,17 @@ cdef class Delivery:
 
     def __dealloc__(self):
         cdef Receipt receipt = self._receipt
-        if receipt is None:
+        if receipt is None or not self._counted:
             return
         if receipt._parts is None and (receipt.error is None or not self._unseen):
-            receipt.handles -= 1
+            if self._index == receipt._dropped_to and not receipt.done:
+                receipt._dropped_to += 1  # what drop() does with the next one, most often
+                receipt.handles -= 1
+            else:
+                receipt.drop(self._index)
             return
         receipt, index = receipt.locate(self._index)
-        receipt.handles -= 1
+        receipt.drop(index)
         if self._unseen and receipt.error is not None and receipt.on_unseen is not None:
             receipt.on_unseen(receipt, receipt.error_of(index) or receipt.error, 1)
 
@@ -367,6 +421,7 @@ cdef class Delivery:
             loop.call_soon(callback, self)
             return
         self._receipt.check_home(loop)
+        self.show()
         nth = 0
         waiting = Callback(loop, callback, self, nth)
         while receipt.knows(waiting):
@@ -388,6 +443,8 @@ cdef class Delivery:
         cdef Awaiting awaiting = Awaiting.__new__(Awaiting)
         awaiting.loop = running_loop()
         awaiting._delivery = self
+        if not self._receipt.done:
+            self.show()
         return awaiting
 
     def move_to(self, Delivery other not None):
@@ -395,9 +452,10 @@ cdef class Delivery:
         cdef Receipt parked = self._receipt
         cdef Receipt receipt = other._receipt
         parked.handles -= 1
-        receipt.handles += 1
+        other.hand_on()
         self._receipt, self._index = receipt, other._index
         for waiter, _ in parked.take_waiters():
             receipt.when_done(self._index, waiter)
         if receipt.hook is not None:
+            self.show()
             receipt.hooked[-1] = self  # the hook sees the handle that the caller holds

@@ -7,7 +7,7 @@ import logging
 from bisect import bisect_right
 from contextvars import copy_context
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Never, cast
 
 from kafkaclient.errors import ProducerStateError
 from kafkaclient.types import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
@@ -35,6 +35,9 @@ class Receipt:
     """
 
     __slots__ = (
+        "_dropped",
+        "_dropped_from",
+        "_dropped_to",
         "_parts",
         "_waiters",
         "awaited",
@@ -77,6 +80,9 @@ class Receipt:
         """Called when somebody awaits the only record so far."""
         self._waiters: dict[_Waiter, int] | None = None  # to the record's index
         self._parts: tuple[list[int], list[Receipt], list[int]] | None = None
+        # Which records nobody stands for any more: the latest run of them, and those before.
+        self._dropped_from = self._dropped_to = 0
+        self._dropped: list[tuple[int, int]] = []
 
     def handle(self, timestamp: int) -> Delivery:
         """The delivery of the record that was added last."""
@@ -85,6 +91,20 @@ class Receipt:
         if self.hook is not None:
             self.hooked.append(delivery)
         return delivery
+
+    def drop(self, index: int, count: int = 1) -> None:
+        """Nobody stands any more for the records from ``index`` on."""
+        self.handles -= count
+        if self.done:
+            return
+        # Most often the one after, or the one before, that was dropped last.
+        if index == self._dropped_to:
+            self._dropped_to += count
+        elif index + count == self._dropped_from:
+            self._dropped_from = index
+        else:
+            self._dropped.append((self._dropped_from, self._dropped_to))
+            self._dropped_from, self._dropped_to = index, index + count
 
     def resolve(self, base_offset: int, log_append_time: int = NO_TIMESTAMP) -> None:
         """The batch is written: its first record has ``base_offset`` (-1: not known)."""
@@ -120,10 +140,14 @@ class Receipt:
             part, _ = delivery._receipt.locate(delivery._index)  # it may stand for an earlier whole
             part.hook = self.hook
             part.hooked.append(delivery)
-        # Which records still have a handle is known only in sum. With no handle left, none is
-        # held; otherwise all count as held, and a handle says so itself when it is dropped.
-        for part in parts:
-            part.handles = part.count if self.handles else 0
+        for part in dict.fromkeys(parts):
+            part.handles = part.count
+        for first, end in ((self._dropped_from, self._dropped_to), *self._dropped):
+            index = first
+            while index < end:
+                part, at, run = self.run_at(index)
+                part.drop(at, min(run, end - index))
+                index += run
 
     def locate(self, index: int) -> tuple[Receipt, int]:
         """The receipt (of the last split) that the record ``index`` belongs to, and its index."""
@@ -314,13 +338,21 @@ class Delivery:
     counted, logged and given to the producer's ``on_error``.
     """
 
-    __slots__ = ("_index", "_receipt", "_timestamp", "_unseen")
+    __slots__ = ("_counted", "_index", "_receipt", "_timestamp", "_unseen")
 
     def __init__(self, receipt: Receipt, index: int, timestamp: int) -> None:
         self._receipt = receipt
         self._index = index
         self._timestamp = timestamp
-        self._unseen = True
+        self._unseen = self._counted = True
+
+    def __reduce_ex__(self, protocol: object) -> Never:
+        raise TypeError("a Delivery cannot be copied or pickled: it stands for a record on its way")
+
+    def hand_on(self) -> tuple[Receipt, int, int]:
+        """Have something else stand for the record: (its receipt, its index, 1)."""
+        self._counted = False
+        return self._receipt, self._index, 1
 
     def __repr__(self) -> str:
         receipt, index = self._receipt.locate(self._index)
@@ -331,8 +363,10 @@ class Delivery:
         return f"<Delivery {receipt.topic}-{receipt.partition} {state}>"
 
     def __del__(self) -> None:
+        if not self._counted:
+            return
         receipt, index = self._receipt.locate(self._index)
-        receipt.handles -= 1
+        receipt.drop(index)
         if self._unseen and receipt.error is not None and receipt.on_unseen is not None:
             receipt.on_unseen(receipt, receipt.error_of(index) or receipt.error, 1)
 
@@ -414,7 +448,7 @@ class Delivery:
         """Stand for another delivery's record: a parked record got its place in a batch."""
         parked, receipt = self._receipt, other._receipt
         parked.handles -= 1
-        receipt.handles += 1
+        other.hand_on()
         self._receipt, self._index = receipt, other._index
         for waiter, _ in parked.take_waiters():
             receipt.when_done(self._index, waiter)

@@ -9,7 +9,7 @@ import asyncio
 import time
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cpython.pythread cimport PyThread_get_thread_ident
+from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
@@ -19,6 +19,34 @@ from kafkaclient.wire._records cimport RecordBuffer
 
 __all__ = ["FastPath", "Tap", "TopicTaps"]
 
+cdef extern from *:
+    """
+    #if PY_VERSION_HEX < 0x030C0000
+    typedef struct { PyObject_HEAD PyObject *loop; } RunningLoopHolder;
+    #endif
+
+    /* The event loop that runs in this thread, where asyncio keeps it: in the thread's dictionary,
+       before Python 3.12 inside of an object of its own. NULL: not known, asyncio has to be asked.
+       Asking takes a Python call, and before 3.12 a system call. */
+    static PyObject *kept_running_loop(PyObject *key) {
+    #if PY_VERSION_HEX < 0x030E0000 && defined(CYTHON_COMPILING_IN_CPYTHON) && CYTHON_COMPILING_IN_CPYTHON
+        PyObject *dict = PyThreadState_GetDict();
+        PyObject *kept = dict == NULL ? NULL : PyDict_GetItemWithError(dict, key);
+        if (kept == NULL) { PyErr_Clear(); return NULL; }
+    #if PY_VERSION_HEX < 0x030C0000
+        if (Py_TYPE(kept)->tp_basicsize < (Py_ssize_t)sizeof(RunningLoopHolder)) return NULL;
+        return ((RunningLoopHolder *)kept)->loop;
+    #else
+        return kept;
+    #endif
+    #else
+        return NULL;
+    #endif
+    }
+    """
+    PyObject* kept_running_loop(object key) noexcept
+
+cdef str KEY = "__asyncio_running_event_loop__"
 cdef object running_loop = asyncio._get_running_loop
 cdef object system_clock = time.time
 cdef tuple NO_HEADERS = ()
@@ -121,8 +149,7 @@ cdef class FastPath:
 
     cdef dict _taps
     cdef object _home
-    cdef unsigned long _thread
-    cdef bint _at_home
+    cdef bint _kept
     cdef Py_ssize_t _largest
     cdef object _stamp
 
@@ -130,6 +157,8 @@ cdef class FastPath:
         """From now on records go through ``taps``, if they are of at most ``largest`` bytes."""
         self._taps, self._home, self._largest = taps, loop, largest
         self._stamp = None if wall_clock is system_clock else wall_clock
+        # Called in the event loop: this shows whether asyncio keeps it where it is looked for.
+        self._kept = kept_running_loop(KEY) == <PyObject*>loop
 
     def _close_taps(self):
         self._taps = None
@@ -165,19 +194,10 @@ cdef class FastPath:
         return tap.put(timestamp, <bytes>key, <bytes>value)
 
     cdef bint at_home(self) except -1:
-        """Whether this is the producer's event loop. asyncio's own answer can take a system call
-        (before Python 3.12), so it holds until the loop's next turn."""
-        if self._at_home:
-            return PyThread_get_thread_ident() == self._thread
-        if running_loop() is not self._home:
-            return False
-        self._thread = PyThread_get_thread_ident()
-        self._at_home = True
-        self._home.call_soon(self._ask_again)
-        return True
-
-    def _ask_again(self):
-        self._at_home = False
+        """Whether the producer's event loop runs, in this thread."""
+        if self._kept:
+            return kept_running_loop(KEY) == <PyObject*>self._home
+        return running_loop() is self._home
 
     cdef int64_t now_ms(self) except? -1:
         cdef timespec now

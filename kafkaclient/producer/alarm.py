@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 from kafkaclient.producer.lines import SOON
@@ -66,7 +67,8 @@ class Alarm:
         try:
             await self._ended
         finally:
-            self._ended.cancel()
+            with contextlib.suppress(RuntimeError):  # the loop was closed without us
+                self._ended.cancel()
             if self._timer is not None:
                 self._timer.cancel()
 

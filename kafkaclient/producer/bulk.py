@@ -62,6 +62,7 @@ class Bulk:
         serialize: bool = False,
     ) -> None:
         check_place(topic, partition)
+        topic = str.__str__(topic)  # without what a subclass, such as an enum, makes of it
         shared = record_of_bytes(
             config, wall_clock, topic, None, None, partition, timestamp_ms, headers
         )
@@ -187,9 +188,7 @@ class Bulk:
         )
         if handle is None:
             return False
-        receipt = handle._receipt
-        receipt.handles += 1  # the bulk delivery stands in for the handle
-        self.delivery.add([(receipt, receipt.count - 1, 1)])
+        self.delivery.add([handle.hand_on()])  # which stands in for the handle
         return True
 
     def _record(self, rows: Rows, at: int) -> Record:

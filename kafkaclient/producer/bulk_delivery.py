@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 from kafkaclient.errors import BulkDeliveryError, BulkFailure
 from kafkaclient.producer.delivery import Callback
@@ -59,6 +59,9 @@ class BulkDelivery:
         """How many records were handed over."""
         return self._records
 
+    def __reduce_ex__(self, protocol: object) -> Never:
+        raise TypeError("a BulkDelivery cannot be copied or pickled: it stands for records")
+
     def __repr__(self) -> str:
         state = "done" if self.done() else "pending"
         failed = sum(failure.records for _, failure in self._failed.values())
@@ -70,7 +73,7 @@ class BulkDelivery:
                 if part.done:
                     self._settle(part, first, count)
                 else:
-                    part.handles -= count
+                    part.drop(first, count)
         if self._unseen:
             for receipt, failure in self._failed.values():
                 if receipt.on_unseen is not None and receipt.hook is None:

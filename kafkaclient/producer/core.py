@@ -24,7 +24,7 @@ from kafkaclient.producer.intake import Intake
 from kafkaclient.producer.load import LoadView
 from kafkaclient.producer.policies import named_partitioner
 from kafkaclient.producer.policy_choice import PolicyChoice
-from kafkaclient.producer.sealing import DefaultExecutor
+from kafkaclient.producer.sealing import Threads
 from kafkaclient.producer.sender import Sender
 from kafkaclient.producer.sequence import ProducerIdentity
 from kafkaclient.producer.settings import accumulator_settings, sender_settings
@@ -91,7 +91,7 @@ class Core:
             wake=alarm.ring,
             new_receipt=self._new_receipt,
             on_switch=metrics.partition_switched,
-            background=DefaultExecutor(self.loop),
+            background=Threads(self.loop),
         )
         partitioner = named_partitioner(
             config.partitioner,
@@ -274,7 +274,7 @@ class Core:
             TransactionRecords(self.accumulator, self.intake.waiting, self.drained, self.now),
             identity,
             TransactionCalls(name, config.transaction_timeout_ms, identity, coordinators),
-            max_block=self.max_block,
+            limit=config.call_limit,
             clock=self.now,
             on_fatal=self.die,
             on_waited=self.metrics.transaction_waited,
@@ -363,7 +363,7 @@ class Core:
         metrics.bind_gauge("buffer-available-bytes", lambda: budget.available)
         metrics.bind_gauge("waiting-threads", lambda: self.intake.waiting.callers)
         metrics.bind_gauge("requests-in-flight", lambda: sum(len(lane.in_flight) for lane in lanes))
-        metrics.bind_gauge("metadata-age", lambda: self.now() - self.metadata.view.fetched_at)
+        metrics.bind_gauge("metadata-age", lambda: self.now() - self.metadata.refreshed_at)
 
 
 def _lateness(clock: Callable[[], float]) -> float:

@@ -6,6 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kafkaclient.producer.lines import SOON
 from kafkaclient.producer.parts import halves, lead_on, leave_behind, without
 from kafkaclient.producer.sequence import advance
 
@@ -209,15 +210,17 @@ class IncompleteBatches:
             return batch.created + self._delivery_timeout
         return None
 
-    def close_old(self, now: float, age: float) -> None:
-        """Have batches that could not leave for ``age`` seconds take no more records: a record
-        expires with its batch, whose time runs from its first one."""
+    def close_old(self, now: float, age: float) -> float:
+        """Have batches take no more records ``age`` seconds after their first one: a record expires
+        with its batch, whose time runs from then. Returns when to call this again."""
         for batch in self._batches:
-            if batch.created > now - age:
-                break
-            if not batch.closed and batch.ready_at <= now - age:
-                batch.close()
-                self._lines.schedule(batch.queue, now)
+            if batch.closed:
+                continue
+            if batch.created + age > now + SOON:
+                return batch.created + age
+            batch.close()
+            self._lines.schedule(batch.queue, now)
+        return now + age
 
     def abandon(self, batch: ProducerBatch, error: KafkaError, now: float) -> None:
         """Give a batch up without knowing whether it was written. On the wire it keeps its memory

@@ -7,6 +7,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kafkaclient.config.limit import Limit
 from kafkaclient.errors import BufferFullError, PartitionOutOfRangeError
 from kafkaclient.producer.load import largest_backlog
 from kafkaclient.producer.waiting import WaitingLines
@@ -78,7 +79,9 @@ class Intake:
             delivery = self._place(buffer, record)
         if delivery is None:
             self._metrics.buffer_exhausted()
-            raise self._buffer_full(topic, record.upper_bound, 0.0)
+            raise self._buffer_full(
+                topic, record.upper_bound, "at once, and send_nowait does not wait"
+            )
         return delivery
 
     def try_put(self, topic: str, record: Record) -> Delivery | None:
@@ -205,7 +208,8 @@ class Intake:
             if not limit.expired():
                 raise
             self._metrics.buffer_exhausted()
-            raise self._buffer_full(buffer.name, turn.room, self._max_block) from None
+            within = f"within {Limit(self._max_block, 'max.block.ms')}"
+            raise self._buffer_full(buffer.name, turn.room, within) from None
         finally:
             self._metrics.buffer_waited(self._clock() - known_at)
 
@@ -229,13 +233,13 @@ class Intake:
             self._accumulator.open_taps(buffer)
             self._metrics.metadata_waited(self._clock() - asked_at)
 
-    def _buffer_full(self, topic: str, nbytes: int, waited: float) -> BufferFullError:
+    def _buffer_full(self, topic: str, nbytes: int, within: str) -> BufferFullError:
         budget = self._accumulator.budget
         backlog = largest_backlog(self._accumulator.incomplete)
         return BufferFullError(
             f"a record of up to {nbytes} bytes for topic {topic!r} found no room in "
             f"buffer.memory={budget.total} ({budget.total - budget.available} bytes used, "
-            f"{self.waiting.callers} callers waiting) within {waited:g} s; "
+            f"{self.waiting.callers} callers waiting) {within}; "
             f"{backlog}. It was not sent: send more slowly, or raise buffer.memory."
         )
 

@@ -10,6 +10,7 @@ from kafkaclient.errors import KafkaError, TransactionTimeoutError
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from kafkaclient.config.limit import Limit
     from kafkaclient.producer.transaction_calls import TransactionCalls
 
 __all__ = ["Patience"]
@@ -18,10 +19,11 @@ T = TypeVar("T")
 
 
 class Patience:
-    """``max.block.ms``, here in ``seconds``, for the calls of one transactional id."""
+    """The time limit for the calls of one transactional id."""
 
-    def __init__(self, name: str, calls: TransactionCalls, seconds: float) -> None:
-        self.seconds = seconds
+    def __init__(self, name: str, calls: TransactionCalls, limit: Limit) -> None:
+        self.seconds = limit.seconds
+        self._limit = limit
         self._name = name
         self._calls = calls
 
@@ -39,6 +41,6 @@ class Patience:
         """The error that says what the coordinator was waited for, and met last."""
         last = self._calls.last_error
         return TransactionTimeoutError(
-            f"transactional id {self._name!r}: {what}; max.block.ms={self.seconds * 1000:.0f} "
-            f"have passed, last error: {last or 'none'}"
+            f"transactional id {self._name!r}: {what}; not done within {self._limit}, "
+            f"last error: {last or 'none'}"
         )

@@ -7,10 +7,9 @@ import time
 import warnings
 import weakref
 from enum import Enum
-from functools import partial
 from importlib import import_module
 from random import Random
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Never, Self
 
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import (
@@ -67,9 +66,10 @@ class Producer(FastPath, BulkEntry, TransactionEntry):
     ``wall_clock`` (seconds since the epoch, stamps records) and ``rng`` are seams for tests.
 
     Creating a producer does no I/O; :meth:`start` or ``async with`` connects. It belongs to the
-    event loop it was started in, and uses no threads (but one to write ``telemetry``). A forked
-    child cannot use it, and cannot disturb it. One that is dropped without a :meth:`stop` warns
-    (ResourceWarning), and is stopped in the background while its event loop runs.
+    event loop it was started in. Its only threads compress large batches and write ``telemetry``.
+    A forked child cannot use it, and cannot disturb it; it cannot be copied or pickled. One that
+    is dropped without a :meth:`stop` warns (ResourceWarning), and is stopped in the background
+    while its event loop runs.
 
     Raises:
         ConfigError: an option is unknown, unusable or in conflict with another, or ``telemetry``
@@ -107,6 +107,12 @@ class Producer(FastPath, BulkEntry, TransactionEntry):
         lanes = ", ".join(map(repr, core.sender.lanes))
         return f"<Producer {self.config.client_id!r} {core.accumulator!r} [{lanes}]>"
 
+    def __reduce_ex__(self, protocol: object) -> Never:
+        raise TypeError(
+            "a Producer cannot be copied or pickled: it owns its connections and records; make "
+            "another one from the same options"
+        )
+
     def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
         core = self._core
         if core is not None and self._state not in (_State.STOPPED, _State.FORKED):
@@ -125,9 +131,10 @@ class Producer(FastPath, BulkEntry, TransactionEntry):
         same one left open, and fence it.
 
         Raises:
-            BootstrapError: no bootstrap server could be reached within ``max.block.ms``.
+            BootstrapError: no bootstrap server could be reached within ``max.block.ms`` (where that
+                is 0, ``request.timeout.ms``).
             TransactionTimeoutError: the transaction coordinator did not give a producer id within
-                ``max.block.ms``.
+                that time.
             BrokerError: it refused to.
             AuthenticationError: they and this client could not agree on who is who; at once, with
                 the cause (also SslAuthenticationError, SaslAuthenticationError).
@@ -160,13 +167,15 @@ class Producer(FastPath, BulkEntry, TransactionEntry):
         self._state = _State.RUNNING
         core.begin()
         if core.transactions is None:
-            self._let_in(core)
+            self._let_in()
         else:
-            core.transactions.on_begin = partial(self._let_in, core)
-            core.transactions.on_end = self._close_taps
+            core.transactions.on_begin = _weakly(self._let_in)
+            core.transactions.on_end = _weakly(self._close_taps)
 
-    def _let_in(self, core: Core) -> None:
+    def _let_in(self) -> None:
         """From now on records take the fast way, if they may."""
+        core = self._core
+        assert core is not None
         if self.config.key_serializer is None and self.config.value_serializer is None:
             largest = min(self.config.max_request_size, self.config.buffer_memory) - _OVERHEAD
             self._open_taps(core.accumulator.taps, core.loop, largest, self._wall_clock)
@@ -322,9 +331,13 @@ class Producer(FastPath, BulkEntry, TransactionEntry):
 
     def _check_home(self, core: Core, what: str) -> None:
         if asyncio._get_running_loop() is not core.loop:
+            advice = (
+                "which is closed: start a producer in the new one"
+                if core.loop.is_closed()
+                else "from another thread, use asyncio.run_coroutine_threadsafe"
+            )
             raise ProducerStateError(
-                f"{what}: the producer belongs to the event loop it was started in; from another "
-                "thread, use asyncio.run_coroutine_threadsafe"
+                f"{what}: the producer belongs to the event loop it was started in; {advice}"
             )
 
     # --- waiting and looking ------------------------------------------------------------------
@@ -369,14 +382,15 @@ class Producer(FastPath, BulkEntry, TransactionEntry):
     async def refresh_metadata(self, *, max_age_s: float = 0.0) -> None:
         """Learn now what has changed in the cluster, instead of within ``metadata.max.age.ms``: of
         a topic that has more partitions, or was deleted and created anew. Nothing is asked if
-        that was done within the last ``max_age_s`` seconds.
+        all topics in use were asked for within the last ``max_age_s`` seconds.
 
         Raises:
-            MetadataTimeoutError: no broker answered within ``max.block.ms``.
+            MetadataTimeoutError: no broker answered within ``max.block.ms`` (where that is 0,
+                ``request.timeout.ms``).
             KafkaError: the producer cannot send any more; see there.
         """
         core = self._open(in_transaction=False)
-        await core.metadata.refresh(core.max_block, max_age_s=max_age_s)
+        await core.metadata.refresh(max_age_s=max_age_s)
 
     def metrics(self) -> Snapshot:
         """All metrics under Java's names, by group; see docs/operations.md."""
@@ -398,6 +412,18 @@ class Producer(FastPath, BulkEntry, TransactionEntry):
         return (ProducerClosedError if closed else ProducerStateError)(
             f"{what}: the producer {self._state.value}"
         )
+
+
+def _weakly(method: Callable[[], None]) -> Callable[[], None]:
+    """The method of a producer, without keeping the producer alive; see :func:`_open_check`."""
+    known = weakref.WeakMethod(method)
+
+    def call() -> None:
+        found = known()
+        if found is not None:
+            found()
+
+    return call
 
 
 def _open_check(producer: weakref.ref[Producer]) -> Callable[[], None]:

@@ -7,8 +7,8 @@ compressed in one of two ways:
 a batch   that is                                is compressed
 ========  =====================================  ==============================================
 small     about to leave                         at once, as long as the pass has time for it
-large     due, or full and among the next of     aside: by the event loop's default executor, a
-          its queue, whether a broker is free    few batches at a time, while the next one fills
+large     due, or full and among the next of     aside: by threads of the producer's own, a few
+          its queue, whether a broker is free    batches at a time, while the next one fills
           or not
 ========  =====================================  ==============================================
 
@@ -19,6 +19,7 @@ given up meanwhile is left to its end and forgotten.
 
 from __future__ import annotations
 
+import concurrent.futures
 import os
 from collections import deque
 from functools import partial
@@ -30,18 +31,19 @@ from kafkaclient.wire.compression import Codec, quickly_compressed
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
+    from concurrent.futures import Executor
 
     from kafkaclient.producer.batch import ProducerBatch
     from kafkaclient.producer.budget import BufferBudget
     from kafkaclient.producer.partition import PartitionQueue
 
-__all__ = ["AtOnce", "Background", "DefaultExecutor", "Packed", "Sealer"]
+__all__ = ["AtOnce", "Background", "Packed", "Sealer", "Threads"]
 
 # How many batches of a queue are compressed before a broker takes them: the one that leaves next,
 # and one to follow it. Any more would be cut off before they are as large as they could get.
 _AHEAD = 2
-# How many are compressed at the same time: on half of the cores, as the executor is the
-# application's as well, and one that waits for the interpreter's lock meanwhile, at its end.
+# How many are compressed at the same time: on half of the cores, as the application
+# needs some as well, and one that waits for the interpreter's lock meanwhile, at its end.
 _MOST_AT_A_TIME = 4
 # How many times the size that is compressed quickly may be compressed at once in one pass.
 _QUICK_PER_PASS = 4
@@ -75,19 +77,25 @@ class AtOnce:
         pass
 
 
-class DefaultExecutor:
-    """The threads that the event loop has for such work; whatever becomes of them, it is done."""
+class Threads:
+    """Threads of the producer's own, from the first work on: the application may fill the event
+    loop's default executor for as long as it likes. Whatever becomes of them, the work is done."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.at_a_time = max(1, min(_MOST_AT_A_TIME, (os.cpu_count() or 1) // 2 + 1))
         self._loop = loop
         self._jobs: set[asyncio.Future[Packed]] = set()
+        self._executor: Executor | None = None
         self._closed = False
 
     def run(self, work: Callable[[], Packed], done: Callable[[Packed], None]) -> None:
+        if self._executor is None:
+            self._executor = concurrent.futures.ThreadPoolExecutor(
+                self.at_a_time, thread_name_prefix="kafkaclient-compress"
+            )
         try:
-            job = self._loop.run_in_executor(None, work)
-        except RuntimeError:  # it was shut down
+            job = self._loop.run_in_executor(self._executor, work)
+        except RuntimeError:  # the program ends, and its threads have ended already
             self._loop.call_soon(done, work())
             return
         self._jobs.add(job)
@@ -108,6 +116,8 @@ class DefaultExecutor:
         self._closed = True
         for job in self._jobs:
             job.cancel()
+        if self._executor is not None:
+            self._executor.shutdown(wait=False, cancel_futures=True)
 
 
 class Sealer:

@@ -22,6 +22,7 @@ from kafkaclient.producer.binder import Binder
 from kafkaclient.producer.lag import LagReport
 from kafkaclient.producer.lane import Request
 from kafkaclient.producer.lanes import ALL, Connections, Lanes
+from kafkaclient.producer.settings import GROWTH
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.produce import (
     FIRST_WITH_TOPIC_IDS,
@@ -51,9 +52,7 @@ _log = logging.getLogger(__name__)
 # A deadline that passed while the event loop was blocked is judged again this much later: the
 # answer may lie in the socket (seconds).
 _SECOND_LOOK = 0.01
-# A batch that cannot leave takes records for at most this part of delivery.timeout.ms, which may
-# fail so much too early; it is looked at four times in that time, but not more often than this.
-_GROWTH = 0.1
+# Batches that have taken records for long enough are looked for no more often than this (seconds).
 _SHORTEST_LOOK = 0.05
 # A connection that was silent for so long may have been closed by the broker (seconds).
 _IDLE = 1.0
@@ -95,7 +94,7 @@ class Sender:
         """The oldest and the newest that may be spoken."""
         self._closing = False
         self._expiry_seen: float | None = None
-        self._growth = _GROWTH * settings.delivery_timeout
+        self._growth = GROWTH * settings.delivery_timeout
         self._next_look = 0.0
         self._unavailable: set[int] = set()
         self._binder = Binder(accumulator)
@@ -330,8 +329,8 @@ class Sender:
         else:
             due = self._expire(now)
         if now >= self._next_look:
-            incomplete.close_old(now, self._growth)
-            self._next_look = now + max(self._growth / 4, _SHORTEST_LOOK)
+            next_due = incomplete.close_old(now, self._growth)
+            self._next_look = max(next_due, now + _SHORTEST_LOOK)
         return min(due, self._next_look)
 
     def _expire(self, now: float) -> float:

@@ -10,10 +10,15 @@ from kafkaclient.wire.compression import Codec
 if TYPE_CHECKING:
     from kafkaclient.config import ProducerConfig
 
+GROWTH = 0.1
+"""The part of delivery.timeout.ms for which a batch takes records. They expire with its first one,
+so its last one may fail this part of delivery.timeout.ms too early."""
+
 # More than a request with one batch has besides it: header, client id, topic name.
 _REQUEST_OVERHEAD = 1024
 
 __all__ = [
+    "GROWTH",
     "AccumulatorSettings",
     "RetrySettings",
     "SenderSettings",
@@ -77,7 +82,8 @@ class SenderSettings:
 
 def accumulator_settings(config: ProducerConfig, early: float = 0.0) -> AccumulatorSettings:
     """``early``: how late timers are on average; lingering ends so much sooner (seconds)."""
-    linger = config.linger_ms / 1000
+    delivery_timeout = config.delivery_timeout_ms / 1000
+    linger = min(config.linger_ms / 1000, GROWTH * delivery_timeout)
     codec = Codec[config.compression_type.upper()]
     levels = {
         Codec.GZIP: config.compression_gzip_level,
@@ -88,7 +94,7 @@ def accumulator_settings(config: ProducerConfig, early: float = 0.0) -> Accumula
         batch_size=config.batch_size,
         linger=linger - min(early, linger / 10),
         buffer_memory=config.buffer_memory,
-        delivery_timeout=config.delivery_timeout_ms / 1000,
+        delivery_timeout=delivery_timeout,
         codec=codec,
         level=levels.get(codec),
         late=config.partitioner == "late",

@@ -31,6 +31,7 @@ from kafkaclient.producer.transaction_state import Standing, TransactionState
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
+    from kafkaclient.config.limit import Limit
     from kafkaclient.producer.transaction_calls import TransactionalIdentity, TransactionCalls
     from kafkaclient.producer.transaction_records import TransactionRecords
     from kafkaclient.types import (
@@ -52,8 +53,9 @@ _PATIENCE = 3.0
 class Transactions:
     """The transactions of one producer, one after the other.
 
-    ``on_fatal(error)`` ends the producer, ``on_waited(call, seconds)`` is told how long calls took,
-    ``wake()`` has a pass of the sender begin. Times in seconds.
+    ``limit`` is how long a call may wait. ``on_fatal(error)`` ends the producer,
+    ``on_waited(call, seconds)`` is told how long calls took, ``wake()`` has a pass of the sender
+    begin. Times in seconds.
     """
 
     def __init__(
@@ -63,7 +65,7 @@ class Transactions:
         identity: TransactionalIdentity,
         calls: TransactionCalls,
         *,
-        max_block: float,
+        limit: Limit,
         clock: Callable[[], float],
         on_fatal: Callable[[KafkaError], None],
         on_waited: Callable[[str, float], None],
@@ -80,7 +82,7 @@ class Transactions:
         self._records = records
         self._identity = identity
         identity.on_gap = self._gap
-        self._patience = Patience(name, calls, max_block)
+        self._patience = Patience(name, calls, limit)
         self._clock = clock
         self._on_fatal = on_fatal
         self._on_waited = on_waited

@@ -15,6 +15,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from kafkaclient.config.limit import Limit
 from kafkaclient.errors import (
     BufferFullError,
     KafkaError,
@@ -138,7 +139,10 @@ class WaitingLines:
         self._accumulator = accumulator
         self._metadata = metadata
         # The delivery exists from the first moment, so its deadline holds here as well.
-        self._most = min(max_block, accumulator.settings.delivery_timeout)
+        delivery_timeout = accumulator.settings.delivery_timeout
+        self._limit = Limit(max_block, "max.block.ms")
+        if delivery_timeout < max_block:
+            self._limit = Limit(delivery_timeout, "delivery.timeout.ms")
         self._clock = clock
         self._place = place
         self._new_receipt = new_receipt
@@ -310,10 +314,10 @@ class WaitingLines:
     async def _watch(self, topic: TopicBuffer) -> None:
         """See to it that the topic's kept records get their turn, or fail in time."""
         while (oldest := _oldest(topic)) is not None:
-            remaining = oldest.since + self._most - self._clock()
+            remaining = oldest.since + self._limit.seconds - self._clock()
             try:
                 if topic.view is None:
-                    view = await self._metadata.wait_topic(topic.name, remaining)
+                    view = await self._metadata.wait_topic(topic.name, remaining, limit=self._limit)
                     if self._accumulator.update_topic(view, self._clock()) is topic:
                         self.known(topic)
                 else:
@@ -334,8 +338,7 @@ class WaitingLines:
             raise BufferFullError(
                 f"a record for topic {topic.name!r} was not sent: callers of send that came before "
                 f"it have waited for room in buffer.memory={self.budget.total} for "
-                f"{self._most:g} s (max.block.ms or delivery.timeout.ms, the shorter). Send more "
-                "slowly, or raise buffer.memory."
+                f"{self._limit}. Send more slowly, or raise buffer.memory."
             ) from None
 
     def _unwatched(self, topic: TopicBuffer, watch: asyncio.Task[None]) -> None:

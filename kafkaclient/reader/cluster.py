@@ -11,7 +11,12 @@ from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.cluster.backoff import retry_pause_s
 from kafkaclient.cluster.metadata import Metadata
 from kafkaclient.cluster.router import Router
-from kafkaclient.errors import KafkaError, LeaderChangedError, PartitionOutOfRangeError
+from kafkaclient.errors import (
+    KafkaError,
+    LeaderChangedError,
+    PartitionOutOfRangeError,
+    ReaderStateError,
+)
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.codec import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsCall
 
@@ -55,6 +60,12 @@ class Cluster:
         self._orphan: asyncio.Task[None] | None = None
         self._purposes = 0
         self._free_purposes: list[str] = []
+
+    def check_home(self) -> None:
+        """Raises in another event loop than the reader was started in. Outside of any, a read may
+        be made; it is iterated over in the reader's."""
+        if asyncio._get_running_loop() not in (self._loop, None):
+            raise ReaderStateError("the reader belongs to the event loop that it was started in")
 
     async def close(self) -> None:
         for reading in list(self.readings):

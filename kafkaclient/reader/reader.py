@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable
 from datetime import datetime
 from random import Random
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeAlias, overload
 
 from kafkaclient.config import ReaderConfig
 from kafkaclient.errors import ConfigError, ReaderStateError
@@ -72,6 +72,12 @@ class Reader:
         state = "closed" if self._closed else "open" if self._cluster else "not started"
         return f"<Reader {self.config.client_id!r} {state}>"
 
+    def __reduce_ex__(self, protocol: object) -> Never:
+        raise TypeError(
+            "a Reader cannot be copied or pickled: it owns its connections; make another one from "
+            "the same options"
+        )
+
     def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
         if self._cluster is not None and not self._closed:
             _warn(f"unclosed reader {self.config.client_id!r}", ResourceWarning, source=self)
@@ -131,8 +137,7 @@ class Reader:
     async def refresh_metadata(self, *, max_age_s: float = 0.0) -> None:
         """As :meth:`kafkaclient.Producer.refresh_metadata`."""
         cluster = self._running()
-        patience_s = self.config.max_block_ms / 1000
-        await cluster.metadata.refresh(patience_s, max_age_s=max_age_s)
+        await cluster.metadata.refresh(max_age_s=max_age_s)
 
     @overload
     async def offsets(
@@ -219,6 +224,7 @@ class Reader:
         if self._cluster is None or self._closed:
             state = "closed" if self._closed else "not started: use `async with`, or start()"
             raise ReaderStateError(f"the reader is {state}")
+        self._cluster.check_home()
         return self._cluster
 
 

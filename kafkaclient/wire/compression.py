@@ -10,10 +10,20 @@ import zlib
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-import cramjam
 import lz4.frame
 
 from kafkaclient.errors import ProtocolError
+
+try:
+    import cramjam
+except ImportError as error:
+    if "subinterpreter" not in str(error):
+        raise
+    raise ImportError(
+        "kafkaclient cannot be imported in this interpreter: another interpreter of the process "
+        f"uses it already, and its dependency cramjam supports one only ({error}). Use kafkaclient "
+        "in one interpreter, or in processes of their own"
+    ) from error
 
 if TYPE_CHECKING:
     from kafkaclient.types import Buffer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import socket
 import struct
 from typing import Any
 
@@ -17,7 +18,7 @@ from kafkaclient.errors import (
     ProtocolError,
     RequestTimedOutError,
 )
-from kafkaclient.net.connection import MAX_FRAME_SIZE
+from kafkaclient.net.connection import MAX_FRAME_SIZE, Connection
 from kafkaclient.testing.clock import run_virtual, virtual_time
 
 # --- frames ---------------------------------------------------------------------------------
@@ -399,3 +400,56 @@ async def test_a_blocked_loop_does_not_hide_a_dead_broker(make_wire: Any) -> Non
     await wire.connection.wait_closed()
     assert loop.time() < 62
     assert isinstance(wire.done[0][2], RequestTimedOutError)
+
+
+class ForgetfulTransport(asyncio.Transport):
+    """As plain sockets' in CPython 3.12.0 to 3.12.8: writelines() looks at no limit."""
+
+    def __init__(self, protocol: asyncio.Protocol) -> None:
+        super().__init__()
+        self.protocol = protocol
+        self.held = 0
+
+    def writelines(self, buffers: Any) -> None:
+        self.held += sum(map(len, buffers))
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        assert (high, low) == (None, None)
+        if self.held > 65536:
+            self.protocol.pause_writing()
+
+
+@virtual_time
+async def test_a_transport_that_forgets_its_limits_is_asked_to_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With acks=0 there is no other back-pressure."""
+    monkeypatch.setattr("kafkaclient.net.connection._WRITELINES_NEVER_PAUSES", True)
+    connection = Connection(node="broker 1", client_id="c", request_timeout_s=30)
+    transport = ForgetfulTransport(connection)
+    connection.connection_made(transport)
+    sent = 0
+    while connection.writable and sent < 100:
+        connection.send([b"header", bytes(10_000)], connection.next_correlation_id(), None)
+        sent += 1
+    assert sent == 7
+    transport.held = 0
+    connection.resume_writing()
+    assert connection.writable
+
+
+async def test_a_peer_that_does_not_read_pauses_its_writers() -> None:
+    """Whatever Python this is."""
+    ours, theirs = socket.socketpair()
+    loop = asyncio.get_running_loop()
+    connection = Connection(node="broker 1", client_id="c", request_timeout_s=30)
+    ours.setblocking(False)
+    await loop.create_connection(lambda: connection, sock=ours)
+    sent = 0
+    while connection.writable and sent < 100:
+        connection.send([b"header", bytes(1_000_000)], connection.next_correlation_id(), None)
+        sent += 1
+    assert sent < 10
+    connection.abort()
+    await connection.wait_closed()
+    theirs.close()

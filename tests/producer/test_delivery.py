@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
+import pickle
 import traceback
 import weakref
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import BrokerConnectionError, KafkaError
@@ -443,6 +447,96 @@ def test_unseen_failures_after_a_split(dropped_first: bool) -> None:
         part.fail(LOST)
     deliveries.clear()
     assert unseen.total == 6
+
+
+@given(data=st.data(), count=st.integers(1, 12))
+def test_each_failure_is_seen_or_told(data: st.DataObject, count: int) -> None:
+    """However batches are taken apart, and whenever deliveries are looked at or dropped."""
+    unseen, seen = Unseen(), 0
+    receipt, made = receipt_of(count, unseen)
+    held = dict(enumerate(made))
+    made.clear()
+    open_parts = [receipt]
+
+    def drop_some() -> None:
+        for n in data.draw(st.lists(st.sampled_from(range(count)), unique=True), "dropped"):
+            held.pop(n, None)
+
+    for _ in range(data.draw(st.integers(0, 3), "splits")):
+        drop_some()
+        part = open_parts.pop(data.draw(st.integers(0, len(open_parts) - 1), "part"))
+        firsts = data.draw(st.sets(st.integers(1, max(1, part.count - 1)), max_size=3), "firsts")
+        open_parts += divide(part, 0, *sorted(f for f in firsts if f < part.count))
+    drop_some()
+    failed = 0
+    for part in data.draw(st.permutations(open_parts), "order"):
+        if data.draw(st.booleans(), "fails"):
+            part.fail(LOST)
+            failed += part.count
+        else:
+            part.resolve(0)
+        drop_some()
+    for n in list(held):
+        if data.draw(st.booleans(), "looked at"):
+            seen += held[n].exception() is not None
+        del held[n]
+    assert unseen.total + seen == failed
+
+
+@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, pickle.dumps])
+async def test_a_delivery_cannot_be_copied(how: Any) -> None:
+    """Its copy would count as another record's."""
+    for done in (False, True):
+        receipt, (delivery,) = receipt_of(1)
+        if done:
+            receipt.resolve(0)
+        with pytest.raises(TypeError, match="cannot be copied or pickled"):
+            how(delivery)
+        assert receipt.handles == 1
+
+
+@pytest.mark.parametrize("policy", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("way", ["await", "callback", "hook", "parked"])
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_what_waits_in_a_loop_that_ends_is_freed(way: str, policy: str) -> None:
+    """Nobody tells those who wait any more; the garbage collector finds all of them."""
+    new_loop = asyncio.new_event_loop
+    if policy == "uvloop":
+        new_loop = pytest.importorskip("uvloop").new_event_loop
+
+    class Mark:
+        pass
+
+    async def main(mark: Mark) -> None:
+        receipt, (delivery,) = receipt_of(1, hook=[mark].count if way == "hook" else None)
+        receipt.home = asyncio.get_running_loop()
+        if way == "await":
+            mark.task = asyncio.create_task(wait_for(delivery, mark))
+        elif way == "callback":
+            delivery.add_done_callback([mark, delivery].count)
+        elif way == "hook":
+            mark.delivery = delivery
+        else:
+            mark.task = asyncio.create_task(wait_for(delivery, mark))
+            await asyncio.sleep(0)
+            batch = receipt_of(1, hook=[mark].count)[0]
+            batch.count += 1
+            delivery.move_to(batch.handle(0))
+        await asyncio.sleep(0)
+
+    async def wait_for(delivery: Delivery, _mark: Mark) -> None:
+        await delivery
+
+    marks = []
+    for _ in range(3):
+        mark, loop = Mark(), new_loop()
+        marks.append(weakref.ref(mark))
+        loop.run_until_complete(main(mark))
+        loop.close()
+        del mark, loop
+    gc.collect()
+    gc.collect()
+    assert [ref() for ref in marks] == [None] * 3
 
 
 async def test_on_delivery_is_called_for_each_record_in_order() -> None:

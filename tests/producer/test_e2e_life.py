@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
+import pickle
 import traceback
+import warnings
+from functools import partial
 from typing import Any
 
 import pytest
 
-from kafkaclient.errors import ProducerClosedError, ProducerStateError
+from kafkaclient.errors import (
+    BootstrapError,
+    MetadataTimeoutError,
+    ProducerClosedError,
+    ProducerStateError,
+    ReaderStateError,
+)
 from kafkaclient.producer.producer import Producer
+from kafkaclient.reader.reader import Reader
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster, delay
 from kafkaclient.wire.api import ApiKey
@@ -170,6 +181,102 @@ async def test_a_producer_that_is_dropped_warns_and_leaves_nothing_behind(values
     assert sum(map(fake.connections, range(3))) == 0
 
 
+@pytest.mark.parametrize("moment", ["idle", "begun", "sent", "aborted"])
+@virtual_time
+async def test_a_transactional_producer_that_is_dropped_aborts(
+    fake: FakeCluster, look: Any, moment: str
+) -> None:
+    """Like any other it warns; no task is left behind, no connection, no open transaction."""
+    before = asyncio.all_tasks()
+    held = [Producer(fake.bootstrap, dialer=fake, transactional_id="tx")]
+    await held[0].start()
+    if moment != "idle":
+        await held[0].begin_transaction()
+    if moment in ("sent", "aborted"):
+        await held[0].send_and_wait("t", b"v")
+        await held[0].send("t", b"w")
+    if moment == "aborted":
+        await held[0].abort_transaction()
+    with pytest.warns(ResourceWarning, match="unclosed producer"):
+        drop(held)
+    await asyncio.sleep(5)
+    assert asyncio.all_tasks() == before
+    assert sum(map(fake.connections, range(3))) == 0
+    assert look.committed(fake) == []
+    assert look.all_ended(fake)
+
+
+@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, pickle.dumps])
+@virtual_time
+async def test_what_belongs_to_one_owner_cannot_be_copied(how: Any, producing: Any) -> None:
+    """A copy that is dropped would stop the original."""
+    fake = one_topic()
+    new = Producer(fake.bootstrap, dialer=fake)
+    async with producing(fake) as producer, Reader(fake.bootstrap, dialer=fake) as reader:
+        await producer.send_and_wait("t", b"v")
+        many = await producer.send_many("t", [b"v"])
+        for owner in (new, producer, reader, many, await producer.send("t", b"v")):
+            with pytest.raises(TypeError, match=f"{type(owner).__name__} cannot be copied or"):
+                how(owner)
+        gc.collect()
+        await producer.send_and_wait("t", b"the original still sends")
+
+
+@pytest.mark.parametrize("policy", ["asyncio", "uvloop"])
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_a_loop_that_does_not_run_any_more(policy: str) -> None:
+    """Whatever was open a moment ago: without a loop, in a second one, and when it is closed."""
+    new_loop = asyncio.new_event_loop
+    if policy == "uvloop":
+        new_loop = pytest.importorskip("uvloop").new_event_loop
+    fake = one_topic()
+
+    async def main() -> tuple[Producer, Reader]:
+        producer, reader = (
+            Producer(fake.bootstrap, dialer=fake),
+            Reader(fake.bootstrap, dialer=fake),
+        )
+        await producer.start()
+        await reader.start()
+        await producer.send_and_wait("t", b"v")
+        producer.send_nowait("t", b"a batch is open")
+        producer.send_nowait("t", b"and has a tap")
+        return producer, reader
+
+    async def other(call: Any) -> None:
+        await call()
+
+    home = new_loop()
+    producer, reader = home.run_until_complete(main())
+    calls: list[Any] = [
+        lambda p, _: p.send("t", b"v"),
+        lambda p, _: p.send_many("t", [b"v"]),
+        lambda p, _: p.refresh_metadata(),
+        lambda p, _: p.flush(),
+        lambda p, _: p.stop(),
+        lambda _, r: r.partitions("t"),
+    ]
+    for closed in (False, True):
+        with pytest.raises(ProducerStateError, match="closed" if closed else "another thread"):
+            producer.send_nowait("t", b"without a loop")
+        for call in calls:
+            with pytest.raises((ProducerStateError, ReaderStateError), match="event loop"):
+                asyncio.run(other(partial(call, producer, reader)))
+        if not closed:
+            home.run_until_complete(other(producer.stop))
+            home.run_until_complete(other(reader.close))
+            assert len(fake.log("t", 0)) + len(fake.log("t", 1)) + len(fake.log("t", 2)) == 3
+            producer, reader = home.run_until_complete(main())
+            home.close()
+    del producer, reader
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        gc.collect()
+    assert {"unclosed producer 'kafkaclient'", "unclosed reader 'kafkaclient'"} <= {
+        str(warning.message) for warning in caught
+    }
+
+
 @virtual_time
 async def test_many_dropped_producers_take_no_more_than_one() -> None:
     fake = one_topic(1)
@@ -232,3 +339,38 @@ async def test_a_crashed_task_ends_everything_with_its_cause(
         await asyncio.wait_for(producer.flush(), 1)
     told = [r.message for r in caplog.records if "the producer cannot go on" in r.message]
     assert len(told) == 1
+
+
+# --- max.block.ms=0 -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"transactional_id": "tx"}])
+@virtual_time
+async def test_sending_never_waits_but_a_start_does(options: Any, producing: Any) -> None:
+    """With max.block.ms=0."""
+    fake = one_topic()
+    fake.round_trip_s = 0.05
+    async with producing(fake, max_block_ms=0, **options) as producer:
+        if options:
+            await producer.begin_transaction()
+        began = now()
+        with pytest.raises(MetadataTimeoutError, match=r"within 0 s \(max.block.ms\)"):
+            await producer.send("t", b"unknown yet")
+        assert now() == began
+        await asyncio.sleep(1)
+        await producer.send("t", b"v")
+        await producer.refresh_metadata()
+        if options:
+            await producer.commit_transaction()
+            assert (await producer.committed("g", [("t", 0)])) == {("t", 0): None}
+    assert sum(len(fake.log("t", p)) for p in range(3)) >= 1
+
+
+@virtual_time
+async def test_a_start_without_max_block_ends_with_the_request_timeout() -> None:
+    fake = one_topic(brokers=1)
+    fake.stall_broker(0)
+    began = now()
+    with pytest.raises(BootstrapError, match=r"within 7 s \(request.timeout.ms, as max.block.ms"):
+        await Producer(fake.bootstrap, dialer=fake, max_block_ms=0, request_timeout_ms=7000).start()
+    assert now() - began == pytest.approx(7)

@@ -167,7 +167,7 @@ async def test_cancelled_internal_tasks_leave_nobody_waiting(producing: Any) -> 
 
 
 async def lingering(fake: FakeCluster, _: Producer) -> None:
-    fake.stall_broker(0)
+    asyncio.get_running_loop().call_later(1, fake.stall_broker, 0)
 
 
 async def refused(fake: FakeCluster, _: Producer) -> None:
@@ -196,7 +196,12 @@ async def unreachable(fake: FakeCluster, _: Producer) -> None:
 
 # what happens, what the error says of it, whether the record may be in the log, options
 STATES: dict[str, tuple[Any, str, bool, dict[str, Any]]] = {
-    "lingering": (lingering, "on its way", True, {"linger_ms": 30_000, "request_timeout_ms": 100}),
+    "lingering": (
+        lingering,
+        "on its way",
+        True,
+        {"linger_ms": 3_000, "request_timeout_ms": 27_099},
+    ),
     "backing off": (refused, "NOT_ENOUGH_REPLICAS", False, {}),
     "leaderless": (leaderless, "a leader of their partition", False, {}),
     "throttled": (throttled, "broker 0 to take requests", False, {}),
@@ -259,7 +264,39 @@ async def test_a_record_has_its_time_though_its_batch_is_old(
             await asyncio.sleep(1)
         await asyncio.gather(*deliveries, return_exceptions=True)
         assert len(lives) == 130
-        assert 0.87 * 120 < min(lives) <= max(lives) <= 120 + TICK
+        assert 0.9 * 120 - TICK <= min(lives) <= max(lives) <= 120 + TICK
+
+
+@pytest.mark.parametrize(("linger_ms", "waited"), [(500, 0.5), (6_000, 6.0), (60_000, 9.0)])
+@virtual_time
+async def test_a_record_has_its_time_though_its_batch_lingers(
+    linger_ms: int, waited: float, producing: Any
+) -> None:
+    """L2: a batch lingers, and takes records, for a tenth of the delivery timeout at most."""
+    fake, lives = one_topic(), []
+    options = {"delivery_timeout_ms": 90_000, "request_timeout_ms": 30_000}
+    async with producing(fake, linger_ms=linger_ms, **options) as producer:
+        await producer.send_and_wait("t", b"first", partition=0)
+        began = now()
+        delivery = await producer.send("t", b"v", partition=0)
+        delivery.add_done_callback(lambda _: lives.append(now() - began))
+        await asyncio.sleep(20)
+        assert lives.pop() == pytest.approx(waited, abs=TICK)
+        for node in range(3):
+            fake.stall_broker(node)
+
+        def ended(sent_at: float) -> Any:
+            return lambda _: lives.append(now() - sent_at)
+
+        deliveries = []
+        for _ in range(100):
+            deliveries.append(await producer.send("t", b"v", partition=0))
+            deliveries[-1].add_done_callback(ended(now()))
+            await asyncio.sleep(0.7)
+        await asyncio.gather(*deliveries, return_exceptions=True)
+        assert 0.9 * 90 - TICK <= min(lives) <= max(lives) <= 90 + TICK
+        for node in range(3):
+            fake.resume_broker(node)
 
 
 @virtual_time

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import defaultdict
 from typing import Any
 
@@ -63,7 +64,7 @@ def place(producer: Any, partition: int = 0) -> Place:
 @pytest.mark.parametrize("partitioner", ["kip794", "late"])
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 @virtual_time
-async def test_every_codec_in_the_default_executor(
+async def test_every_codec_beside_the_event_loop(
     codec: str, partitioner: str, producing: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Keyed, chosen and free records, small and large batches: all there, and in order."""
@@ -198,7 +199,7 @@ async def test_the_senders_end_is_the_end_of_what_is_being_compressed(producing:
 
 
 @virtual_time
-async def test_without_an_executor_it_is_compressed_all_the_same(
+async def test_without_the_default_executor_it_is_compressed_all_the_same(
     producing: Any, values: Any
 ) -> None:
     fake = cluster()
@@ -207,6 +208,34 @@ async def test_without_an_executor_it_is_compressed_all_the_same(
         await asyncio.get_running_loop().shutdown_default_executor()
         await producer.send_and_wait("t", LARGE)
     assert values(fake, "t") == [LARGE]
+
+
+async def test_an_application_that_fills_the_default_executor_holds_up_nothing(
+    producing: Any, values: Any
+) -> None:
+    """Batches are compressed by threads of the producer's own, which end with it."""
+
+    def ours() -> list[str]:
+        names = [thread.name for thread in threading.enumerate()]
+        return [name for name in names if "kafkaclient" in name]
+
+    fake, let_go = cluster(), threading.Event()
+    async with producing(fake, compression_type="gzip", linger_ms=0) as producer:
+        await producer.send_and_wait("t", b"small")
+        assert not ours(), "nothing was to be compressed aside yet"
+        jobs = [asyncio.create_task(asyncio.to_thread(let_go.wait, 60)) for _ in range(50)]
+        await asyncio.sleep(0)
+        try:
+            async with asyncio.timeout(30):
+                await producer.send_and_wait("t", LARGE)
+            assert ours()
+        finally:
+            let_go.set()
+            await asyncio.gather(*jobs)
+    assert values(fake, "t") == [b"small", LARGE]
+    async with asyncio.timeout(30):
+        while ours():
+            await asyncio.sleep(0.001)
 
 
 @virtual_time

@@ -189,6 +189,28 @@ async def test_a_failure_that_was_looked_at_is_not_told_again(look: str, produci
     assert told == []
 
 
+@pytest.mark.parametrize("kept", [[], [0], [3, 4], [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]])
+@virtual_time
+async def test_failures_after_a_split_are_told(kept: list[int], producing: Any) -> None:
+    """on_error hears of each record whose delivery was dropped, however its batch was divided."""
+    told: list[Any] = []
+    fake = one_topic()
+    async with producing(fake, on_error=told.append) as producer:
+        await producer.send_and_wait("t", b"w")
+        fake.fail_produce("t", 0, 10, 2)  # too large, twice
+        fake.fail_produce("t", 0, 29, 10)
+        deliveries = [producer.send_nowait("t", b"%d" % n) for n in range(10)]
+        many = await producer.send_many("t", [b"bulk"] * 6)
+        held = [deliveries[n] for n in kept]
+        del deliveries
+        results = await asyncio.gather(*held, return_exceptions=True)
+        assert all(isinstance(result, BrokerError) for result in results)
+        await producer.flush()
+        del many
+        await asyncio.sleep(1)
+        assert sum(failure.records for failure in told) == 16 - len(kept)
+
+
 # --- metrics and repr ---------------------------------------------------------------------------
 
 
@@ -284,6 +306,14 @@ async def test_a_topic_may_be_an_enum(producing: Any) -> None:
         assert (await producer.send_and_wait(_Topic.T, b"1")).topic == "t"
         assert (await producer.send_and_wait("t", b"2")).offset == 2
         assert (await early).offset == 0
+        many = await (await producer.send_many(_Topic.T, [b"3"]))
+        assert type(many.topic) is str
+        assert len(await producer.partitions_for(_Topic.T)) == 1
+    async with producing(fake) as producer:
+        assert len(await producer.partitions_for(_Topic.T)) == 1
+        told = await producer.send_and_wait(_Topic.T, b"4")
+        assert (type(told.topic), told.offset) == (str, 4)
+        assert {type(name) for name in producer._core.metadata.view.topics} == {str}
 
 
 @virtual_time

@@ -224,6 +224,31 @@ async def test_another_event_loop_goes_the_long_way(taps: TopicTaps) -> None:
     assert batch.values == [b"at home"]
 
 
+@pytest.mark.parametrize("policy", ["asyncio", "uvloop"])
+def test_a_loop_that_does_not_run_is_nobodys(taps: TopicTaps, policy: str) -> None:
+    """Right after a record went through: neither without a loop, nor in another one."""
+    new_loop = asyncio.new_event_loop
+    if policy == "uvloop":
+        new_loop = pytest.importorskip("uvloop").new_event_loop
+    batch = Open()
+    taps.choose(batch.tap)
+
+    async def main(sending: Sending | None = None) -> tuple[Sending, Any]:
+        sending = sending or Sending({"t": taps})
+        return sending, sending.send_nowait("t", b"v")
+
+    home, other = new_loop(), new_loop()
+    sending, told = home.run_until_complete(main())
+    assert told != LONG_WAY
+    assert sending.send_nowait("t", b"no loop") == LONG_WAY
+    assert other.run_until_complete(main(sending))[1] == LONG_WAY
+    other.close()
+    assert home.run_until_complete(main(sending))[1] != LONG_WAY
+    home.close()
+    assert sending.send_nowait("t", b"closed") == LONG_WAY
+    assert batch.values == [b"v", b"v"]
+
+
 async def test_nothing_is_left_behind(taps: TopicTaps) -> None:
     """Sending for a while leaves no objects, and a batch with a tap needs no garbage collector."""
     sending = Sending({"t": taps})

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from kafkaclient.errors import BrokerConnectionError, KafkaError
 from kafkaclient.producer.partition import Place
-from kafkaclient.producer.sealing import DefaultExecutor
+from kafkaclient.producer.sealing import Threads
 from kafkaclient.wire.compression import Codec
 from kafkaclient.wire.records import iter_records
 
@@ -325,7 +326,7 @@ def test_closing_ends_the_rest(sealing: Any, hand: ByHand) -> None:
     assert "waiting=0" in repr(b.accumulator.sealer)
 
 
-# --- the default executor -------------------------------------------------------------------------
+# --- threads of its own -------------------------------------------------------------------------
 
 
 async def test_work_is_done_in_another_thread_and_told_in_this_one() -> None:
@@ -340,7 +341,7 @@ async def test_work_is_done_in_another_thread_and_told_in_this_one() -> None:
         threads.append(threading.get_ident())
         told.set_result(result)
 
-    DefaultExecutor(asyncio.get_running_loop()).run(work, done)
+    Threads(asyncio.get_running_loop()).run(work, done)
     assert not told.done()
     assert await told == b"done"
     assert threads[0] != threads[1] == threading.get_ident()
@@ -348,23 +349,31 @@ async def test_work_is_done_in_another_thread_and_told_in_this_one() -> None:
 
 async def test_an_executor_that_was_shut_down_leaves_the_work_to_us() -> None:
     loop = asyncio.get_running_loop()
-    await loop.run_in_executor(None, int)
-    await loop.shutdown_default_executor()
+    threads = Threads(loop)
+    threads._executor = ThreadPoolExecutor()
+    threads._executor.shutdown()
     told: list[Any] = []
-    DefaultExecutor(loop).run(lambda: None, told.append)
+    threads.run(lambda: None, told.append)
     assert told == [], "not from within: the sender would miss it"
     await asyncio.sleep(0)
     assert told == [None]
 
 
 async def test_a_job_that_others_cancelled_is_done_all_the_same() -> None:
-    executor, told = DefaultExecutor(asyncio.get_running_loop()), []
+    executor, told = Threads(asyncio.get_running_loop()), []
     executor.run(lambda: bytearray(b"x"), told.append)
     (job,) = executor._jobs
     job.cancel()
     await asyncio.sleep(0)
     assert told == [b"x"]
     assert not executor._jobs
+
+
+async def test_there_are_no_threads_before_there_is_work() -> None:
+    threads = Threads(asyncio.get_running_loop())
+    assert threads._executor is None
+    threads.close()
+    assert threads._executor is None
 
 
 def test_closing_leaves_a_thread_to_itself(caplog: pytest.LogCaptureFixture) -> None:
@@ -376,7 +385,7 @@ def test_closing_leaves_a_thread_to_itself(caplog: pytest.LogCaptureFixture) -> 
         ended.set()
 
     loop = asyncio.new_event_loop()
-    executor = DefaultExecutor(loop)
+    executor = Threads(loop)
     executor.run(work, told.append)
     executor.close()
     loop.run_until_complete(asyncio.sleep(0))
@@ -384,7 +393,7 @@ def test_closing_leaves_a_thread_to_itself(caplog: pytest.LogCaptureFixture) -> 
     let_go.set()
     assert ended.wait(10)
     deadline = time.monotonic() + 10
-    while any("asyncio_" in thread.name for thread in threading.enumerate()):
+    while any("kafkaclient-compress" in thread.name for thread in threading.enumerate()):
         assert time.monotonic() < deadline
         time.sleep(0.001)
     assert not told

@@ -1,45 +1,137 @@
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from kafkaclient.twins import load_twin
+import kafkaclient
+from kafkaclient import twins
+
+PACKAGE = Path(kafkaclient.__file__).parent
+BUILT = not twins._missing(PACKAGE)
+
+SEND = """
+import asyncio, logging, sys
+logging.basicConfig(format="LOG %(message)s", level=logging.INFO)
+from kafkaclient import Producer
+from kafkaclient.testing.fake import FakeCluster
+async def main():
+    for _ in range(2):  # whoever is started next says nothing any more
+        fake = FakeCluster(brokers=1)
+        fake.create_topic("t", 1)
+        async with Producer(fake.bootstrap, dialer=fake) as producer:
+            await producer.send_and_wait("t", b"1")
+            await (await producer.send_many("t", [b"2", b"3"]))
+asyncio.run(main())
+from kafkaclient.twins import COMPILED
+print("compiled" if any(name in sys.modules for name in COMPILED) else "pure")
+"""
+
+
+def run(script: str, package: Path = PACKAGE, **environment: str) -> tuple[list[str], list[str]]:
+    """The lines that a program printed, and those that it logged about its build."""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": str(package.parent), twins.FORCE_PURE_PYTHON: "0"}
+        | environment,
+        cwd=package.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines(), re.findall("LOG running without.*", done.stderr)
 
 
 @pytest.fixture
-def modules(tmp_path, monkeypatch):
-    """A folder of modules to choose from, whose names nobody else uses."""
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delenv("KAFKACLIENT_PURE_PYTHON", raising=False)
-    yield tmp_path
-    for name in ("twin_of_a_kind", "twin_of_a_kind_py"):
-        sys.modules.pop(name, None)
+def package(tmp_path: Path) -> Path:
+    """A copy of the package, of links, which may be removed."""
+    without = shutil.ignore_patterns("__pycache__", "spark", "streams", "admin", "experiments")
+    copied = tmp_path / "kafkaclient"
+    shutil.copytree(PACKAGE, copied, copy_function=os.symlink, ignore=without)
+    return copied
 
 
-def test_the_compiled_module_comes_first(modules):
-    (modules / "twin_of_a_kind.py").touch()
-    (modules / "twin_of_a_kind_py.py").touch()
-    module, compiled = load_twin("twin_of_a_kind")
-    assert (module.__name__, compiled) == ("twin_of_a_kind", True)
+def test_all_that_is_compiled_is_listed() -> None:
+    setup = PACKAGE.parent / "setup.py"
+    if not setup.exists():
+        pytest.skip("not a source tree")
+    assert re.findall(r'^    "([\w.]+)": ', setup.read_text(), re.MULTILINE) == [*twins.COMPILED]
 
 
-def test_without_it_the_pure_one_is_taken(modules):
-    (modules / "twin_of_a_kind_py.py").touch()
-    module, compiled = load_twin("twin_of_a_kind")
-    assert (module.__name__, compiled) == ("twin_of_a_kind_py", False)
+@pytest.mark.skipif(not BUILT, reason="nothing is compiled")
+def test_what_was_built_is_used() -> None:
+    assert run(SEND) == (["compiled"], [])
 
 
-@pytest.mark.parametrize(("value", "compiled"), [("1", False), ("0", True), ("", True)])
-def test_the_environment_decides(modules, monkeypatch, value, compiled):
-    (modules / "twin_of_a_kind.py").touch()
-    (modules / "twin_of_a_kind_py.py").touch()
-    monkeypatch.setenv("KAFKACLIENT_PURE_PYTHON", value)
-    assert load_twin("twin_of_a_kind")[1] is compiled
+@pytest.mark.skipif(not BUILT, reason="nothing is compiled")
+@pytest.mark.parametrize("name", ["producer/_bulk", "wire/_murmur2", "metrics/_stats"])
+def test_one_that_is_missing_keeps_all_out_of_use(package: Path, name: str) -> None:
+    """And the log says so, once, and why."""
+    for built in package.glob(f"{name}.*.so"):
+        built.unlink()
+    printed, (line,) = run(SEND, package)
+    assert printed == ["pure"]
+    assert line.endswith(
+        f"not all of them were built, missing: kafkaclient.{name.replace('/', '.')}"
+    )
 
 
-def test_a_broken_extension_is_not_hidden(modules):
-    (modules / "twin_of_a_kind.py").write_text("import no_such_module_at_all")
-    (modules / "twin_of_a_kind_py.py").touch()
-    with pytest.raises(ModuleNotFoundError, match="no_such_module_at_all"):
-        load_twin("twin_of_a_kind")
+def test_without_any_the_pure_ones_are_taken(package: Path) -> None:
+    for built in package.glob("*/_*.so"):
+        built.unlink()
+    printed, (line,) = run(SEND, package)
+    assert printed == ["pure"]
+    assert line.endswith("they were not built")
+
+
+@pytest.mark.skipif(not BUILT, reason="nothing is compiled")
+@pytest.mark.parametrize(("value", "compiled"), [("1", False), ("", True)])
+def test_the_environment_decides(value: str, compiled: bool) -> None:
+    printed, lines = run(SEND, KAFKACLIENT_PURE_PYTHON=value)
+    assert printed == ["compiled" if compiled else "pure"]
+    assert len(lines) == (0 if compiled else 1)
+
+
+@pytest.mark.skipif(not BUILT, reason="nothing is compiled")
+def test_a_broken_extension_is_not_hidden(package: Path) -> None:
+    (built,) = package.glob("wire/_murmur2.*.so")
+    built.unlink()
+    built.with_name("_murmur2.py").write_text("import no_such_module_at_all")
+    failed = "try: import kafkaclient.wire.murmur2\nexcept ImportError as error: print(error)"
+    assert run(failed, package)[0] == ["No module named 'no_such_module_at_all'"]
+
+
+INNER = """
+try:
+    from kafkaclient.producer.producer import Producer
+    from kafkaclient.twins import why_pure_python
+    print(why_pure_python(), flush=True)
+except ImportError as error:
+    print(error, flush=True)
+"""
+SUBINTERPRETER = f"""
+try:
+    import _interpreters as interpreters
+    run = interpreters.exec
+except ImportError:
+    import _xxsubinterpreters as interpreters
+    run = interpreters.run_string
+told = run(interpreters.create(), {INNER!r})
+assert told is None, told
+"""
+
+
+def test_in_a_subinterpreter_it_works_or_is_refused_plainly() -> None:
+    """The first interpreter of a process has it, a second one hears why it cannot."""
+    printed, _ = run(SUBINTERPRETER)
+    assert len(printed) == 1
+    assert "main interpreter" in printed[0]
+    printed, _ = run(f"import kafkaclient.producer.producer\n{SUBINTERPRETER}")
+    assert len(printed) == 1
+    assert "kafkaclient cannot be imported in this interpreter" in printed[0]

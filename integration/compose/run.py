@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from integration.compose import stand_in
 from integration.compose.daemon import docker_daemon
+from kafkaclient.testing.broker import dies_with_parent
 from kafkaclient.testing.plugin import BOOTSTRAP_VARIABLE, COMPOSE_VARIABLE
 from kafkaclient.testing.settings import DEFAULT_VERSION
 
@@ -53,8 +54,12 @@ def _run_tests(arguments: list[str]) -> int:
     environment = os.environ | {COMPOSE_VARIABLE: PROJECT}
     environment.pop(BOOTSTRAP_VARIABLE, None)
     command = [sys.executable, "-m", "pytest", "--no-fold-skipped", *arguments]
-    # A session of its own: a Ctrl-C comes once, from here.
-    with subprocess.Popen(command, env=environment, start_new_session=True) as tests:
+    with subprocess.Popen(
+        command,
+        env=environment,
+        start_new_session=True,  # a Ctrl-C comes once, from here
+        preexec_fn=dies_with_parent(),  # noqa: PLW1509 - there are no threads
+    ) as tests:
         try:
             return tests.wait()
         except BaseException:
@@ -103,11 +108,10 @@ def cluster(name: str) -> Iterator[None]:
         try:
             subprocess.run(down, capture_output=True, check=True)  # what a killed run left
             subprocess.run([*compose, "up", "--detach"], check=True)
-            _wait_until_healthy()
+            if not _get_healthy():
+                subprocess.run([*compose, "logs", "--tail", "20"], check=False)
+                raise SystemExit(f"not all brokers are healthy after {HEALTHY_TIMEOUT_S:.0f} s")
             yield
-        except BaseException:
-            subprocess.run([*compose, "logs", "--tail", "20"], check=False)
-            raise
         finally:
             subprocess.run(down, check=True)
             # The data belongs to the image's user: only a container can remove it everywhere.
@@ -115,17 +119,17 @@ def cluster(name: str) -> Iterator[None]:
             _docker("run", "--rm", "--network=none", "--user=0", "--entrypoint=sh", *remove)
 
 
-def _wait_until_healthy() -> None:
+def _get_healthy() -> bool:
+    """Whether all brokers become healthy in time."""
     began = time.monotonic()
-    waiting = f"label=com.docker.compose.project={PROJECT}"
-    while True:
-        healthy = _docker("ps", "--quiet", "--filter", waiting, "--filter", "health=healthy")
-        if len(healthy.stdout.split()) == len(BROKERS):
+    filters = [f"label=com.docker.compose.project={PROJECT}", "health=healthy"]
+    options = [word for each in filters for word in ("--filter", each)]
+    while time.monotonic() < began + HEALTHY_TIMEOUT_S:
+        if len(_docker("ps", "--quiet", *options).stdout.split()) == len(BROKERS):
             say(f"{len(BROKERS)} brokers are healthy after {time.monotonic() - began:.0f} s")
-            return
-        if time.monotonic() > began + HEALTHY_TIMEOUT_S:
-            raise SystemExit(f"the brokers are not healthy after {HEALTHY_TIMEOUT_S:.0f} s")
+            return True
         time.sleep(0.5)
+    return False
 
 
 def _compose() -> list[str]:
@@ -145,4 +149,7 @@ def say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"compose-test: {error}")

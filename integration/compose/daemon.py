@@ -68,6 +68,7 @@ def _running(directory: Path) -> Iterator[None]:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
+            env=os.environ | {"TMPDIR": str(directory)},
             start_new_session=True,
             preexec_fn=dies_with_parent(signal.SIGTERM),  # noqa: PLW1509 - there are no threads
         )

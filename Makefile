@@ -49,6 +49,9 @@ slice: $(STAMP) ## real brokers, without what takes long
 integration: $(STAMP) ## real brokers; KAFKACLIENT_BOOTSTRAP=host:port for another cluster
 	$(BIN)/pytest integration
 
+compose-test: $(STAMP) ## the same against containers of docker-compose.yml; COMPOSE_TEST="integration/test_faults.py ..."
+	$(BIN)/python -m integration.compose.run $(COMPOSE_TEST)
+
 bench: $(STAMP) ## this producer beside its peers on one broker, half an hour; BENCH="--seconds 1 ..."
 	$(BIN)/python -m benchmarks.produce --out build/bench $(BENCH)
 
@@ -85,4 +88,4 @@ constraints: ## pin the newest versions that pyproject.toml allows
 clean: ## remove what was built
 	rm -rf build dist *.egg-info kafkaclient/*/*.so kafkaclient/*/*.c
 
-.PHONY: help install build demo test check unit slice integration sanitize bench bench-spark fuzz chaos soak pictures constraints clean
+.PHONY: help install build demo test check unit slice integration compose-test sanitize bench bench-spark fuzz chaos soak pictures constraints clean

@@ -11,10 +11,23 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
+from kafkaclient.testing.plugin import COMPOSE_VARIABLE
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
 _numbers = itertools.count(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With containers, leave to `make integration` what does not use them."""
+    if not os.environ.get(COMPOSE_VARIABLE):
+        return
+    elsewhere = pytest.mark.skip(reason="needs no cluster, or starts brokers of its own")
+    for item in items:
+        marked = item.get_closest_marker("local_cluster") is not None
+        if not marked and "kafka_cluster" not in item.fixturenames:
+            item.add_marker(elsewhere)
 
 
 class Consumed(NamedTuple):

@@ -10,6 +10,7 @@ from collections import Counter
 from typing import NamedTuple
 
 import pytest
+from aiokafka.admin import AIOKafkaAdminClient
 
 from kafkaclient.admin import Admin, ConfigResource, ConfigSource, FileLimits, Limits
 from kafkaclient.admin.limits_topic import LIMITS_TOPIC
@@ -96,7 +97,13 @@ async def test_topics_and_their_settings(admin, topic):
 
 async def test_brokers(admin, kafka_cluster):
     told = await admin.describe_cluster()
-    assert {broker.node_id for broker in told.brokers} >= set(kafka_cluster.brokers)
+    other = AIOKafkaAdminClient(bootstrap_servers=kafka_cluster.bootstrap)
+    await other.start()
+    try:
+        known = {broker["node_id"] for broker in (await other.describe_cluster())["brokers"]}
+    finally:
+        await other.close()
+    assert {broker.node_id for broker in told.brokers} == known
     assert told.controller_id in told.controllers
     entries = await admin.describe_configs(ConfigResource.broker(told.brokers[-1].node_id))
     assert entries["log.dirs"].source is ConfigSource.STATIC_BROKER_CONFIG

@@ -82,6 +82,10 @@ async def test_topics_come_by_being_used(kafka_cluster: LocalCluster, topic: str
     assert all(len(partition["replicas"]) == 3 for partition in described["partitions"])
 
 
+@pytest.mark.local_cluster(
+    not_in_containers="a broker listens on all addresses of its container; "
+    "tests/testing/test_compose.py looks at what docker-compose.yml publishes"
+)
 async def test_nothing_listens_elsewhere_than_on_127_0_0_1(kafka_cluster: LocalCluster) -> None:
     brokers = await kafka_cluster.status()
     jvms = [psutil.Process(broker.pid) for broker in brokers]

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from kafkaclient.testing.errors import BrokerStartError, LocalClusterError
 from kafkaclient.testing.jre import MINIMUM_VERSION
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CHECKPOINT_FILE",
+    "Broker",
     "BrokerProcess",
     "BrokerState",
     "Jvm",
@@ -64,6 +65,30 @@ class BrokerState(StrEnum):
     RUNNING = "running"
     PAUSED = "paused"
     STOPPED = "stopped"
+
+
+class Broker(Protocol):
+    """A broker that a fleet starts, breaks and ends; a method that makes no sense in the broker's
+    state raises LocalClusterError."""
+
+    @property
+    def node(self) -> int: ...
+    @property
+    def log_dir(self) -> Path: ...
+    @property
+    def log_file(self) -> Path: ...
+    @property
+    def pid(self) -> int | None: ...
+    @property
+    def state(self) -> BrokerState: ...
+
+    async def start(self) -> None: ...
+    async def kill(self) -> None: ...
+    async def terminate(self, timeout_s: float = ...) -> None: ...
+    async def pause(self) -> None: ...
+    async def resume(self) -> None: ...
+    def start_error(self) -> BrokerStartError: ...
+    def address_in_use(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,19 +228,19 @@ class BrokerProcess:
         SIGKILL follows when it takes longer than ``timeout_s``.
         """
         if self._paused:
-            self.resume()
+            await self.resume()
         try:
             async with asyncio.timeout(timeout_s):
                 await self._end(signal.SIGTERM)
         except TimeoutError:
             await self.kill()
 
-    def pause(self) -> None:
+    async def pause(self) -> None:
         """SIGSTOP: connections stay open and nothing is answered."""
         self._signal(signal.SIGSTOP)
         self._paused = True
 
-    def resume(self) -> None:
+    async def resume(self) -> None:
         """SIGCONT: go on after :meth:`pause`."""
         self._signal(signal.SIGCONT)
         self._paused = False
@@ -281,18 +306,18 @@ def _escape(value: str) -> str:
     return "\\" + value if value.startswith(" ") else value
 
 
-def dies_with_parent() -> Callable[[], None] | None:
+def dies_with_parent(how: signal.Signals = signal.SIGKILL) -> Callable[[], None] | None:
     """What a child does before it becomes a JVM, so that it never outlives this process.
 
-    The kernel kills it when the thread that made it ends, however that happens; elsewhere than on
-    Linux only an orderly end of the supervisor takes the JVMs along.
+    The kernel sends the signal when the thread that made the child ends, however that happens;
+    elsewhere than on Linux only an orderly end of the supervisor takes the JVMs along.
     """
     if sys.platform != "linux":
         return None
     prctl = ctypes.CDLL(None).prctl
 
     def set_death_signal() -> None:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        prctl(_PR_SET_PDEATHSIG, how)
 
     return set_death_signal
 

@@ -22,6 +22,7 @@ from kafkaclient.testing.jars import JarCache
 from kafkaclient.testing.remote_proxy import RemoteProxy
 from kafkaclient.testing.security import ClusterSecurity
 from kafkaclient.testing.settings import DEFAULT_VERSION, HEAP_MB, ClusterSpec
+from kafkaclient.testing.tools import ToolResult, run_tool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["BrokerStatus", "ClusterHandle", "LocalCluster", "Running", "ToolResult"]
 
 _STOP_TIMEOUT_S = 60.0
-_TOOL_HEAP_MB = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +47,6 @@ class BrokerStatus:
     rack: str | None
     log_dir: Path
     log_file: Path
-
-
-class ToolResult(NamedTuple):
-    """How a Java tool ended, and what it wrote."""
-
-    returncode: int
-    stdout: str
-    stderr: str
 
 
 class Running(NamedTuple):
@@ -211,7 +203,7 @@ class ClusterHandle:
 
     async def run_tool(self, main_class: str, *arguments: str, stdin: bytes = b"") -> ToolResult:
         """Run one of Kafka's Java tools, for example ``org.apache.kafka.tools.DumpLogSegments``."""
-        return await _run_tool(self._running.launch, main_class, *arguments, stdin=stdin)
+        return await run_tool(self._running.launch.jvm(), main_class, arguments, stdin)
 
     async def _call(self, command: str, **arguments: Any) -> Any:
         return await asyncio.to_thread(self._running.control.call, command, **arguments)
@@ -293,9 +285,7 @@ class LocalCluster(ClusterHandle):
             raise ConfigError("the cluster is running already")
         cache = JarCache()
         try:
-            launch = await asyncio.to_thread(
-                prepare_launch, self._spec, cache, keep=self._kept is not None
-            )
+            launch = await asyncio.to_thread(self._prepare, cache)
         finally:
             cache.stop_fetching()
         directory = await asyncio.to_thread(_work_directory, self._kept)
@@ -309,6 +299,9 @@ class LocalCluster(ClusterHandle):
             await self._end(directory)
             raise
         self._current = Running(control, launch, description)
+
+    def _prepare(self, cache: JarCache) -> Launch:
+        return prepare_launch(self._spec, cache, keep=self._kept is not None)
 
     async def stop(self) -> None:
         """End the brokers; their data goes with them. Does nothing when they have ended."""
@@ -336,32 +329,6 @@ def _close_lifeline(supervisor: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         supervisor.kill()
         supervisor.wait()
-
-
-async def _run_tool(
-    launch: Launch, main_class: str, *arguments: str, stdin: bytes = b""
-) -> ToolResult:
-    """Run a Java class of Kafka's with the Java and the jars of a launch; log4j stays silent."""
-    command = launch.jvm().command(
-        main_class, arguments, heap_mb=_TOOL_HEAP_MB, properties={"log4j2.level": "OFF"}
-    )
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        stdout, stderr = await process.communicate(stdin)
-    except BaseException:
-        process.kill()
-        await process.wait()
-        raise
-    return ToolResult(
-        process.returncode or 0,
-        stdout.decode("utf-8", "replace"),
-        stderr.decode("utf-8", "replace"),
-    )
 
 
 def _work_directory(kept: Path | None) -> Path:

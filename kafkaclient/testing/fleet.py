@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kafkaclient.errors import ConfigError
 from kafkaclient.testing.broker import (
     CHECKPOINT_FILE,
+    Broker,
     BrokerProcess,
     BrokerState,
     Jvm,
@@ -35,7 +36,7 @@ from kafkaclient.testing.settings import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-__all__ = ["PROXY_FAULTS", "Fleet"]
+__all__ = ["PROXY_FAULTS", "Fleet", "PortsTakenError"]
 
 PROXY_FAULTS = frozenset(
     {
@@ -61,7 +62,7 @@ _POLL_S = 0.1
 _RECORDING_TIMEOUT_S = 50.0
 
 
-class _PortsTakenError(Exception):
+class PortsTakenError(Exception):
     """Another process was faster; choose other ports."""
 
 
@@ -85,7 +86,7 @@ class Fleet:
         self._cluster_id = new_uuid()
         self._ports: list[Ports] = []
         self._secured: list[Secured | None] = []
-        self._brokers: list[BrokerProcess] = []
+        self._brokers: list[Broker] = []
         self._proxies: list[FaultProxy] = []
 
     # --- life ---
@@ -99,7 +100,7 @@ class Fleet:
         for attempt in range(1, _PORT_ATTEMPTS + 1):
             try:
                 await self._try_start(deadline)
-            except _PortsTakenError:
+            except PortsTakenError:
                 await self._end_all()
                 if attempt == _PORT_ATTEMPTS:
                     raise self._brokers[0].start_error() from None
@@ -135,23 +136,23 @@ class Fleet:
                 Secured({name: next(numbers) for name in secure}, certificates)
                 for _ in range(spec.brokers)
             ]
-        self._brokers = [
+        brokers = [
             BrokerProcess(node, self._directory / f"broker-{node}", self._jvm)
             for node in range(spec.brokers)
         ]
+        self._brokers = [*brokers]
         await self._start_proxies()
-        for broker in self._brokers:
+        for broker in brokers:
             shutil.rmtree(broker.directory, ignore_errors=True)
             properties = broker_properties(
                 spec, broker.node, self._ports, str(broker.log_dir), self._secured[broker.node]
             )
             broker.prepare(properties)
-        await self._format()
+        await self._format(brokers)
         self._say(f"starting {spec.brokers} brokers")
-        for broker in self._brokers:
+        for broker in brokers:
             await broker.start(self._record_to(broker))
-        everyone = frozenset(range(spec.brokers))
-        await asyncio.gather(*(self._ready(broker, everyone, deadline) for broker in self._brokers))
+        await self._all_ready(deadline)
 
     async def _start_proxies(self) -> None:
         self._proxies = [
@@ -162,10 +163,10 @@ class Fleet:
                 await proxy.start()
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
-                raise _PortsTakenError from error
+                raise PortsTakenError from error
             raise
 
-    async def _format(self) -> None:
+    async def _format(self, brokers: Sequence[BrokerProcess]) -> None:
         """Give every broker the file that says which features a new cluster starts with.
 
         It depends on Kafka's version and settings alone, not on the broker, so that one run of
@@ -173,12 +174,11 @@ class Fleet:
         """
         if not self._template.exists():
             self._say("formatting")
-            await self._make_template()
-        for broker in self._brokers:
+            await self._make_template(brokers[0])
+        for broker in brokers:
             broker.format(self._template, self._cluster_id, new_uuid())
 
-    async def _make_template(self) -> None:
-        first = self._brokers[0]
+    async def _make_template(self, first: BrokerProcess) -> None:
         security = self._spec.security
         command = self._jvm.command(
             "kafka.tools.StorageTool",
@@ -216,17 +216,22 @@ class Fleet:
     def _recording(self) -> Path:
         return self._directory / "classes.jsa"
 
-    def _record_to(self, broker: BrokerProcess) -> Path | None:
+    def _record_to(self, broker: Broker) -> Path | None:
         archive = self._jvm.archive
         wanted = broker.node == 0 and archive is not None and not archive.exists()
         return self._recording if wanted else None
 
-    async def _ready(self, broker: BrokerProcess, expected: Iterable[int], deadline: float) -> None:
+    async def _all_ready(self, deadline: float) -> None:
+        """Return when each broker serves clients and sees all the others."""
+        everyone = frozenset(range(len(self._brokers)))
+        await asyncio.gather(*(self._ready(broker, everyone, deadline) for broker in self._brokers))
+
+    async def _ready(self, broker: Broker, expected: Iterable[int], deadline: float) -> None:
         """Return when the broker serves clients and sees the ``expected`` brokers up."""
         loop = asyncio.get_running_loop()
         while True:
             if broker.pid is None:
-                raise _PortsTakenError if broker.address_in_use() else broker.start_error()
+                raise PortsTakenError if broker.address_in_use() else broker.start_error()
             seen = await membership(self._ports[broker.node].direct)
             if (
                 seen is not None
@@ -241,7 +246,7 @@ class Fleet:
 
     # --- one broker ---
 
-    def broker(self, node: int) -> BrokerProcess:
+    def broker(self, node: int) -> Broker:
         """Raises ConfigError when there is no such broker."""
         if not 0 <= node < len(self._brokers):
             raise ConfigError(f"there is no broker {node}: they are 0 to {len(self._brokers) - 1}")
@@ -266,23 +271,19 @@ class Fleet:
             proxy.heal()
         for broker in self._brokers:
             if broker.state is BrokerState.PAUSED:
-                broker.resume()
+                await broker.resume()
             elif broker.state is BrokerState.STOPPED:
                 await broker.start()
-        deadline = asyncio.get_running_loop().time() + timeout_s
-        everyone = frozenset(range(len(self._brokers)))
         try:
-            await asyncio.gather(
-                *(self._ready(broker, everyone, deadline) for broker in self._brokers)
-            )
-        except _PortsTakenError as error:
+            await self._all_ready(asyncio.get_running_loop().time() + timeout_s)
+        except PortsTakenError as error:
             raise BrokerStartError("a port of a stopped broker was taken meanwhile") from error
 
-    async def _wait_ready(self, broker: BrokerProcess, timeout_s: float) -> None:
+    async def _wait_ready(self, broker: Broker, timeout_s: float) -> None:
         deadline = asyncio.get_running_loop().time() + timeout_s
         try:
             await self._ready(broker, {broker.node}, deadline)
-        except _PortsTakenError as error:
+        except PortsTakenError as error:
             raise broker.start_error() from error
 
     # --- proxies ---

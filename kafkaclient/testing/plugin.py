@@ -6,6 +6,11 @@ weight before a test asks for a cluster.
 With the environment variable ``KAFKACLIENT_BOOTSTRAP=host:port[,host:port...]`` the fixture is
 that cluster instead of a new one. Brokers of a cluster that others run cannot be stopped or made
 slow: tests that need it carry ``@pytest.mark.local_cluster`` and are skipped then.
+
+With ``KAFKACLIENT_COMPOSE=PROJECT`` the fixture is the containers of this Docker Compose project,
+which can be stopped and made slow. What is skipped then are marked tests that do not use the
+fixture, because they start processes of their own, and those that name their reason:
+``@pytest.mark.local_cluster(not_in_containers="looks into the brokers' processes")``.
 """
 
 from __future__ import annotations
@@ -23,9 +28,16 @@ if TYPE_CHECKING:
     from kafkaclient.testing.cluster import LocalCluster
     from kafkaclient.testing.external import ExternalCluster
 
-__all__ = ["BOOTSTRAP_VARIABLE", "kafka_cluster", "pytest_configure", "pytest_runtest_setup"]
+__all__ = [
+    "BOOTSTRAP_VARIABLE",
+    "COMPOSE_VARIABLE",
+    "kafka_cluster",
+    "pytest_collection_modifyitems",
+    "pytest_configure",
+]
 
 BOOTSTRAP_VARIABLE = "KAFKACLIENT_BOOTSTRAP"
+COMPOSE_VARIABLE = "KAFKACLIENT_COMPOSE"
 
 T = TypeVar("T")
 
@@ -34,28 +46,41 @@ def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known."""
     config.addinivalue_line(
         "markers",
-        "local_cluster: stops, slows down or looks into brokers; skipped when "
-        f"{BOOTSTRAP_VARIABLE} names a cluster that others run",
+        "local_cluster(not_in_containers=None): stops, slows down or looks into brokers; skipped "
+        f"when {BOOTSTRAP_VARIABLE} names a cluster that others run; not_in_containers is the "
+        f"reason to skip it when {COMPOSE_VARIABLE} names a Docker Compose project as well",
     )
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip what an external cluster does not allow."""
-    external = os.environ.get(BOOTSTRAP_VARIABLE)
-    if external and item.get_closest_marker("local_cluster") is not None:
-        pytest.skip(f"needs brokers of its own, and {BOOTSTRAP_VARIABLE} is {external}")
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip the tests that the cluster in use does not allow."""
+    for item in items:
+        marker = item.get_closest_marker("local_cluster")
+        if marker is not None and (reason := _reason_to_skip(item, marker)) is not None:
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _reason_to_skip(item: pytest.Item, marker: pytest.Mark) -> str | None:
+    if os.environ.get(COMPOSE_VARIABLE):
+        if "kafka_cluster" not in getattr(item, "fixturenames", ()):
+            return "starts brokers of its own, which are processes with settings of their own"
+        reason: str | None = marker.kwargs.get("not_in_containers")
+        return reason
+    if external := os.environ.get(BOOTSTRAP_VARIABLE):
+        return f"needs brokers of its own, and {BOOTSTRAP_VARIABLE} is {external}"
+    return None
 
 
 @pytest.fixture(scope="session")
 def kafka_cluster() -> Iterator[LocalCluster | ExternalCluster]:
-    """A running Kafka cluster for the whole session: three local brokers, or the one that
-    ``KAFKACLIENT_BOOTSTRAP`` names.
+    """A running Kafka cluster for the whole session: three local brokers, the containers of the
+    project that ``KAFKACLIENT_COMPOSE`` names, or the cluster that ``KAFKACLIENT_BOOTSTRAP`` names.
 
     Its coroutines may be awaited in any event loop; a test without one uses ``asyncio.run``. A
     test that breaks something ends with ``await kafka_cluster.heal()``.
     """
-    external = os.environ.get(BOOTSTRAP_VARIABLE)
-    if external:
+    project, external = os.environ.get(COMPOSE_VARIABLE), os.environ.get(BOOTSTRAP_VARIABLE)
+    if external and not project:
         from kafkaclient.testing.external import ExternalCluster  # noqa: PLC0415
 
         yield ExternalCluster(external)
@@ -63,6 +88,10 @@ def kafka_cluster() -> Iterator[LocalCluster | ExternalCluster]:
     from kafkaclient.testing.cluster import LocalCluster  # noqa: PLC0415
 
     cluster = LocalCluster()
+    if project:
+        from kafkaclient.testing.compose import ComposeCluster  # noqa: PLC0415
+
+        cluster = ComposeCluster(project)
     _run(cluster.start())
     try:
         yield cluster

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import ConfigError, KafkaError
 from kafkaclient.testing.broker import Jvm
+from kafkaclient.testing.containers import ContainerFleet
 from kafkaclient.testing.fleet import Fleet
 from kafkaclient.testing.security import ClusterSecurity
 from kafkaclient.testing.settings import HEAP_MB, ClusterSpec
@@ -61,6 +62,8 @@ class Launch:
     features: dict[str, int] = field(default_factory=dict)
     long_lived: bool = False
     heap_mb: int = HEAP_MB
+    compose: str | None = None
+    """The Docker Compose project whose containers are the brokers, in the place of processes."""
 
     def write(self, directory: Path) -> None:
         text = json.dumps({name: getattr(self, name) for name in self.__slots__})
@@ -102,7 +105,8 @@ class Supervisor:
         self._orderly = True
         self._busy = asyncio.Lock()
         template = Path(launch.template)
-        self._fleet = Fleet(launch.spec(), launch.broker_jvm(), directory, template, self._say)
+        parts = (launch.spec(), launch.broker_jvm(), directory, template, self._say)
+        self._fleet = ContainerFleet(launch.compose, *parts) if launch.compose else Fleet(*parts)
         self._commands: dict[str, Callable[..., Awaitable[Any]]] = {
             "describe": self._describe,
             "fault": self._fault,
@@ -213,10 +217,10 @@ class Supervisor:
         await self._fleet.broker(broker).terminate()
 
     async def _pause(self, broker: int) -> None:
-        self._fleet.broker(broker).pause()
+        await self._fleet.broker(broker).pause()
 
     async def _resume(self, broker: int) -> None:
-        self._fleet.broker(broker).resume()
+        await self._fleet.broker(broker).resume()
 
     async def _restart(self, broker: int, wait: bool, timeout_s: float) -> None:
         await self._fleet.restart_broker(broker, wait=wait, timeout_s=timeout_s)

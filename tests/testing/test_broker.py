@@ -41,9 +41,9 @@ async def test_life(broker: BrokerProcess) -> None:
     assert broker.state is BrokerState.STOPPED
     await broker.start()
     assert broker.state is BrokerState.RUNNING
-    broker.pause()
+    await broker.pause()
     assert broker.state is BrokerState.PAUSED
-    broker.resume()
+    await broker.resume()
     assert broker.state is BrokerState.RUNNING
     await broker.kill()
     assert (broker.state, broker.pid, broker.exit_code) == (BrokerState.STOPPED, None, -9)
@@ -55,7 +55,7 @@ async def test_life(broker: BrokerProcess) -> None:
 
 async def test_a_paused_broker_can_be_ended(broker: BrokerProcess) -> None:
     await broker.start()
-    broker.pause()
+    await broker.pause()
     await broker.terminate()
     assert broker.state is BrokerState.STOPPED
 
@@ -69,7 +69,7 @@ async def test_a_broker_that_does_not_listen_is_killed(broker: BrokerProcess) ->
 
 async def test_what_makes_no_sense_is_refused(broker: BrokerProcess) -> None:
     with pytest.raises(LocalClusterError, match="broker 7 is not running"):
-        broker.pause()
+        await broker.pause()
     await broker.start()
     with pytest.raises(LocalClusterError, match="broker 7 is running already"):
         await broker.start()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from integration.compose import run
 from kafkaclient.testing.settings import (
     DEFAULT_VERSION,
     HEAP_MB,
@@ -98,3 +99,11 @@ def test_voters_are_the_brokers() -> None:
 def test_same_kafka_and_same_heap(broker: int) -> None:
     assert service(broker)["image"] == f"apache/kafka:{DEFAULT_VERSION}"
     assert service(broker)["environment"]["KAFKA_HEAP_OPTS"] == f"-Xmx{HEAP_MB}m"
+
+
+@pytest.mark.parametrize("broker", BROKERS)
+def test_make_compose_test_starts_these_brokers(broker: int) -> None:
+    assert run.BROKERS == BROKERS
+    assert service(broker)["image"] == run.IMAGE
+    assert service(broker)["environment"]["KAFKA_LOG_DIRS"] == run.LOGS
+    assert set(service(broker)) & {"volumes", "container_name"} == set(), "run.py adds volumes"

@@ -95,10 +95,10 @@ async def test_brokers_come_and_go(make: Callable[..., Fleet]) -> None:
     await fleet.start(TIMEOUT_S)
     ports = [broker["port"] for broker in fleet.describe()["brokers"]]
     await fleet.broker(0).kill()
-    fleet.broker(1).pause()
+    await fleet.broker(1).pause()
     assert states(fleet) == ["stopped", "paused"]
     with pytest.raises(LocalClusterError, match="broker 0 is not running"):
-        fleet.broker(0).pause()
+        await fleet.broker(0).pause()
     await fleet.start_broker(0, wait=True, timeout_s=TIMEOUT_S)
     await fleet.restart_broker(1, wait=True, timeout_s=TIMEOUT_S)
     assert states(fleet) == ["running", "running"]
@@ -109,7 +109,7 @@ async def test_heal(make: Callable[..., Fleet]) -> None:
     fleet = make(3)
     await fleet.start(TIMEOUT_S)
     await fleet.broker(0).kill()
-    fleet.broker(1).pause()
+    await fleet.broker(1).pause()
     fleet.set_fault(2, "stall", {})
     await fleet.heal(TIMEOUT_S)
     assert states(fleet) == ["running"] * 3

@@ -10,6 +10,7 @@ import pytest
 
 import kafkaclient.wire.codec  # quiets kafka-python's import, which the tests below also use
 import kafkaclient.wire.records
+from kafkaclient.twins import why_pure_python
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -21,6 +22,7 @@ def _load(name: str, *, compiled: bool) -> ModuleType:
     """A private copy of a module that chose the compiled or the pure twin."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KAFKACLIENT_PURE_PYTHON", "0" if compiled else "1")
+        why_pure_python.cache_clear()
         spec = importlib.util.spec_from_file_location(
             f"{name}_{'compiled' if compiled else 'pure'}", _WIRE / f"{name}.py"
         )
@@ -28,6 +30,7 @@ def _load(name: str, *, compiled: bool) -> ModuleType:
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
+    why_pure_python.cache_clear()
     return module
 
 

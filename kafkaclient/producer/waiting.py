@@ -90,6 +90,7 @@ class Turn:
             self._called.set_result(None)
 
     def refuse(self, error: KafkaError) -> None:
+        """Fail the caller, if it is still waiting."""
         if not self._called.done():
             self._called.set_exception(error)
             self._called.exception()  # the caller may wait for something else
@@ -272,9 +273,12 @@ class WaitingLines:
     async def close(self) -> None:
         """Refuse all who wait; the kept records have failed by now."""
         for topic in list(self._topics):
-            for waiter in [w for w in topic.line if isinstance(w, Turn)]:
-                waiter.refuse(
-                    ProducerClosedError("the producer was stopped while send waited for its turn")
+            for turn in [w for w in (*topic.called, *topic.line) if isinstance(w, Turn)]:
+                turn.refuse(
+                    ProducerClosedError(
+                        f"the producer was stopped while records for topic {topic.name!r} waited "
+                        "for metadata or buffer space; they were not sent"
+                    )
                 )
         for watch in self._watches.values():
             watch.cancel()

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkaclient.errors import BufferFullError, KafkaError
+from kafkaclient.errors import BufferFullError, KafkaError, ProducerClosedError
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import run_virtual, virtual_time
 from kafkaclient.testing.fake import FakeCluster
@@ -282,3 +282,24 @@ async def test_a_bulk_call_that_waits_keeps_its_place_for_a_whole_slice(producin
         made = [Call("send_many", b"k", 300, 0, 0), Call("send", b"k", 1, 0, 1)]
         await make_calls(caller, [*made, Call("send_arrow", b"k", 300, 0, 0)])
     assert assert_in_order(fake) == 601
+
+
+@virtual_time
+async def test_stop_ends_a_bulk_call_that_waits_for_more_room_and_those_behind(
+    producing: Any,
+) -> None:
+    fake = FakeCluster(1)
+    fake.create_topic("t", 1)
+    loop = asyncio.get_running_loop()
+    async with producing(fake, buffer_memory=30_000, max_request_size=28_000) as producer:
+        await producer.send_and_wait("t", b"warm")
+        fake.stall_broker(0)
+        bulk = asyncio.create_task(producer.send_many("t", [bytes(9000)] * 9))
+        await asyncio.sleep(0.1)
+        behind = asyncio.create_task(producer.send("t", b"v"))
+        await asyncio.sleep(0.1)
+        stopped_at = loop.time()
+        await producer.stop(timeout=1)
+        refused = await asyncio.gather(bulk, behind, return_exceptions=True)
+        assert loop.time() - stopped_at < 3
+        assert all(isinstance(error, ProducerClosedError) for error in refused), refused

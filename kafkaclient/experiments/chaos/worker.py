@@ -35,6 +35,7 @@ GIVE_UP_S = 150.0
 
 _TICK_S = 0.004
 _SLICE = 64
+_TASKS = 4  # that send for each producer
 _SAMPLE_EVERY_S = 1.0
 
 
@@ -88,18 +89,25 @@ class Load:
         return self._clock() - self._begins_at
 
     async def drive(self, producer: int, client: ChaosClient) -> None:
-        """Send one producer's part, each record when it is due, whatever became of earlier ones."""
+        """Send one producer's part, each record when it is due, whatever became of earlier ones:
+        in several tasks, from the first moment on, before the client knows the topics."""
         spec, streams = self._spec, self._spec.streams
         places = order(spec, producer)
         rate, sent = spec.rate / spec.producers, 0
         await asyncio.sleep(max(0.0, -self.now()))
-        while (now := self.now()) < spec.seconds:
-            # In slices: a load that has fallen behind must not go on long after its end.
-            for n in range(sent, min(int(now * rate), sent + _SLICE)):
-                place = places[n % len(places)]
-                await self._send(client, producer, place, *self._target(streams[place]))
-                sent += 1
-            await asyncio.sleep(0 if sent < int(self.now() * rate) else _TICK_S)
+
+        async def send_due() -> None:
+            nonlocal sent
+            while (now := self.now()) < spec.seconds:
+                # In slices: a load that has fallen behind must not go on long after its end.
+                until = min(int(now * rate), sent + _SLICE)
+                while sent < until:
+                    place = places[sent % len(places)]
+                    sent += 1
+                    await self._send(client, producer, place, *self._target(streams[place]))
+                await asyncio.sleep(0 if sent < int(self.now() * rate) else _TICK_S)
+
+        await asyncio.gather(*[send_due() for _ in range(_TASKS)])
 
     @staticmethod
     def _target(stream: Any) -> tuple[str, bytes | None, int | None]:

@@ -30,7 +30,10 @@ def test_the_modes_differ_in_who_counts_as_caught_up() -> None:
     )
     assert ours == other
     config = StreamsConfig(
-        bootstrap_servers="localhost:9092", application_id="a", state_dir="", **plan.app_options(KIP441)
+        bootstrap_servers="localhost:9092",
+        application_id="a",
+        state_dir="",
+        **plan.app_options(KIP441),
     )
     assert config.exactly_once
 

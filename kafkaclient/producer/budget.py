@@ -54,7 +54,7 @@ class BufferBudget:
     def try_take(self, nbytes: int) -> bool:
         """Charge ``nbytes`` if they are free, and nobody waits for bytes already or the caller has
         waited for them (:meth:`spend`)."""
-        if nbytes > self.available or (self.waiters and nbytes > self._spendable):
+        if nbytes > max(0, self.available) or (self.waiters and nbytes > self._spendable):
             return False
         self.available -= nbytes
         self._spendable = max(0, self._spendable - nbytes)

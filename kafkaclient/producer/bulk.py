@@ -149,14 +149,16 @@ class Bulk:
             self._turn = None
 
     async def _hand_over_slice(self, rows: Rows, at: int, stop: int) -> int:
-        """If anything has to be waited for, nobody else's records come in between."""
+        """Hand over one slice. No other record of the topic comes in between, even if the call has
+        to wait, or lets other tasks run."""
         while at < stop:
             if self._turn is None and self._core.intake.has_line(self._topic):
                 await self._wait_turn(self._record(rows, at))
             first, at = at, self._append(rows, at, stop)
             if at == first:
                 await self._wait_for_what_lacks(self._record(rows, at))
-            elif self._turn is None:
+            elif self._turn is None and self._core.now() >= self._turn_ends:
+                self._turn = self._core.intake.hold(self._topic)
                 await self.breathe()
         return at
 

@@ -142,6 +142,10 @@ class Intake:
             raise
         return turn
 
+    def hold(self, topic: str) -> Turn:
+        """A turn for a caller that waits for nothing, but lets other tasks run meanwhile."""
+        return self.waiting.turn(self._accumulator.topic(topic), 0, exclusive=True)
+
     async def wait_more(self, turn: Turn, room: int) -> None:
         """Wait for more room within ``max_block``, while everybody else waits for this caller."""
         check_open = self.admission()

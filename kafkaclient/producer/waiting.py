@@ -98,7 +98,7 @@ class Turn:
     @property
     def has_room(self) -> bool:
         """Whether the caller may :meth:`spend`."""
-        return self.given and not self.spent
+        return self.given and not self.spent and self.room > 0
 
     def spend(self) -> Spending:
         """Append within ``with turn.spend():``, beyond the budget by what was charged."""

@@ -73,6 +73,12 @@ class Intake:
     def put(self, topic: str, record: Record) -> Delivery:
         """Append, or keep until its turn; raises BufferFullError instead of waiting."""
         buffer = self._accumulator.topic(topic)
+        if record.partition in buffer.beyond:
+            raise PartitionOutOfRangeError(
+                f"topic {topic!r} may have grown: earlier records wait to hear whether it has "
+                f"partition {record.partition}, and send_nowait does not wait. The record was not "
+                "sent; try again in a moment."
+            )
         if buffer.view is None or buffer.crowded:
             delivery = self.waiting.keep(buffer, record)
         else:

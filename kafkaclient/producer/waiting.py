@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.config.limit import Limit
 from kafkaclient.errors import (
-    BufferFullError,
     KafkaError,
     MetadataTimeoutError,
     ProducerClosedError,
@@ -105,6 +104,12 @@ class Turn:
         self.spent = True
         return self._lines.budget.spend(self.room)
 
+    @property
+    def has_kept_behind(self) -> bool:
+        """Whether records wait behind that are charged to the buffer, and cannot leave it before
+        this turn has ended."""
+        return any(isinstance(waiter, Kept) for waiter in self.topic.line)
+
     def ask_more(self, room: int) -> None:
         """Keep the turn, and wait for more room; what was charged has been spent."""
         self.room, self.spent = room, False
@@ -160,7 +165,7 @@ class WaitingLines:
 
     def keep(self, topic: TopicBuffer, record: Record) -> Delivery | None:
         """Keep the record of a ``send_nowait`` until its turn; None: no buffer space."""
-        if not self.budget.try_take(record.upper_bound):
+        if not (self._charge_all(topic) and self.budget.try_take(record.upper_bound)):
             return None
         receipt = self._new_receipt(topic.name)
         receipt.count = 1
@@ -198,6 +203,22 @@ class WaitingLines:
     def known(self, topic: TopicBuffer) -> None:
         """The topic has metadata, perhaps for the first time: let its line go on."""
         self._call(topic)
+
+    def _charge_all(self, topic: TopicBuffer) -> bool:
+        """Charge the room of every turn in line, before a record behind them is charged: else the
+        record could hold the very bytes that a turn before it waits for. False: no buffer space."""
+        if topic.called and topic.called[-1].claim is not None:
+            return False  # a bulk call needs more
+        waiting: list[Turn] = []
+        for waiter in reversed(topic.line):
+            if isinstance(waiter, Kept) or waiter.given:
+                break  # so are all before it
+            waiting.append(waiter)
+        for turn in reversed(waiting):
+            if turn.claim is not None or not self.budget.try_take(turn.room):
+                return False
+            turn.given = True
+        return True
 
     def _join(self, topic: TopicBuffer, waiter: Turn | Kept) -> None:
         topic.line.append(waiter)
@@ -318,32 +339,23 @@ class WaitingLines:
     async def _watch(self, topic: TopicBuffer) -> None:
         """See to it that the topic's kept records get their turn, or fail in time."""
         while (oldest := _oldest(topic)) is not None:
+            if (
+                topic.view is not None
+            ):  # who is before them has been charged, and appends in a moment
+                self._some_left.clear()
+                await self._some_left.wait()
+                continue
             remaining = oldest.since + self._limit.seconds - self._clock()
             try:
-                if topic.view is None:
-                    view = await self._metadata.wait_topic(topic.name, remaining, limit=self._limit)
-                    if self._accumulator.update_topic(view, self._clock()) is topic:
-                        self.known(topic)
-                else:
-                    await self._wait_behind_others(topic, remaining)
-            except (MetadataTimeoutError, BufferFullError) as error:
+                view = await self._metadata.wait_topic(topic.name, remaining, limit=self._limit)
+                if self._accumulator.update_topic(view, self._clock()) is topic:
+                    self.known(topic)
+            except MetadataTimeoutError as error:
                 while (kept := _oldest(topic)) is not None and kept.since <= oldest.since:
                     self._fail_kept(topic, kept, error)
             except KafkaError as error:
                 while (kept := _oldest(topic)) is not None:
                     self._fail_kept(topic, kept, error)
-
-    async def _wait_behind_others(self, topic: TopicBuffer, remaining: float) -> None:
-        self._some_left.clear()
-        try:
-            async with asyncio.timeout(remaining):
-                await self._some_left.wait()
-        except TimeoutError:
-            raise BufferFullError(
-                f"a record for topic {topic.name!r} was not sent: callers of send that came before "
-                f"it have waited for room in buffer.memory={self.budget.total} for "
-                f"{self._limit}. Send more slowly, or raise buffer.memory."
-            ) from None
 
     def _unwatched(self, topic: TopicBuffer, watch: asyncio.Task[None]) -> None:
         """A watch has ended; no record stays here without one."""

@@ -17,7 +17,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkaclient.errors import BufferFullError, KafkaError, ProducerClosedError
+from kafkaclient.errors import (
+    BufferFullError,
+    KafkaError,
+    PartitionOutOfRangeError,
+    ProducerClosedError,
+)
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import run_virtual, virtual_time
 from kafkaclient.testing.fake import FakeCluster
@@ -226,6 +231,34 @@ async def test_who_waits_for_memory_goes_first(
         await calling
     assert not caller.refused
     assert assert_in_order(fake) == 4
+
+
+@virtual_time
+async def test_who_waits_to_hear_of_a_new_partition_goes_first(producing: Any) -> None:
+    """The answer to an older request tells of the partition before the caller's own request is
+    answered."""
+    fake = FakeCluster(1)
+    fake.create_topic("t", 2)
+    fake.round_trip_s = 0.01
+    async with producing(fake) as producer:
+        await producer.send_and_wait("t", b"warm", partition=0)
+        await asyncio.sleep(5)
+        fake.add_partitions("t", 3)
+        refreshing = asyncio.create_task(producer.refresh_metadata())
+        await asyncio.sleep(0.002)
+        earlier = asyncio.create_task(producer.send("t", b"000000", partition=2))
+        await asyncio.sleep(0)
+        refused = 0
+        while not earlier.done():
+            try:
+                producer.send_nowait("t", b"%06d" % (refused + 1), partition=2)
+            except PartitionOutOfRangeError:
+                refused += 1
+            await asyncio.sleep(0.001)
+        producer.send_nowait("t", b"999999", partition=2)
+        await refreshing
+    assert refused
+    assert assert_in_order(fake) >= 2
 
 
 @virtual_time

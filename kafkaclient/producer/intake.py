@@ -65,7 +65,7 @@ class Intake:
             metadata,
             max_block=max_block,
             clock=clock,
-            place=partial(self._place, force=True),
+            place=partial(self._place_at_once, force=True),
             new_receipt=new_receipt,
             on_failed=lambda topic: metrics.records_failed(topic, 1),
         )
@@ -73,16 +73,10 @@ class Intake:
     def put(self, topic: str, record: Record) -> Delivery:
         """Append, or keep until its turn; raises BufferFullError instead of waiting."""
         buffer = self._accumulator.topic(topic)
-        if record.partition in buffer.beyond:
-            raise PartitionOutOfRangeError(
-                f"topic {topic!r} may have grown: earlier records wait to hear whether it has "
-                f"partition {record.partition}, and send_nowait does not wait. The record was not "
-                "sent; try again in a moment."
-            )
         if buffer.view is None or buffer.crowded:
             delivery = self.waiting.keep(buffer, record)
         else:
-            delivery = self._place(buffer, record)
+            delivery = self._place_at_once(buffer, record)
         if delivery is None:
             self._metrics.buffer_exhausted()
             raise self._buffer_full(
@@ -176,6 +170,19 @@ class Intake:
         buffer = self._accumulator.update_topic(view, self._clock())
         if buffer is not None:
             self.waiting.known(buffer)
+
+    def _place_at_once(
+        self, buffer: TopicBuffer, record: Record, *, force: bool = False
+    ) -> Delivery | None:
+        """Append a record of ``send_nowait``, which cannot wait behind the callers that wait to hear
+        whether the topic has grown. Their metadata may be here before they have appended."""
+        if record.partition in buffer.beyond:
+            raise PartitionOutOfRangeError(
+                f"partition {record.partition} of topic {buffer.name!r} is new or does not exist, "
+                "and earlier calls wait for metadata that tells. The record was not sent: "
+                "send_nowait does not wait. Try again in a moment, or use send."
+            )
+        return self._place(buffer, record, force=force)
 
     def _place(
         self, buffer: TopicBuffer, record: Record, *, force: bool = False

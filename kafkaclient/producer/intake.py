@@ -174,7 +174,7 @@ class Intake:
     def _place_at_once(
         self, buffer: TopicBuffer, record: Record, *, force: bool = False
     ) -> Delivery | None:
-        """Append a record of ``send_nowait``, which cannot wait behind the callers that wait to hear
+        """Append a record of ``send_nowait``, which cannot wait behind callers that wait to hear
         whether the topic has grown. Their metadata may be here before they have appended."""
         if record.partition in buffer.beyond:
             raise PartitionOutOfRangeError(

@@ -313,7 +313,7 @@ async def test_a_ledger_that_cannot_be_as_asked_for(caplog) -> None:
 
 
 @pytest.mark.parametrize("name", ["my%20query", "my query", "a#1", "a?b", "a:b"])
-def test_a_checkpoint_is_where_spark_has_it(tmp_path: Any, name: str) -> None:
+def test_a_checkpoint_is_where_spark_has_it(tmp_path, name: str) -> None:
     """Spark's paths have no escapes, queries or fragments: another query's checkpoint may be where
     a URL would point to."""
     for folder in (name, "my query", "a"):

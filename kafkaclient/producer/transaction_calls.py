@@ -143,20 +143,29 @@ class TransactionCalls:
         guilty = ", ".join(str(tp) for tp, own in answer.codes.items() if own == code)
         self._check(code, f"adding {guilty} to the transaction")
 
+    async def add_offsets(self, group: ConsumerGroupMetadata) -> None:
+        """Make the group part of the transaction, which comes first with transactions v1."""
+        add = AddOffsetsToTxnCall(self._who(), group.group_id)
+        added = await self._coordinators.call(CoordinatorKind.TRANSACTION, self._id, add)
+        self._check(added.error_code, f"adding offsets of group {group.group_id!r}")
+
     async def send_offsets(
         self,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         group: ConsumerGroupMetadata,
-    ) -> None:
-        if not self.v2:
-            add = AddOffsetsToTxnCall(self._who(), group.group_id)
-            added = await self._coordinators.call(CoordinatorKind.TRANSACTION, self._id, add)
-            self._check(added.error_code, f"adding offsets of group {group.group_id!r}")
+    ) -> ProducerFencedError | None:
+        """Send the offsets to the group's coordinator. Returns the error if it refused the producer
+        epoch: unlike the transaction's coordinator it cannot tell a fenced producer from one whose
+        transaction has timed out."""
         commit = (TxnOffsetCommitV2Call if self.v2 else TxnOffsetCommitCall)(
             self._who(), group, offsets
         )
         answer = await self._coordinators.call(CoordinatorKind.GROUP, group.group_id, commit)
-        self._check(answer.error_code, f"sending offsets of group {group.group_id!r}")
+        try:
+            self._check(answer.error_code, f"sending offsets of group {group.group_id!r}")
+        except ProducerFencedError as error:
+            return error
+        return None
 
     async def committed(
         self, group_id: str, partitions: tuple[TopicPartition, ...]

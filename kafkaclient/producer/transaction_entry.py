@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from operator import index
 from types import NoneType
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from kafkaclient.topic_names import check_topic_name
 from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
     from types import TracebackType
 
     from kafkaclient.producer.core import Core
@@ -125,7 +126,7 @@ class TransactionEntry:
         transactions.check_open()
         try:
             group = _group(group)
-            read = {_partition(tp): _offset(value) for tp, value in offsets.items()}
+            read = _offsets(offsets)
         except Exception as error:
             transactions.refuse_offsets(error)
             raise
@@ -203,11 +204,21 @@ def _group(group: Any) -> ConsumerGroupMetadata:
     return group  # type: ignore[no-any-return]
 
 
+def _offsets(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
+    if not isinstance(offsets, Mapping):
+        raise TypeError(f"offsets are a mapping, not {offsets!r}")
+    return {_partition(tp): _offset(value) for tp, value in offsets.items()}
+
+
 def _partition(pair: Any) -> TopicPartition:
+    if not isinstance(pair, tuple) or len(pair) != 2:
+        raise TypeError(f"a key of offsets is a pair (topic, partition), not {pair!r}")
     topic, partition = pair
     check_topic_name(topic)
+    if isinstance(partition, bool) or not hasattr(partition, "__index__"):
+        raise TypeError(f"a partition is an int, not {partition!r}")
     if not 0 <= (number := index(partition)) < 2**31:
-        raise ValueError(f"a partition is an int from 0 on, not {partition!r}")
+        raise ValueError(f"a partition is an int from 0 to 2**31 - 1, not {partition!r}")
     return TopicPartition(topic, number)
 
 
@@ -218,8 +229,8 @@ def _offset(value: Any) -> OffsetAndMetadata:
         offset, metadata = value.offset, value.metadata
     except AttributeError:
         raise TypeError(f"an offset is an int, or has offset and metadata; not {value!r}") from None
-    if type(offset) is not int or not 0 <= offset < 2**63:
+    if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset < 2**63:
         raise ValueError(f"an offset is an int from 0 to 2**63 - 1, not {offset!r}")
     if not isinstance(metadata, (str, NoneType)):
         raise TypeError(f"an offset's metadata is a str, not {metadata!r}")
-    return OffsetAndMetadata(offset, metadata or "", getattr(value, "leader_epoch", -1))
+    return OffsetAndMetadata(int(offset), metadata or "", getattr(value, "leader_epoch", -1))

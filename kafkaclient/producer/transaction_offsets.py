@@ -21,12 +21,20 @@ _log = logging.getLogger(__name__)
 
 class TransactionOffsets:
     """Each send is a task of its own: whoever asked for it may lose patience, it goes on.
-    ``on_failed(error)`` is called when one was refused, or could not be made."""
+    ``on_failed(error)`` is called when one was refused, or could not be made. ``on_fenced(error)``
+    is called when the group's coordinator refused the producer epoch: the producer may have been
+    fenced, or its transaction has timed out."""
 
-    def __init__(self, calls: TransactionCalls, on_failed: Callable[[KafkaError], None]) -> None:
+    def __init__(
+        self,
+        calls: TransactionCalls,
+        on_failed: Callable[[KafkaError], None],
+        on_fenced: Callable[[KafkaError], None],
+    ) -> None:
         self.under_way: set[asyncio.Task[bool]] = set()
         self._calls = calls
         self._on_failed = on_failed
+        self._on_fenced = on_fenced
 
     def send(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
@@ -43,7 +51,9 @@ class TransactionOffsets:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
     ) -> bool:
         try:
-            await self._calls.send_offsets(offsets, group)
+            if not self._calls.v2:
+                await self._calls.add_offsets(group)
+            fenced = await self._calls.send_offsets(offsets, group)
         except KafkaError as error:
             self._on_failed(error)
             return False
@@ -55,4 +65,6 @@ class TransactionOffsets:
             failure.__cause__ = defect
             self._on_failed(failure)
             return False
-        return True
+        if fenced is not None:
+            self._on_fenced(fenced)
+        return fenced is None

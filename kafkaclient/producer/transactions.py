@@ -91,7 +91,7 @@ class Transactions:
         self._left_open = False
         """It is prepared, and whoever was told may end it."""
         self._ending: Ending | None = None
-        self._offsets = TransactionOffsets(calls, self.call_failed)
+        self._offsets = TransactionOffsets(calls, self.call_failed, self.failed)
         self._enlistment = Enlistment(
             records.lines,
             calls.add_partitions,
@@ -140,9 +140,9 @@ class Transactions:
             self.failed(error)
 
     def failed(self, error: KafkaError) -> None:
-        """A record of the transaction has failed. Whether this producer may go on, the coordinator
-        tells: a leader takes an epoch that was raised for a time-out for that of another producer.
-        """
+        """A record of the transaction has failed, or a group's coordinator took its producer for
+        fenced. The transaction's coordinator tells whether the producer may go on: leaders and
+        groups take an epoch that was raised for a time-out for another producer's."""
         if self.state not in (_S.IN_TRANSACTION, _S.PREPARED, _S.COMMITTING):
             return
         self._standing.cause = error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 __all__ = ["end_offsets"]
 
@@ -32,7 +31,11 @@ def end_offsets(location: str | None, batch: int) -> str | None:
 def _local(location: str | None) -> Path | None:
     if not location:
         return None
-    parts = urlsplit(location)
-    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
-        return Path(unquote(parts.path))
-    return None if parts.scheme else Path(location)
+    # As Java's org.apache.hadoop.fs.Path: neither %20 nor ? nor # mean anything in it.
+    scheme, colon, rest = location.partition(":")
+    if not colon or "/" in scheme:
+        return Path(location)
+    if scheme != "file":
+        return None
+    host, slash, path = rest[2:].partition("/") if rest.startswith("//") else ("", "", rest)
+    return Path(slash + path) if host in ("", "localhost") else None

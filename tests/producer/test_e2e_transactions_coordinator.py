@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from enum import IntEnum
 from typing import Any
 
 import pytest
@@ -17,7 +19,7 @@ from kafkaclient.errors import (
 )
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import virtual_time
-from kafkaclient.testing.fake import CLOSE_ANSWER, DROP, DROP_ANSWER, FakeCluster
+from kafkaclient.testing.fake import CLOSE_ANSWER, DROP, DROP_ANSWER, ErrorCode, FakeCluster
 from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata
 from kafkaclient.wire.api import ApiKey
 
@@ -219,6 +221,41 @@ async def test_a_transaction_that_took_too_long(
     assert look.committed(fake) == ([b"quick"] if look.is_v2(fake) else [])
 
 
+@virtual_time
+async def test_a_transaction_that_took_too_long_before_its_offsets(
+    transacting: Any, look: Any
+) -> None:
+    """The group's coordinator cannot tell a time-out from fencing: the abort tells. With v2 the
+    producer goes on."""
+    fake = FakeCluster()
+    fake.create_topic("t", 6, 3)
+    async with transacting(fake, linger_ms=0) as producer:
+        for code in (None, ErrorCode.INVALID_PRODUCER_EPOCH):
+            await producer.begin_transaction()
+            await producer.send_and_wait("t", b"slow", partition=0)
+            fake.expire_transaction("tx")
+            if code is not None:  # as real brokers say it
+                fake.control(ApiKey.TXN_OFFSET_COMMIT, code)
+            with pytest.raises(TransactionAbortableError) as caught:
+                await producer.send_offsets_to_transaction({("in", 0): 1}, GROUP)
+            assert isinstance(caught.value.__cause__, ProducerFencedError)
+            await producer.abort_transaction()
+        async with producer.transaction():
+            await producer.send("t", b"quick", partition=0)
+    assert look.committed(fake) == [b"quick"]
+
+
+@virtual_time
+async def test_a_fenced_producer_that_sends_offsets(fake: FakeCluster, transacting: Any) -> None:
+    """However it finds out: the block says that it is fenced, and so does every later call."""
+    async with transacting(fake) as first, transacting(fake):
+        with pytest.raises(ProducerFencedError):
+            async with first.transaction():
+                await first.send_offsets_to_transaction({("in", 0): 1}, GROUP)
+        with pytest.raises(ProducerFencedError):
+            await first.begin_transaction()
+
+
 # --- offsets ----------------------------------------------------------------------------------
 
 
@@ -328,3 +365,38 @@ async def test_no_offsets_are_asked_for_out_of_a_transaction(transacting: Any) -
             await producer.send_offsets_to_transaction({("in", 0): "5"}, GROUP)
         async with producer.transaction():
             pass
+
+
+@pytest.mark.parametrize(
+    ("offsets", "message"),
+    [
+        (None, "offsets are a mapping, not None"),
+        ([("in", 0)], "offsets are a mapping"),
+        ({"in": 1}, "a pair (topic, partition), not 'in'"),
+        ({("in", "0"): 1}, "a partition is an int, not '0'"),
+        ({("in",): 1}, "a pair (topic, partition), not ('in',)"),
+        ({("in", None): 1}, "a partition is an int, not None"),
+        ({("in", True): 1}, "a partition is an int, not True"),
+        ({("in", 2**31): 1}, "from 0 to 2**31 - 1, not 2147483648"),
+    ],
+)
+@virtual_time
+async def test_the_error_names_what_is_wrong_with_offsets(
+    fake: FakeCluster, transacting: Any, offsets: Any, message: str
+) -> None:
+    async with transacting(fake) as producer:
+        await producer.begin_transaction()
+        with pytest.raises((TypeError, ValueError), match=re.escape(message)):
+            await producer.send_offsets_to_transaction(offsets, GROUP)
+        await producer.abort_transaction()
+
+
+@virtual_time
+async def test_an_offset_may_be_a_subclass_of_int(fake: FakeCluster, transacting: Any) -> None:
+    class Position(IntEnum):
+        NEXT = 4
+
+    async with transacting(fake) as producer:
+        async with producer.transaction():
+            await producer.send_offsets_to_transaction({("in", 0): Position.NEXT}, GROUP)
+        assert fake.committed_offset(GROUP, "in", 0) == 4

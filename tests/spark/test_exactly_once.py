@@ -312,12 +312,23 @@ async def test_a_ledger_that_cannot_be_as_asked_for(caplog) -> None:
     assert "ledger q has 1 replicas, not 2 (ledgerReplicationFactor)" in caplog.text
 
 
+@pytest.mark.parametrize("name", ["my%20query", "my query", "a#1", "a?b", "a:b"])
+def test_a_checkpoint_is_where_spark_has_it(tmp_path, name: str) -> None:
+    """Spark's paths have no escapes, queries or fragments: another query's checkpoint may be where
+    a URL would point to."""
+    for folder in (name, "my query", "a"):
+        (tmp_path / folder / "offsets").mkdir(parents=True, exist_ok=True)
+        (tmp_path / folder / "offsets" / "7").write_text(f"v1\n{{}}\nof {folder}")
+    for location in (f"{tmp_path}/{name}", f"file:{tmp_path}/{name}", f"file://{tmp_path}/{name}"):
+        assert end_offsets(location, 7) == f"of {name}"
+
+
 def test_end_offsets_of_a_checkpoint(tmp_path) -> None:
     folder = tmp_path / "a b" / "offsets"
     folder.mkdir(parents=True)
     (folder / "7").write_text('v1\n{"batchTimestampMs":1}\n{"t":{"0":5}}\n-')
     (folder / "8").write_text("v1\n{}")
-    for location in (str(tmp_path / "a b"), (tmp_path / "a b").as_uri()):
+    for location in (str(tmp_path / "a b"), f"file://{tmp_path}/a b"):
         assert end_offsets(location, 7) == '{"t":{"0":5}}\n-'
         assert end_offsets(location, 8) is None
         assert end_offsets(location, 9) is None

@@ -111,13 +111,15 @@ class FakeEnds:
     def __init__(self, log: list[str]) -> None:
         self.log = log
         self.end = 0
+        """Of changelogs."""
+        self.source_end = 1_000_000
         self.problem: Callable[[], Awaitable[None]] | None = None
 
     async def __call__(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         self.log.append("ends")
         if self.problem is not None:
             await self.problem()
-        return dict.fromkeys(partitions, self.end)
+        return {p: self.source_end if p.topic == "words" else self.end for p in partitions}
 
 
 class InlineDisk(Executor):

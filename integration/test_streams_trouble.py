@@ -14,6 +14,7 @@ from kafkaclient import Producer
 from kafkaclient.admin import Admin
 from kafkaclient.errors import DeserializationError, ProcessingError, StreamsError
 from kafkaclient.streams import DeadLetter, StreamsApp
+from kafkaclient.types import TopicPartition as Partition
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -243,6 +244,29 @@ async def test_a_topic_that_is_not_there_is_named(
     app.processor(topic, store="s", on_error=DeadLetter(f"{topic}-dead"))(process)
     with pytest.raises(StreamsError, match=f"topic {topic}-dead does not exist"):
         await app.run()
+
+
+async def test_an_offset_beyond_the_end_of_a_topic_skips_nothing(
+    kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
+) -> None:
+    bootstrap, out = kafka_cluster.bootstrap, f"{topic}-out"
+    for name in (topic, out):
+        await create_topic(name, 1)
+    async with Producer(bootstrap) as producer:
+        await producer.send_and_wait(topic, b"a")
+    async with Admin(bootstrap) as admin:
+        await admin.alter_offsets(f"app-{topic}", {Partition(topic, 0): 50})
+    app = application(bootstrap, topic, tmp_path)
+
+    @app.processor(topic, store="s")
+    async def copy(record, store, emit) -> None:
+        await emit(out, record.value)
+
+    async def copied() -> bool:
+        return [r.value for r in await records(bootstrap, out)] == [b"a"]
+
+    async with running(app) as task:
+        await until(copied, task)
 
 
 async def test_latest_and_a_changelog_that_was_created_again(

@@ -17,7 +17,15 @@ if TYPE_CHECKING:
 
     from kafkaclient.types import TopicPartition
 
-__all__ = ["FAIL", "SKIP", "DeadLetter", "ErrorHandler", "checked_handler", "dead_letter_headers"]
+__all__ = [
+    "FAIL",
+    "SKIP",
+    "DeadLetter",
+    "ErrorHandler",
+    "checked_handler",
+    "dead_letter_headers",
+    "message",
+]
 
 FAIL: Final = "fail"
 """End the application with an error that names the record."""
@@ -59,10 +67,22 @@ def dead_letter_headers(
     about = {
         "exception": f"{type(error).__module__}.{type(error).__qualname__}",
         "stacktrace": "".join(traceback.format_exception(error)),
-        "message": str(error),
+        "message": message(error),
         "topic": source.topic,
         "partition": str(source.partition),
         "offset": str(record.offset),
     }
-    added = [(f"__streams.errors.{name}", text.encode()) for name, text in about.items()]
+    # An error's message may quote what UTF-8 cannot hold, such as half of a surrogate pair.
+    added = [
+        (f"__streams.errors.{name}", text.encode(errors="backslashreplace"))
+        for name, text in about.items()
+    ]
     return [*record.headers, *added]
+
+
+def message(error: BaseException) -> str:
+    """What the error says. Its ``__str__`` is the application's, and may fail itself."""
+    try:
+        return str(error)
+    except Exception as failed:  # noqa: BLE001 - the record's error is what has to be told
+        return f"<its __str__ raised {type(failed).__name__}>"

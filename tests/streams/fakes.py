@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka import TopicPartition as ConsumerPartition
 
+from kafkaclient.config import ProducerConfig
+from kafkaclient.errors import PartitionOutOfRangeError
+from kafkaclient.producer.record import checked_record
 from kafkaclient.streams.state.checkpoint import UNKNOWN_CHANGELOG, Checkpoint
 from kafkaclient.streams.topology import Processor, Topology
 
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
     from kafkaclient.streams.state.directory import StateDirectory
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.types import TopicPartition
+
+CONFIG = ProducerConfig.build({"bootstrap_servers": "127.0.0.1:9092"})
 
 
 @dataclass
@@ -106,13 +111,15 @@ class FakeEnds:
     def __init__(self, log: list[str]) -> None:
         self.log = log
         self.end = 0
+        """Of changelogs."""
+        self.source_end = 1_000_000
         self.problem: Callable[[], Awaitable[None]] | None = None
 
     async def __call__(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         self.log.append("ends")
         if self.problem is not None:
             await self.problem()
-        return dict.fromkeys(partitions, self.end)
+        return {p: self.source_end if p.topic == "words" else self.end for p in partitions}
 
 
 class InlineDisk(Executor):
@@ -127,6 +134,14 @@ class InlineDisk(Executor):
         return future
 
 
+def checked(
+    topic: str, value: Any, key: Any, partition: Any, timestamp_ms: Any, headers: Any
+) -> tuple[Any, ...]:
+    """What a producer makes of a record; raises InvalidRecordError."""
+    made = checked_record(CONFIG, time.time, topic, value, key, partition, timestamp_ms, headers)
+    return topic, made.value, made.key, partition, timestamp_ms, made.headers
+
+
 class FakeWriter:
     """``fail`` is raised by the next commit."""
 
@@ -137,6 +152,7 @@ class FakeWriter:
         self.offset: int | None = None
         self.next_position: int | None = 10
         self.emitted: list[tuple[Any, ...]] = []
+        self.partitions = 1
         self.commits: list[tuple[dict[bytes, bytes | None], int]] = []
         self.may_stop = asyncio.Event()
         self.may_stop.set()
@@ -147,8 +163,15 @@ class FakeWriter:
     async def begin(self) -> None:
         self.log.append(f"{self.name} begin")
 
+    def checked(self, *arguments: Any) -> tuple[Any, ...]:
+        return checked(*arguments)
+
     async def send(self, *arguments: Any) -> None:
-        self.emitted.append(arguments)
+        topic, partition = arguments[0], arguments[3]
+        made = checked(*arguments)
+        if partition is not None and partition >= self.partitions:
+            raise PartitionOutOfRangeError(f"topic {topic!r} has no partition {partition}")
+        self.emitted.append(made)
 
     async def commit(
         self, changes: dict[bytes, bytes | None], changelog: Any, source: Any, offset: int

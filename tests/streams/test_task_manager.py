@@ -116,10 +116,40 @@ async def test_the_order_that_makes_it_exact(world: World) -> None:
     await world.assign([A], [])
     assert world.state(A) is TaskState.RESTORING
     await world.settle()
-    assert world.log == ["w1 start", "ends", "w1 committed"]
+    assert world.log == ["w1 start", "ends", "w1 committed", "ends"]
     assert world.state(A) is TaskState.RUNNING
     assert world.consumer.positions == {SOURCE: 42}
     assert world.reader.followed == []
+
+
+@pytest.mark.parametrize(("reset", "offset"), [("earliest", 3), ("latest", 70)])
+async def test_an_offset_beyond_the_end_is_reset(
+    tmp_path: Path, reset: str, offset: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The topic was created again: records below would be skipped in silence."""
+    world = World(tmp_path, options=TaskOptions(auto_offset_reset=reset))
+    world.committed, world.ends.source_end = 71, 70
+    await world.assign([A], [])
+    await world.settle()
+    assert world.consumer.positions == {SOURCE: offset}
+    assert "has committed offset 71 of words-0, which ends at 70" in caplog.text
+    await world.manager.end_writers()
+    world.manager.close()
+    world.directory.close()
+
+
+async def test_a_topic_that_is_created_again_while_it_runs_is_not_skipped(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.committed = 42
+    await world.assign([A], [])
+    await world.settle()
+    await world.process({SOURCE: [record(42, b"a"), record(43, b"a")]})
+    await world.process({SOURCE: [record(0, b"a"), record(1, b"a")]})
+    await world.commit()
+    assert world.writers[0].commits[-1][1] == 2
+    assert world.manager.tasks[A].store.get(b"a") == b"4"
+    assert "brokers have no offset 44 of words-0 any more" in caplog.text
 
 
 async def test_without_a_committed_offset_it_begins_at_the_beginning(world: World) -> None:

@@ -24,7 +24,7 @@ from kafkaclient.streams.runtime.task_states import TaskState
 from kafkaclient.streams.state.directory import StateDirectory
 from kafkaclient.streams.topology import Processor, Topology
 from kafkaclient.testing.clock import virtual_time
-from tests.streams.fakes import FakeConsumer, FakeEnds, InlineDisk, record
+from tests.streams.fakes import FakeConsumer, FakeEnds, InlineDisk, checked, record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -70,6 +70,9 @@ class Writer:
     async def start(self) -> None:
         self.partition.epoch += 1
         self.epoch = self.partition.epoch
+
+    def checked(self, *arguments: Any) -> tuple[Any, ...]:
+        return checked(*arguments)
 
     async def begin(self) -> None:
         self.pending = []
@@ -130,7 +133,12 @@ class Ends(FakeEnds):
         self.partitions = partitions
 
     async def __call__(self, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        return {p: len(self.partitions[TaskId(0, p.partition)].changelog) for p in wanted}
+        found = {}
+        for partition in wanted:
+            there = self.partitions[TaskId(0, partition.partition)]
+            is_source = partition.topic == "words"
+            found[partition] = len(there.records if is_source else there.changelog)
+        return found
 
 
 class World:

@@ -1,5 +1,5 @@
-"""Where changelogs end, asked over connections of its own: behind a consumer's fetch the question
-would wait until that has found something."""
+"""Where changelogs and source partitions end, asked over connections of its own: behind a
+consumer's fetch the question would wait until that has found something."""
 
 from __future__ import annotations
 
@@ -45,6 +45,6 @@ class ChangelogEnds:
                 raise  # a question that was not answered
             without = sorted(f"{p.topic}-{p.partition}" for p in set(partitions) - found.keys())
             raise KafkaTimeoutError(
-                f"changelogs without a leader for {_PATIENCE_S:g} s: {', '.join(without)}. They "
+                f"partitions without a leader for {_PATIENCE_S:g} s: {', '.join(without)}. They "
                 "are deleted, or their brokers are down"
             ) from error

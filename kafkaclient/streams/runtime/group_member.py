@@ -173,6 +173,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             # Nothing was fetched yet: a task that stays goes on where it was, not at what is
             # committed; the others have to wait for their state.
             if task is not None and task.state is TaskState.RUNNING:
+                task.fetched_from = task.source_offset
                 self._consumer.seek(source, task.source_offset)
             else:
                 self._consumer.pause(source)

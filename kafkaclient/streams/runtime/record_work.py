@@ -9,11 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import (
     DeserializationError,
+    InvalidRecordError,
     ProcessingError,
     StateStoreError,
     StreamsError,
 )
-from kafkaclient.streams.error_handling import FAIL, DeadLetter, dead_letter_headers
+from kafkaclient.streams.error_handling import (
+    FAIL,
+    DeadLetter,
+    dead_letter_headers,
+    message,
+)
 from kafkaclient.streams.runtime.failures import event_for
 
 if TYPE_CHECKING:
@@ -78,9 +84,19 @@ class RecordWork:
                 record, error, self._processor.processing_exception_handler, decoding=False
             )
             return
+        await self._send_held(record)
+
+    async def _send_held(self, record: Any) -> None:
         held, self._held = self._held, []
-        for arguments in held:
-            await self._writer.send(*arguments)
+        for number, arguments in enumerate(held):
+            try:
+                await self._writer.send(*arguments)
+            except InvalidRecordError as error:  # a partition that the topic does not have, say
+                self._store.roll_back()
+                # What was sent before cannot be taken back by skipping the record.
+                handler = FAIL if number else self._processor.processing_exception_handler
+                await self._handle(record, error, handler, decoding=False)
+                return
 
     async def emit(
         self,
@@ -98,7 +114,9 @@ class RecordWork:
             raise StreamsError("the task was taken away while this record was processed")
         arguments = (topic, value, key, partition, timestamp_ms, headers)
         if self._holds:
-            self._held.append(arguments)
+            # Refused here, the processor learns of it, and its handler is asked. A buffer that the
+            # processor changes afterwards is copied, as it is when it is sent at once.
+            self._held.append(self._writer.checked(*arguments))
         else:
             await self._writer.send(*arguments)
 
@@ -117,7 +135,7 @@ class RecordWork:
         topic, partition = self._source
         what = (
             f"the record at {topic}-{partition}, offset {record.offset}, cannot be "
-            f"{'decoded' if decoding else 'processed'}: {type(error).__name__}: {error}"
+            f"{'decoded' if decoding else 'processed'}: {type(error).__name__}: {message(error)}"
         )
         if handler == FAIL:
             failure = (DeserializationError if decoding else ProcessingError)(
@@ -128,14 +146,21 @@ class RecordWork:
             failure.topic_partition, failure.offset = self._source, record.offset
             raise failure from error
         if isinstance(handler, DeadLetter):
-            await self._writer.send(
-                handler.topic,
-                record.value,
-                record.key,
-                None,
-                record.timestamp,
-                dead_letter_headers(record, self._source, error),
-            )
+            try:
+                await self._writer.send(
+                    handler.topic,
+                    record.value,
+                    record.key,
+                    None,
+                    None if record.timestamp < 0 else record.timestamp,  # -1: it has none
+                    dead_letter_headers(record, self._source, error),
+                )
+            except InvalidRecordError as refused:
+                raise StreamsError(
+                    f"{what}. It cannot be written to {handler.topic} either, with the headers "
+                    f"that say why: {refused}. A larger max.request.size goes into "
+                    "producer_options, and max.message.bytes of the topic has to allow it"
+                ) from refused
             _log.warning("%s; it was written to %s", what, handler.topic)
         else:
             _log.warning("%s; it was skipped", what)

@@ -80,6 +80,9 @@ class Task:
         self.state = TaskState.CREATED
         self.source_offset = 0
         """While RUNNING: the next record to process."""
+        self.fetched_from = 0
+        """While RUNNING: where the consumer was told to fetch last. It returns records from before
+        only when brokers do not have this offset any more."""
         self.lag: int | None = None
         """While it follows its changelog: records behind; None: not known yet."""
         self.writer: Writer | None = None
@@ -213,7 +216,7 @@ class Task:
             return
         turn_ends = self._clock() + _TURN_S
         for record in records:
-            if record.offset < self.source_offset:
+            if record.offset < self.source_offset and not self._was_reset(record.offset):
                 continue
             if self.is_dirty and self._slow.needs_own_transaction(record.offset):
                 await self.commit()
@@ -234,6 +237,20 @@ class Task:
             if now >= turn_ends:
                 await asyncio.sleep(0)
                 turn_ends = self._clock() + _TURN_S
+
+    def _was_reset(self, offset: int) -> bool:
+        """Whether the record at ``offset`` shows that the consumer went back (auto.offset.reset)
+        because the partition ends before the task's offset. The task goes back, too."""
+        if offset >= self.fetched_from:
+            return False  # processed while it was fetched again
+        _log.warning(
+            "task %s: brokers have no offset %d of %s-%d any more: the topic was created again, or "
+            "has lost records. The task goes on at offset %d (auto.offset.reset=%s)",
+            *(self.id, self.source_offset, *self.source, offset),
+            self._options.auto_offset_reset,
+        )
+        self.source_offset = self.fetched_from = offset
+        return True
 
     @property
     def is_commit_due(self) -> bool:

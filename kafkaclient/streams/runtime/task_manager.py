@@ -201,6 +201,7 @@ class TaskManager:
         """Have a running task's records fetched from where it is."""
         source = ConsumerPartition(*task.source)
         if source in self._consumer.assignment():
+            task.fetched_from = task.source_offset
             self._consumer.seek(source, task.source_offset)
             self._consumer.resume(source)
 
@@ -245,6 +246,18 @@ class TaskManager:
         await task.writer.start()
         await task.restored((await self._ends([task.changelog]))[task.changelog])
         offset = await task.writer.committed(task.source)
+        if offset:
+            # Asked afterwards: what is committed until then is not beyond the end of the partition
+            # unless it was created again.
+            end = (await self._ends([task.source]))[task.source]
+            if offset > end:
+                _log.warning(
+                    "task %s: the group has committed offset %d of %s-%d, which ends at %d: the "
+                    "topic was created again, or has lost records. The task begins at its %s "
+                    "offset (auto.offset.reset)",
+                    *(task.id, offset, *task.source, end, self._options.auto_offset_reset),
+                )
+                offset = None
         if offset is None:
             offset = await self._first_offset(task)
         task.source_offset = offset

@@ -7,10 +7,12 @@ writer of which anything failed is not used again.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Protocol
+import time
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from aiokafka import TopicPartition as ConsumerPartition
 
+from kafkaclient.producer.record import checked_record
 from kafkaclient.types import NO_OFFSET, TopicPartition
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from kafkaclient.types import ConsumerGroupMetadata, HeadersLike
 
 __all__ = ["AtLeastOnceWriter", "ExactlyOnceWriter", "Writer"]
+
+SendArguments: TypeAlias = "tuple[str, Any, Any, int | None, int | None, HeadersLike]"
 
 _CHANGES_A_TURN = 1_000
 """About 5 ms of the event loop's time; then others get their turn."""
@@ -39,6 +43,19 @@ class Writer(Protocol):
 
     async def begin(self) -> None:
         """Records that belong together follow."""
+        ...
+
+    def checked(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: HeadersLike,
+    ) -> SendArguments:
+        """The arguments for a later :meth:`send`, with buffers copied. Raises InvalidRecordError
+        for a record that can be refused without metadata."""
         ...
 
     async def send(
@@ -85,6 +102,17 @@ class ExactlyOnceWriter:
 
     async def begin(self) -> None:
         await self._producer.begin_transaction()
+
+    def checked(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: HeadersLike,
+    ) -> SendArguments:
+        return _checked(self._producer, topic, value, key, partition, timestamp_ms, headers)
 
     async def send(
         self,
@@ -135,6 +163,17 @@ class AtLeastOnceWriter:
     async def begin(self) -> None:
         """Nothing binds the records together."""
 
+    def checked(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: HeadersLike,
+    ) -> SendArguments:
+        return _checked(self._producer, topic, value, key, partition, timestamp_ms, headers)
+
     async def send(
         self,
         topic: str,
@@ -173,6 +212,21 @@ class AtLeastOnceWriter:
     async def stop(self) -> None:
         """The producer is not this task's."""
         self._deliveries = []
+
+
+def _checked(
+    producer: Producer,
+    topic: str,
+    value: Any,
+    key: Any,
+    partition: int | None,
+    timestamp_ms: int | None,
+    headers: HeadersLike,
+) -> SendArguments:
+    record = checked_record(
+        producer.config, time.time, topic, value, key, partition, timestamp_ms, headers
+    )
+    return topic, record.value, record.key, partition, timestamp_ms, record.headers
 
 
 async def _send_changes(

@@ -1,0 +1,142 @@
+"""One record through a processor: what it emits may be refused, and so may the dead letter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kafkaclient.errors import ProcessingError, StreamsError
+from kafkaclient.streams import DeadLetter
+from kafkaclient.streams.runtime.record_work import RecordWork
+from kafkaclient.streams.state.key_value_store import KeyValueStore
+from kafkaclient.streams.state.rocks import RocksStore
+from kafkaclient.streams.topology import Processor
+from kafkaclient.types import TopicPartition
+from tests.streams.fakes import FakeWriter, Record, record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from kafkaclient.streams.topology import Process
+
+DEAD = DeadLetter("dead")
+
+
+class World:
+    def __init__(self, path: Path) -> None:
+        self.rocks = RocksStore(path)
+        self.store = KeyValueStore(self.rocks)
+        self.writer = FakeWriter([])
+
+    async def process(self, process: Process, handler: Any, message: Any) -> None:
+        made = Processor(
+            topic="words", store="s", process=process, processing_exception_handler=handler
+        )
+        work = RecordWork(TopicPartition("words", 0), made, self.store, self.writer)
+        await work.process(message)
+
+    @property
+    def emitted(self) -> list[tuple[Any, ...]]:
+        return [arguments[:2] for arguments in self.writer.emitted]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.rocks.close()
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        {"value": 123},
+        {"key": 5},
+        {"value": bytes(2_000_000)},
+        {"topic": "no name"},
+        {"timestamp_ms": -5},
+    ],
+)
+@pytest.mark.parametrize("handler", ["skip", DEAD])
+async def test_what_cannot_be_emitted_is_its_records_fault(
+    world: World, refused: dict[str, Any], handler: Any
+) -> None:
+    async def process(record: Any, store: Any, emit: Any) -> None:
+        store.put(b"k", b"v")
+        await emit("out", b"before")
+        await emit(**{"topic": "out", **refused})
+
+    await world.process(process, handler, record(7, b"a", b"poison"))
+    assert world.emitted == ([("dead", b"poison")] if handler is DEAD else [])
+    assert world.store.changes == {}
+
+
+async def test_a_partition_that_is_not_there_is_its_records_fault(world: World) -> None:
+    async def process(record: Any, store: Any, emit: Any) -> None:
+        store.put(b"k", b"v")
+        await emit("out", b"", partition=7)
+
+    await world.process(process, DEAD, record(7, b"a", b"poison"))
+    assert world.emitted == [("dead", b"poison")]
+    assert world.store.changes == {}
+
+    async def too_late(record: Any, store: Any, emit: Any) -> None:
+        await emit("out", b"sent already")
+        await emit("out", b"", partition=7)
+
+    with pytest.raises(ProcessingError, match=r"words-0, offset 7, .*no partition 7"):
+        await world.process(too_late, "skip", record(7, b"a", b"poison"))
+
+
+@pytest.mark.parametrize("handler", ["fail", "skip"])
+async def test_a_buffer_is_emitted_as_it_was(world: World, handler: Any) -> None:
+    async def process(record: Any, store: Any, emit: Any) -> None:
+        buffer = bytearray(b"1")
+        await emit("out", buffer)
+        buffer[:] = b"2"
+        await emit("out", buffer)
+
+    await world.process(process, handler, record(7, b"a"))
+    assert world.emitted == [("out", b"1"), ("out", b"2")]
+
+
+class OddError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ValueError("half \ud800"), b"half \\ud800"),
+        (OddError(), b"<its __str__ raised RuntimeError>"),
+    ],
+)
+async def test_whatever_an_error_says_its_record_is_a_dead_letter(
+    world: World, error: Exception, told: bytes
+) -> None:
+    async def process(record: Any, store: Any, emit: Any) -> None:
+        raise error
+
+    await world.process(process, DEAD, record(7, b"a"))
+    ((*_, headers),) = world.writer.emitted
+    assert dict(headers)["__streams.errors.message"] == told
+
+
+async def test_a_record_without_timestamp_is_a_dead_letter_of_now(world: World) -> None:
+    async def process(record: Any, store: Any, emit: Any) -> None:
+        raise ValueError("no")
+
+    await world.process(process, DEAD, Record(7, b"a", b"", timestamp=-1))
+    assert world.writer.emitted[0][4] is None
+
+
+async def test_a_dead_letter_that_is_too_large_names_its_record(world: World) -> None:
+    async def process(record: Any, store: Any, emit: Any) -> None:
+        raise ValueError("no")
+
+    told = r"words-0, offset 7, .*ValueError: no.* to dead either.*max\.request\.size"
+    with pytest.raises(StreamsError, match=told):
+        await world.process(process, DEAD, record(7, b"a", bytes(1_048_400)))

@@ -79,7 +79,7 @@ class Intake:
         if delivery is None:
             self._metrics.buffer_exhausted()
             raise self._buffer_full(
-                topic, record.upper_bound, "at once, and send_nowait does not wait"
+                buffer.name, record.upper_bound, "at once, and send_nowait does not wait"
             )
         return delivery
 

@@ -100,9 +100,10 @@ class _Filling:
         self._room = dict.fromkeys(survey.free, max_bytes)
         """Bytes left in the requests that are not full yet."""
         self._spare = survey.free.keys() - survey.pressed
-        """The lanes with their window not full."""
+        """Free lanes with room in their in-flight window."""
         self._pressed = {lane for lane in survey.pressed if self._lines.must_take_first(lane)}
-        """The lanes with their window full, until the batch that must go there has its turn."""
+        """Free lanes with a full window whose first ready batch is bound to that broker. A lane
+        leaves this set when that batch has had its turn."""
         self._taken: set[PartitionQueue] = set()
 
     @property
@@ -143,8 +144,8 @@ class _Filling:
 
     def _target_for(self, topic: TopicBuffer, batch: ProducerBatch) -> PartitionQueue | None:
         allowed = _allowed(topic, self._survey)
-        # A lane with its window full takes a batch that could go elsewhere only ahead of one that
-        # must go there and came later; else full keyed batches would have each slot for ever.
+        # A lane with a full window takes an unbound batch only if a bound batch that became ready
+        # later will use the same request. Without this, full keyed batches would starve it.
         for lanes in (self._spare, self._pressed):
             usable = [n for n in self._room if n in lanes and n in allowed]
             usable = [n for n in usable if self._fits(batch, n)]

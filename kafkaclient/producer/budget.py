@@ -52,9 +52,9 @@ class BufferBudget:
         return min(self._spendable, self.available) if self.waiters else self.available
 
     def try_take(self, nbytes: int) -> bool:
-        """Charge ``nbytes`` if they are free, and nobody waits for bytes already or the caller has
-        waited for them (:meth:`spend`)."""
-        if nbytes > self.available or (self.waiters and nbytes > self._spendable):
+        """Charge ``nbytes`` and return True if they are free. While claims wait, only bytes within
+        :meth:`spend` are free."""
+        if nbytes > max(0, self.available) or (self.waiters and nbytes > self._spendable):
             return False
         self.available -= nbytes
         self._spendable = max(0, self._spendable - nbytes)
@@ -78,12 +78,13 @@ class BufferBudget:
         self.admit()
 
     def spend(self, nbytes: int) -> Spending:
-        """Use a charge from :meth:`ask` for something that charges by itself, at once::
+        """Hand a charge of ``nbytes`` over to code that calls :meth:`try_take` or :meth:`force`::
 
             with budget.spend(nbytes):
-                ...force(...)
+                ...try_take(...)
 
-        Nobody else is admitted in between; what was not used is given back at the end.
+        The charge is free inside the block, for this code only: do not await, and do not call
+        :meth:`give_back` or :meth:`admit` inside. Bytes left over go to the waiting claims.
         """
         return Spending(self, nbytes)
 
@@ -95,8 +96,8 @@ class BufferBudget:
 
     def admit(self) -> None:
         """Let in as many waiters as fit, in their order."""
-        # One pass however many bytes came free: a waiter is looked at once per admission, never
-        # once per release, so that thousands of waiting senders cost O(1) each.
+        # Only the first waiter is looked at, so a release costs O(1) plus O(1) for each waiter that
+        # it admits, with thousands of waiting senders, too.
         while self.waiters and self.waiters[0].nbytes <= self.available:
             claim = self.waiters.popleft()
             self.available -= claim.nbytes

@@ -1,9 +1,9 @@
 """The way in for many records at once: check them all, then hand them over in slices.
 
-Slices end when a millisecond has passed, so that the event loop has its turn, and when buffer space
-has to be waited for. What the open batches have room for goes there by :meth:`Rows.pour`; a record
-for which a batch must be opened or grown goes the way of ``send``. A call that has to wait does so
-in the topic's line, as ``send`` does, and hands over a slice when it is its turn.
+A slice has up to 512 records. From its first record to its last, no other caller appends to the
+topic, also while the call waits for metadata or buffer space in the topic's line, or lets the event
+loop run, which it does about every millisecond. :meth:`Rows.pour` fills the open batches; a record
+that needs a new or a larger batch takes the same way as a record of ``send``.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ __all__ = ["Bulk", "send_values"]
 
 E = TypeVar("E", bound=KafkaError)
 
-# So long, in seconds, other tasks wait for their turn.
-_TURN = 0.001
+_TURN = 0.001  # seconds of work after which other tasks of the event loop run
 # Records between two looks at the clock, when they are handed over and when they are copied.
 _ROWS_AT_ONCE = 512
 _ITEMS_AT_ONCE = 8192
@@ -79,7 +78,7 @@ class Bulk:
         largest = min(config.max_request_size, config.buffer_memory)
         largest -= BATCH_OVERHEAD + MAX_RECORD_OVERHEAD
         self._largest = -1 if serialize and serialized else largest
-        # As much buffer space is waited for at once as makes a batch, but never most of it.
+        # Bytes of buffer space to wait for: one batch, but at most an eighth of buffer.memory.
         self._room = min(config.batch_size, config.buffer_memory // _PART_OF_BUFFER)
         self._turn_ends = core.now() + _TURN
         self._turn: Turn | None = None
@@ -149,14 +148,16 @@ class Bulk:
             self._turn = None
 
     async def _hand_over_slice(self, rows: Rows, at: int, stop: int) -> int:
-        """If anything has to be waited for, nobody else's records come in between."""
+        """Hand over one slice. No other record of the topic comes in between, even if the call has
+        to wait, or lets other tasks run."""
         while at < stop:
             if self._turn is None and self._core.intake.has_line(self._topic):
                 await self._wait_turn(self._record(rows, at))
             first, at = at, self._append(rows, at, stop)
             if at == first:
                 await self._wait_for_what_lacks(self._record(rows, at))
-            elif self._turn is None:
+            elif self._turn is None and self._core.now() >= self._turn_ends:
+                self._turn = self._core.intake.hold(self._topic)
                 await self.breathe()
         return at
 
@@ -181,8 +182,9 @@ class Bulk:
             self.delivery.add(runs)
 
     def _append_one(self, rows: Rows, at: int, *, force: bool) -> bool:
-        """The way of ``send``, which leaves a tap behind; False: something has to be waited for.
-        ``force``: its turn has come, though it may need more room than was asked for."""
+        """Append one record as ``send`` does, which also opens the fast path for :meth:`_pour`.
+        Returns False if the record has to wait. ``force``: append even if the record takes more
+        buffer space than the turn was charged for."""
         handle = self._core.intake.append(
             self._topic, self._record(rows, at), force=force, grown=self._grown
         )
@@ -219,6 +221,8 @@ class Bulk:
 
     async def _wait_turn(self, record: Record) -> None:
         room = max(self._room, record.upper_bound)
+        if self._turn is not None and self._turn.has_kept_behind:
+            self.end_turn()  # they hold the room that this call would wait for
         if self._turn is None:
             self._turn = await self._core.intake.turn(self._topic, room)
         else:
@@ -232,7 +236,7 @@ class Bulk:
             self._turn_ends = self._core.now() + _TURN
 
     def cut_short(self, error: E) -> E:
-        """The error that ended everything, saying how far it had come."""
+        """``error`` with the number of records handed over, and with their delivery."""
         done = self.delivery.records
         told = _told(error, f"{done} records were handed over, the others were not sent: {error}")
         told.delivery = self.delivery

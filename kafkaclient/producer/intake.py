@@ -30,9 +30,9 @@ __all__ = ["Intake"]
 class Intake:
     """``check_open()`` raises when the producer takes no more records. Times in seconds.
 
-    ``ignore_keys``: whoever chooses partitions is asked for records with a key as well.
-    ``ask_once``: it is somebody else's code, to be asked once per record, not once per attempt to
-    find room: only when there is room whatever the answer.
+    ``ignore_keys``: the partitioner also chooses for records with a key. ``ask_once``: the
+    partitioner is user code; it is called once per record, and only when there is buffer space for
+    the record whichever partition it chooses.
     """
 
     def __init__(
@@ -57,8 +57,8 @@ class Intake:
         self._clock = clock
         self.check_open = check_open
         self.admission: Callable[[], Callable[[], None]] = lambda: self.check_open
-        """Called before a wait; what it returns is called after it, and raises if the record is
-        not to be taken any more."""
+        """Called before the intake waits. The function that it returns is called after the wait,
+        and raises if the producer or its transaction no longer accepts the record."""
         self.waiting = WaitingLines(
             accumulator,
             metadata,
@@ -95,16 +95,17 @@ class Intake:
     def append(
         self, topic: str, record: Record, *, force: bool = False, grown: bool = False
     ) -> Delivery | None:
-        """Append: nobody waits for the topic, or it is the caller's turn. None: there is no buffer
-        space, or :meth:`is_beyond` says that the partition must be waited for."""
+        """Append without waiting. Call it only if the topic has no line, or in the caller's turn.
+        Returns None if there is no buffer space, or if :meth:`is_beyond` is true."""
         buffer = self._accumulator.topic(topic)
         if self._is_beyond(buffer, record.partition, grown=grown):
             return None
         return self._place(buffer, record, force=force)
 
     def is_beyond(self, topic: str, partition: int | None, *, grown: bool) -> bool:
-        """Whether the topic does not have the partition, as far as is known, or others wait to hear
-        whether it does; who has heard (``grown``) need not wait for them."""
+        """Whether the record must wait for metadata first: the partition is not in the latest
+        metadata, or earlier records still wait to learn whether the topic has grown. ``grown``: the
+        caller has waited for that already, and does not wait for the earlier records."""
         return self._is_beyond(self._accumulator.topic(topic), partition, grown=grown)
 
     async def wait_and_put(self, topic: str, record: Record) -> Delivery:
@@ -129,8 +130,8 @@ class Intake:
             grown = True
 
     async def turn(self, topic: str, room: int) -> Turn:
-        """Wait for the turn to append many records, the first of at most ``room`` bytes, within
-        ``max_block``; the caller ends it."""
+        """Wait for a turn with ``room`` bytes of buffer space, to append many records; at most
+        ``max_block`` seconds. The caller must call :meth:`Turn.end`."""
         check_open = self.admission()
         turn = self.waiting.turn(self._accumulator.topic(topic), room, exclusive=True)
         try:
@@ -140,6 +141,10 @@ class Intake:
             turn.end()
             raise
         return turn
+
+    def hold(self, topic: str) -> Turn:
+        """A turn for a caller that waits for nothing, but lets other tasks run meanwhile."""
+        return self.waiting.turn(self._accumulator.topic(topic), 0, exclusive=True)
 
     async def wait_more(self, turn: Turn, room: int) -> None:
         """Wait for more room within ``max_block``, while everybody else waits for this caller."""
@@ -176,8 +181,8 @@ class Intake:
         force: bool = False,
         since: float | None = None,
     ) -> Delivery | None:
-        """Append a record of ``send_nowait``. It cannot wait behind callers that wait to hear
-        whether the topic has grown, and their metadata may be here before they have appended."""
+        """Append a record of ``send_nowait``, which cannot wait behind callers that wait to hear
+        whether the topic has grown. Their metadata may be here before they have appended."""
         if record.partition in buffer.beyond:
             raise PartitionOutOfRangeError(
                 f"partition {record.partition} of topic {buffer.name!r} is new or does not exist, "

@@ -32,18 +32,18 @@ SOON = 0.0005
 
 
 class Gate(Protocol):
-    """Whoever has to be asked before fresh batches may go to a partition."""
+    """The transaction: it decides which partitions may receive batches that were never sent."""
 
     def holds(self, queue: PartitionQueue) -> bool:
-        """Whether they may by now."""
+        """Whether the partition is part of the transaction, so that new batches may be sent."""
         ...
 
     def want(self, queue: PartitionQueue) -> None:
-        """A batch waits for it; the queue is to be scheduled when it may leave."""
+        """Ask for the partition to be added. The gate schedules the queue when that is done."""
         ...
 
     def invite(self, topic: TopicBuffer, lanes: Iterable[int]) -> None:
-        """A batch without partition waits for any that goes by one of these lanes."""
+        """Ask for a partition on one of these lanes to be added, for an unbound batch."""
         ...
 
 
@@ -106,8 +106,8 @@ class Lines:
             self._sealer.prepare(queue)
         if queue.place is Place.READY and queue.batches and not queue.batches[0].sealing:
             return  # it is looked at again before anything is taken
-        # From the line too, if its batch has expired or is to be compressed aside: nobody may go
-        # on asking for a connection to the broker for its sake.
+        # A ready queue leaves its line, too, if its first batch has expired or is being compressed
+        # in the background: else the sender would go on asking for a connection for it.
         if queue.place is not Place.IDLE:
             self._take_away(queue)
         queue.place = place = self._place_of(queue, now)
@@ -141,7 +141,7 @@ class Lines:
         return self.unbound if queue.unbound else self.ready.setdefault(queue.lane, deque())
 
     def lanes(self) -> set[int]:
-        """The lanes that something could be sent by now."""
+        """The lanes that have a batch to send, or could get an unbound one."""
         lanes = {lane for lane, line in self.ready.items() if line}
         for queue in self.unbound:
             lanes.update(queue.topic.spread.lanes)
@@ -149,7 +149,8 @@ class Lines:
 
     @property
     def astray(self) -> bool:
-        """Whether batches without a partition are ready, and no broker leads one for any."""
+        """Whether the only ready batches are unbound, and no partition of their topics has a
+        leader."""
         return bool(self.unbound) and not (
             any(queue.topic.spread.lanes for queue in self.unbound) or any(self.ready.values())
         )
@@ -181,7 +182,8 @@ class Lines:
         self.schedule(queue, now)
 
     def sendable(self, queue: PartitionQueue, now: float) -> ProducerBatch | None:
-        """The batch of a ready queue that may leave now, if that is still so."""
+        """The first batch of a ready queue, or None if the batch must wait after all (backing off,
+        being compressed, muted, or not yet part of the transaction)."""
         head = queue.batches[0] if queue.batches else None
         if head is None or head.sealing or head.retry_at > now + SOON:
             return None
@@ -233,8 +235,9 @@ class Lines:
         if queue.on_wire and queue.lane != queue.route:
             return False  # it changes lanes with nothing on the wire
         if head.attempts:
-            # Retries go one by one, oldest first: that keeps the order however many were out.
-            # Before a restart only one goes that may be in the log, to learn whether it is.
+            # Retries go one at a time, oldest first: that keeps the order, however many batches
+            # were in flight. Before the sequence restarts (a new epoch), only a batch that may
+            # have been written is sent again: the broker's answer tells whether it was.
             return queue.unacked[0] is head and (
                 head.maybe_written or not queue.sequence.start_over
             )

@@ -1,11 +1,12 @@
-"""Who waits for a topic's metadata or for buffer space, in the order of the calls.
+"""Records and callers that wait for a topic's metadata or for buffer space, in order of arrival.
 
-Each topic has a line. A record that cannot be appended at once joins its end, and so does every
-later record of the topic, whichever way it was sent, for as long as the line is not empty. The
-fast path is closed meanwhile. So records stand in their batches in the order of the calls.
+Each topic has a line. A record that cannot be appended at once joins the end of the line. While the
+line is not empty, every later record of the topic joins it, too, and the fast path is closed. So
+records are appended to batches in the order of the calls.
 
-A caller that waits (``send``, ``send_many``, ``send_arrow``) has a :class:`Turn`, and appends when
-it is called. A record of ``send_nowait`` has a delivery already, and is :class:`Kept` here.
+A coroutine that waits (``send``, ``send_many``, ``send_arrow``) has a :class:`Turn`: it appends by
+itself after :meth:`Turn.call`. A record of ``send_nowait`` has a delivery already; it is
+:class:`Kept` here and appended by :class:`WaitingLines`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.config.limit import Limit
 from kafkaclient.errors import (
-    BufferFullError,
     KafkaError,
     MetadataTimeoutError,
     ProducerClosedError,
@@ -52,7 +52,7 @@ class Turn:
     """A caller's place in its topic's line.
 
     ``room``: the bytes of buffer space that the caller waits for. ``exclusive``: the caller appends
-    many records, so nobody is called before this turn has ended.
+    many records, so no other waiter of the topic is called before this turn has ended.
     """
 
     __slots__ = ("_called", "_lines", "claim", "exclusive", "given", "room", "spent", "topic")
@@ -76,13 +76,13 @@ class Turn:
         """Return when it is this caller's turn: the topic is known, and the room is charged."""
         if not self._called.done():
             await self._called
-        # Those called before append as soon as they run: they are in the event loop's queue.
+        # Turns called earlier are ready to run: they append and end within a few loop passes.
         while self.topic.called[0] is not self:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
     @property
     def come(self) -> bool:
-        """Whether there is nobody left to wait for, and nothing."""
+        """Whether the caller can append now: :meth:`wait` would return at once."""
         return self._called.done() and self.topic.called[0] is self
 
     def call(self) -> None:
@@ -93,17 +93,23 @@ class Turn:
         """Fail the caller, if it is still waiting."""
         if not self._called.done():
             self._called.set_exception(error)
-            self._called.exception()  # the caller may wait for something else
+            self._called.exception()  # mark it retrieved: the caller may never await it
 
     @property
     def has_room(self) -> bool:
         """Whether the caller may :meth:`spend`."""
-        return self.given and not self.spent
+        return self.given and not self.spent and self.room > 0
 
     def spend(self) -> Spending:
-        """Append within ``with turn.spend():``, beyond the budget by what was charged."""
+        """Use the charge: append within ``with turn.spend():``, which lends it to the append."""
         self.spent = True
         return self._lines.budget.spend(self.room)
+
+    @property
+    def has_kept_behind(self) -> bool:
+        """Whether records wait behind that are charged to the buffer, and cannot leave it before
+        this turn has ended."""
+        return any(isinstance(waiter, Kept) for waiter in self.topic.line)
 
     def ask_more(self, room: int) -> None:
         """Keep the turn, and wait for more room; what was charged has been spent."""
@@ -140,7 +146,7 @@ class WaitingLines:
         self.budget = accumulator.budget
         self._accumulator = accumulator
         self._metadata = metadata
-        # The delivery exists from the first moment, so its deadline holds here as well.
+        # Kept records already have a delivery, so delivery.timeout.ms bounds their wait as well.
         delivery_timeout = accumulator.settings.delivery_timeout
         self._limit = Limit(max_block, "max.block.ms")
         if delivery_timeout < max_block:
@@ -152,7 +158,7 @@ class WaitingLines:
         self.on_failed: Callable[[KafkaError], None] = lambda _: None
         """Called with the error of every kept record that fails."""
         self._topics: dict[TopicBuffer, None] = {}
-        """Those with somebody in line."""
+        """The topics with a waiter, in line or called (an ordered set)."""
         self._watches: dict[TopicBuffer, asyncio.Task[None]] = {}
         """One task for each topic with kept records."""
         self._some_left = asyncio.Event()
@@ -161,7 +167,7 @@ class WaitingLines:
 
     def keep(self, topic: TopicBuffer, record: Record) -> Delivery | None:
         """Keep the record of a ``send_nowait`` until its turn; None: no buffer space."""
-        if not self.budget.try_take(record.upper_bound):
+        if not (self._charge_all(topic) and self.budget.try_take(record.upper_bound)):
             return None
         receipt = self._new_receipt(topic.name)
         receipt.count = 1
@@ -180,7 +186,7 @@ class WaitingLines:
         return turn
 
     def ask(self, turn: Turn) -> None:
-        """Whose turn it is asks for its room."""
+        """Request the turn's buffer space; charged at once, or granted later."""
         turn.claim = self.budget.ask(turn.room, partial(self._granted, turn))
         turn.given = turn.claim is None
         if self.budget.waiting == 1 and not turn.given:
@@ -200,6 +206,22 @@ class WaitingLines:
         """The topic has metadata, perhaps for the first time: let its line go on."""
         self._call(topic)
 
+    def _charge_all(self, topic: TopicBuffer) -> bool:
+        """Charge the room of every turn in line, before a record behind them is charged: else the
+        record could hold the very bytes that a turn before it waits for. False: no buffer space."""
+        if topic.called and topic.called[-1].claim is not None:
+            return False  # a bulk call needs more
+        waiting: list[Turn] = []
+        for waiter in reversed(topic.line):
+            if isinstance(waiter, Kept) or waiter.given:
+                break  # so are all before it
+            waiting.append(waiter)
+        for turn in reversed(waiting):
+            if turn.claim is not None or not self.budget.try_take(turn.room):
+                return False
+            turn.given = True
+        return True
+
     def _join(self, topic: TopicBuffer, waiter: Turn | Kept) -> None:
         topic.line.append(waiter)
         self._topics[topic] = None
@@ -213,10 +235,13 @@ class WaitingLines:
             self._call(turn.topic)
 
     def _call(self, topic: TopicBuffer) -> None:
-        """Call those at the front of the line who can go on. Tasks run in the order in which they
-        are called, so several callers may be under way at once; who is not a caller of a single
-        record waits until they are through. Only the first in line asks for buffer space: what is
-        charged is used at once."""
+        """Call the waiters at the front of the line that can go on.
+
+        Several turns for a single record may be called before the first of them has appended:
+        their tasks run in the order of the calls. An exclusive turn, or a kept record, waits until
+        all turns called before have ended. Only the first waiter in line asks for buffer space, so
+        that no charge lies idle.
+        """
         line, called = topic.line, topic.called
         while line and topic.view is not None and not (called and called[-1].exclusive):
             first = line[0]
@@ -319,32 +344,23 @@ class WaitingLines:
     async def _watch(self, topic: TopicBuffer) -> None:
         """See to it that the topic's kept records get their turn, or fail in time."""
         while (oldest := _oldest(topic)) is not None:
+            if (
+                topic.view is not None
+            ):  # who is before them has been charged, and appends in a moment
+                self._some_left.clear()
+                await self._some_left.wait()
+                continue
             remaining = oldest.since + self._limit.seconds - self._clock()
             try:
-                if topic.view is None:
-                    view = await self._metadata.wait_topic(topic.name, remaining, limit=self._limit)
-                    if self._accumulator.update_topic(view, self._clock()) is topic:
-                        self.known(topic)
-                else:
-                    await self._wait_behind_others(topic, remaining)
-            except (MetadataTimeoutError, BufferFullError) as error:
+                view = await self._metadata.wait_topic(topic.name, remaining, limit=self._limit)
+                if self._accumulator.update_topic(view, self._clock()) is topic:
+                    self.known(topic)
+            except MetadataTimeoutError as error:
                 while (kept := _oldest(topic)) is not None and kept.since <= oldest.since:
                     self._fail_kept(topic, kept, error)
             except KafkaError as error:
                 while (kept := _oldest(topic)) is not None:
                     self._fail_kept(topic, kept, error)
-
-    async def _wait_behind_others(self, topic: TopicBuffer, remaining: float) -> None:
-        self._some_left.clear()
-        try:
-            async with asyncio.timeout(remaining):
-                await self._some_left.wait()
-        except TimeoutError:
-            raise BufferFullError(
-                f"a record for topic {topic.name!r} was not sent: callers of send that came before "
-                f"it have waited for room in buffer.memory={self.budget.total} for "
-                f"{self._limit}. Send more slowly, or raise buffer.memory."
-            ) from None
 
     def _unwatched(self, topic: TopicBuffer, watch: asyncio.Task[None]) -> None:
         """A watch has ended; no record stays here without one."""

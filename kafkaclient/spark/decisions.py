@@ -60,8 +60,9 @@ class Contents:
     """Where the batch ends in its sources, as Spark's checkpoint has it; None: not readable."""
 
     def difference(self, now: Contents) -> str | None:
-        """How the batch of now differs; None: it is the same batch. End offsets decide when both
-        are known: a query may make other rows of the same input, and none of them is lost."""
+        """How the repeated batch differs from the decided one; None if it is the same batch. If
+        both have end offsets, only these are compared: the same input may yield other rows
+        (``rand()``), and committing the decided rows loses no input."""
         if self.target != now.target:
             return f"it was decided for {_topic(self.target)} and is for {_topic(now.target)} now"
         if self.end_offsets is not None and now.end_offsets is not None:
@@ -175,10 +176,10 @@ async def commit_batch(
     """Have the batch visible, each row once: as ``wanted``, or as it was decided before.
 
     Raises:
-        TransactionLostError: transactions are not open any more, or not for long enough. Of a batch
-            that is not decided nothing is visible, and a restart of the query repeats it. Of one
-            that is, some rows are visible and others never will be; ``accept_loss`` goes on with
-            an error in the log then.
+        TransactionLostError: transactions are not open any more, or not for long enough. If the
+            batch is not decided, no row of it is visible, and a restart of the query repeats it.
+            If the batch is decided, some of its rows may be visible and others never will be;
+            ``accept_loss`` then logs an error and goes on.
         CheckpointMismatchError: the batch was decided with other contents, or a later batch has
             been decided. ``accept_loss`` goes on with the contents that were decided.
         ProducerFencedError: another run of the query has claimed the ledger meanwhile.

@@ -165,7 +165,8 @@ def _slices(decision: Decision) -> Iterator[bytes]:
 
 
 class _Slices:
-    """Puts decisions together again. Of older ones compaction may have left parts."""
+    """Joins the slices of decisions. Compaction may have removed the first slices of an older
+    decision: :meth:`add` ignores slices that do not follow a slice 0."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []

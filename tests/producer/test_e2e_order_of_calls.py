@@ -8,6 +8,7 @@ for metadata, for buffer space, or for a partition that the topic has just got.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import defaultdict
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -262,36 +263,6 @@ async def test_who_waits_to_hear_of_a_new_partition_goes_first(producing: Any) -
 
 
 @virtual_time
-async def test_a_kept_record_behind_one_that_waits_for_memory_ends_on_time(producing: Any) -> None:
-    fake = FakeCluster(1)
-    fake.create_topic("t", 1)
-    options: dict[str, Any] = {
-        "buffer_memory": 30_000,
-        "max_request_size": 28_000,
-        "max_block_ms": 60_000,
-        "delivery_timeout_ms": 5000,
-        "request_timeout_ms": 5000,
-        "linger_ms": 0,
-    }
-    async with producing(fake, **options) as producer:
-        await producer.send_and_wait("other", bytes(4000))
-        fake.round_trip_s = 0.1
-        loop = asyncio.get_running_loop()
-        first = asyncio.create_task(producer.send("t", bytes(20_000)))
-        second = asyncio.create_task(producer.send("t", bytes(20_000)))
-        await asyncio.sleep(0)
-        kept = producer.send_nowait("t", b"behind both")
-        asked_at = loop.time()
-        await asyncio.sleep(0.05)
-        fake.stall_broker(0)  # the first stays in memory, the second waits for room
-        with pytest.raises(KafkaError):
-            await kept
-        assert loop.time() - asked_at <= 5.1
-        fake.resume_broker(0)
-        await asyncio.gather(first, second, return_exceptions=True)
-
-
-@virtual_time
 async def test_a_cancelled_waiter_lets_the_others_go_on(producing: Any) -> None:
     fake = FakeCluster(1)
     fake.create_topic("t", 1)
@@ -336,3 +307,64 @@ async def test_stop_ends_a_bulk_call_that_waits_for_more_room_and_those_behind(
         refused = await asyncio.gather(bulk, behind, return_exceptions=True)
         assert loop.time() - stopped_at < 3
         assert all(isinstance(error, ProducerClosedError) for error in refused), refused
+
+
+@virtual_time
+async def test_kept_records_do_not_hold_the_room_that_an_earlier_send_waits_for(
+    producing: Any,
+) -> None:
+    fake = FakeCluster(1)
+    fake.create_topic("t", 1)
+    fake.round_trip_s = 0.01
+    options = {"buffer_memory": 100_000, "max_request_size": 28_000, "max_block_ms": 20_000}
+    async with producing(fake, **options) as producer:
+        loop = asyncio.get_running_loop()
+        caller = Caller(producer)
+        first = asyncio.create_task(caller.make(Call("send", 0, 1, 20_000, 0)))
+        await asyncio.sleep(0)
+        kept = 0
+        with contextlib.suppress(BufferFullError):
+            while True:
+                producer.send_nowait("t", b"%06d" % (kept + 1) + bytes(10_000), partition=0)
+                kept += 1
+        await first
+        assert not caller.refused
+        assert loop.time() < 1
+    assert kept == 7
+    assert assert_in_order(fake) == 8
+
+
+@virtual_time
+async def test_kept_records_do_not_hold_the_room_that_a_bulk_call_needs_more_of(
+    producing: Any,
+) -> None:
+    fake = FakeCluster(1)
+    fake.create_topic("t", 1)
+    options = {"buffer_memory": 40_000, "max_request_size": 28_000, "max_block_ms": 20_000}
+    async with producing(fake, **options) as producer:
+        await producer.send_and_wait("t", b"warm")
+        fake.round_trip_s = 0.01
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        fake.stall_broker(0)
+        bulk = asyncio.create_task(producer.send_many("t", [bytes(12_000)] * 12))
+        for _ in range(20):
+            await asyncio.sleep(0)
+            with contextlib.suppress(BufferFullError):
+                producer.send_nowait("t", bytes(3000))
+        fake.resume_broker(0)
+        assert (await (await bulk)).records == 12
+        assert loop.time() < began + 5
+
+
+@virtual_time
+async def test_send_nowait_is_refused_behind_those_who_wait_for_room(producing: Any) -> None:
+    fake = FakeCluster(1)
+    fake.create_topic("t", 1)
+    fake.round_trip_s = 0.01
+    async with producing(fake, buffer_memory=30_000, max_request_size=28_000) as producer:
+        waiting = [asyncio.create_task(producer.send("t", bytes(20_000))) for _ in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(BufferFullError):
+            producer.send_nowait("t", b"small")
+        await asyncio.gather(*waiting)

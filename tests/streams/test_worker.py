@@ -362,7 +362,7 @@ async def test_a_record_that_never_fits_into_a_transaction_ends_the_application(
     await world.done(A)
     (error,) = world.crashes
     assert isinstance(error, StreamsError)
-    assert "words-0, offset 1, takes longer than its transaction may, 2 s" in str(error)
+    assert "words-0, offset 1, takes longer than a transaction may be open, 2 s" in str(error)
     assert caplog.text.count("takes longer than") == 1
     assert world.partitions[A].offset == 1
     await world.close()

@@ -1,8 +1,8 @@
 """Begins the moves of a plan, or none of them.
 
-Throttles are set first, then the moves begin, and for as long as both takes no other operator
-clears throttles (:mod:`.turns`). Whatever keeps a plan from beginning, the moves of it that have
-begun are cancelled, and then throttles that nothing needs are taken away.
+Throttles are set first, then the moves begin. Meanwhile no other operator clears throttles
+(:mod:`.turns`). If the plan fails to begin, for any reason, moves that have begun are cancelled,
+and then throttles that no move needs are removed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ _UNDOING_S = 30.0  # seconds to cancel moves again
 
 @dataclass(slots=True)
 class Beginning:
-    """``await run()`` once, within the session's limit of ``timeout_s``."""
+    """One attempt to begin the moves of ``plan``. Call ``run()`` once, inside
+    ``session.limit(..., timeout_s)``."""
 
     opened: Opened
     plan: Mapping[TopicPartition, tuple[int, ...]]
@@ -67,7 +68,7 @@ class Beginning:
             await asyncio.wait({working}, timeout=_ANSWER_S)
             working.cancel()
             await asyncio.wait({working})
-            await self._take_back()  # it may have begun just now, and nobody hears of it
+            await self._take_back()  # ``working`` may have succeeded, but the caller gets no result
             raise
         finally:
             if begun is None and self.quota is not None:
@@ -188,7 +189,7 @@ def _before(
     ongoing: Mapping[TopicPartition, OngoingReassignment],
     views: Mapping[TopicPartition, PartitionView],
 ) -> tuple[int, ...]:
-    """The replicas that a partition has without its move under way."""
+    """The replicas to go back to: those before the partition's current move, if it has one."""
     underway = ongoing.get(partition)
     if underway is None:
         return views[partition].replicas

@@ -43,7 +43,7 @@ __all__ = ["CLEARING_S", "Announcement", "Doing", "Turns"]
 
 _log = logging.getLogger(__name__)
 
-CLEARING_S = 40.0  # seconds that an operator has to clear throttles after its announcement
+CLEARING_S = 40.0  # seconds that an operator has to clear throttles, from making its announcement
 _LEEWAY_S = 30.0  # seconds that the clocks of operators may differ by
 _PATIENCE_S = 20.0  # seconds that an operator waits to clear while other operators set
 _WITHDRAWING_S = 10.0  # seconds to delete an announcement, also when an operation is out of time
@@ -94,9 +94,9 @@ class Turns:
 
     @asynccontextmanager
     async def setting(self, timeout_s: float | None = None) -> AsyncIterator[str]:
-        """Inside, throttles are not cleared by others: until what needs them is under way. Gives
-        the announcement's key. ``timeout_s``: what the operation ends within, if that is longer
-        than ``default.api.timeout.ms``."""
+        """While the block runs, no other operator clears throttles: set throttles and begin the
+        moves inside. Yields the announcement's key. ``timeout_s`` is the operation's time limit in
+        seconds, and counts if it is longer than ``default.api.timeout.ms``."""
         seconds = max(timeout_s or 0.0, self._session.config.default_api_timeout_ms / 1000)
         own = self._announcement(Doing.SETTING, seconds + _WITHDRAWING_S)
         try:
@@ -111,13 +111,15 @@ class Turns:
 
     @asynccontextmanager
     async def clearing(self) -> AsyncIterator[str]:
-        """Inside, for :data:`CLEARING_S` at most, no other operator begins to set throttles. Gives
-        the announcement's key: an answer without this key may be old. Raises ReassignmentError if
-        another operator sets throttles for too long."""
+        """While the block runs, at most :data:`CLEARING_S` seconds, no other operator begins to set
+        throttles. Yields the announcement's key. A broker whose configuration lacks this key has
+        not caught up: read from it again before you rely on its answer. Raises ReassignmentError if
+        another operator still sets throttles after :data:`_PATIENCE_S` seconds."""
         loop = asyncio.get_running_loop()
         until = loop.time() + _PATIENCE_S
         waits = 0
         while True:
+            ends_at = loop.time() + CLEARING_S  # others heed the announcement for so long
             own = self._announcement(Doing.CLEARING, CLEARING_S)
             expired: list[Announcement] = []
             try:
@@ -126,7 +128,7 @@ class Turns:
                 setting = self._heeded(told, Doing.SETTING)
                 expired = [each for each in told if self._is_over(each)]
                 if not setting:
-                    async with asyncio.timeout(CLEARING_S):
+                    async with asyncio.timeout_at(ends_at):
                         yield own.key
                     return
             finally:
@@ -157,7 +159,7 @@ class Turns:
         await self._alter({own.key: "1"}, ())
 
     async def _told(self, own: Announcement) -> list[Announcement]:
-        """All announcements, by a broker that has heard of this one."""
+        """All announcements, from a broker whose metadata already includes ``own``."""
         waits = 0
         while True:
             keys = await self._configs.describe(ConfigResource.broker_defaults())
@@ -166,8 +168,8 @@ class Turns:
                 return told
             self._session.answered(
                 ReassignmentError(
-                    f"brokers do not tell of {own.key} in their configuration: somebody deleted "
-                    "it, or the clocks of operators' machines differ"
+                    f"the key {own.key} is not in the brokers' configuration yet; if it never "
+                    "appears, another operator deleted it, whose clock differs from this one's"
                 )
             )
             waits += 1
@@ -196,7 +198,7 @@ class Turns:
 def _occupied(setting: list[Announcement]) -> ReassignmentError:
     last = max(each.expires for each in setting)
     return ReassignmentError(
-        "another operator is setting throttles, or died while it did: it has announced so until "
-        f"{datetime.fromtimestamp(last, UTC):%Y-%m-%d %H:%M:%S} UTC. Nothing was cleared; run "
-        "`kafkaclient throttle clear` or `verify` again then"
+        "another operator is setting throttles, or died while it did. Nothing was cleared. Run "
+        "`kafkaclient throttle clear` or `verify` again later; the other operator's announcement "
+        f"expires at {datetime.fromtimestamp(last, UTC):%Y-%m-%d %H:%M:%S} UTC"
     )

@@ -50,8 +50,13 @@ class RecordWork:
         self._store.close()
 
     async def process(self, record: Any) -> None:
-        """Raises DeserializationError and ProcessingError for a record at which the application is
-        to fail; errors of the brokers, of the store and of what is emitted as they are."""
+        """Process one record.
+
+        Raises DeserializationError or ProcessingError if the record fails and its handler is FAIL.
+        Errors of the store, and errors that pass when the task tries again, are raised unchanged.
+        With another handler, errors of emitted records are, too: those are sent after the
+        processor has returned.
+        """
         try:
             decoded = self._decoded(record)
         except Exception as error:  # noqa: BLE001 - a deserializer is the application's
@@ -116,9 +121,9 @@ class RecordWork:
         )
         if handler == FAIL:
             failure = (DeserializationError if decoding else ProcessingError)(
-                f"{what}. Nothing of it was kept: correct the "
-                f"{'deserializer' if decoding else 'processor'} and start again, or have such "
-                "records left out: on_error='skip', or DeadLetter(topic)"
+                f"{what}. Its offset is not committed. Correct the "
+                f"{'deserializer' if decoding else 'processor'} and start again, or leave such "
+                "records out: on_error='skip', or on_error=DeadLetter(topic)"
             )
             failure.topic_partition, failure.offset = self._source, record.offset
             raise failure from error

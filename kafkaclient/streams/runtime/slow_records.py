@@ -55,6 +55,7 @@ class SlowRecords:
         self._outlived = False
 
     def start(self, offset: int, now: float) -> None:
+        self._is_alone = self._is_alone and offset == self._named  # else it shares a transaction
         self._offset = offset
         self._started_at = now
 
@@ -88,8 +89,8 @@ class SlowRecords:
         topic, partition = self._source
         return (
             f"processing the record at {topic}-{partition}, offset {self._offset}, takes longer "
-            f"than its transaction may, {self._timeout_s:g} s (transaction.timeout.ms): brokers "
-            "abort the transaction, and the record is processed again. Give "
-            "producer_options={'transaction_timeout_ms': ...}, at most the brokers' "
+            f"than a transaction may be open, {self._timeout_s:g} s (transaction.timeout.ms). If "
+            "brokers abort its transaction, the record is processed again. Raise "
+            "producer_options={'transaction_timeout_ms': ...}, up to the brokers' "
             "transaction.max.timeout.ms, or make the processor faster."
         )

@@ -33,13 +33,15 @@ class Worker:
     ) -> None:
         self.task = task
         self.fetches = 0
-        """Changes when the records that wait are forgotten: what was fetched before is void."""
+        """Counts calls of :meth:`forget`. Records of a fetch that began before the last call must
+        not be given."""
         self._may_work = may_work
         self._on_room = on_room
         self._on_error = on_error
         self._records: deque[Any] = deque()
         self._wake = asyncio.Event()
         self._between_records = asyncio.Event()
+        """Set while no record is being processed: :meth:`_work` clears it for a run of records."""
         self._between_records.set()
         self._is_over = False
         self._turn = asyncio.Lock()
@@ -62,9 +64,10 @@ class Worker:
         self.fetches += 1
 
     async def rest(self, patience_s: float) -> bool:
-        """Have everything committed that was processed. ``may_work`` is not set any more, so that
-        the work ends at the next record. False: a record takes longer than ``patience_s``, and
-        nothing was committed; it goes on being processed."""
+        """Commit what was processed. Clear ``may_work`` first, so that the work stops after the
+        current record. Returns False, without a commit, if that record takes longer than
+        ``patience_s`` seconds; its processing goes on. Returns True otherwise; if the commit
+        failed, ``on_error`` was called."""
         try:
             async with asyncio.timeout(patience_s):
                 await self._between_records.wait()

@@ -138,7 +138,7 @@ async def test_who_died_while_it_set_throttles_is_waited_for_once(
         fake._state.broker_configs[""] = {"kafkaclient.throttle.setting.300.00aa": "1"}
         told = await admin.reassigner.verify({FOO0: (0, 1, 3)})
         (why,) = told.lifted.failures.values()
-        assert "until 1970-01-01 00:05:00 UTC" in str(why)
+        assert "expires at 1970-01-01 00:05:00 UTC" in str(why)
         assert configured()["foo"]
         await asyncio.sleep(300)
         told = await admin.reassigner.verify({FOO0: (0, 1, 3)})

@@ -78,10 +78,10 @@ def _table() -> Any:
     return pyarrow.table({"value": [b"x"]})
 
 
-@pytest.mark.parametrize("bad", ["\ud800", "no good", "x" * 40_000, ""])
+@pytest.mark.parametrize("bad", ["\ud800", "no good", "x" * 40_000, "", None])
 @pytest.mark.parametrize("way", WAYS)
 @virtual_time
-async def test_one_bad_name_harms_nobody_else(way: str, bad: str) -> None:
+async def test_one_bad_name_harms_nobody_else(way: str, bad: Any) -> None:
     """It is refused at once, and nothing else is held up: not another topic, not a new leader."""
     fake = FakeCluster(brokers=2, partitions=2)
     loop = asyncio.get_running_loop()

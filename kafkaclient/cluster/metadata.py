@@ -175,6 +175,7 @@ class Metadata:
         (:class:`~kafkaclient.errors.InvalidTopicError`), a missing authorisation, or brokers that
         refuse this client's credentials.
         """
+        check_topic_name(name)
         name = str.__str__(name)  # without what a subclass, such as an enum, makes of it
         topic = self._use(name)
         known = self.view.topics.get(name)

@@ -25,6 +25,7 @@ from kafkaclient.producer.places import Places
 from kafkaclient.producer.rack import Rack
 from kafkaclient.producer.routes import Routes
 from kafkaclient.producer.sealing import AtOnce, Sealer
+from kafkaclient.producer.settings import GROWTH, AccumulatorSettings
 from kafkaclient.producer.spread import Spread
 from kafkaclient.producer.topic import TopicBuffer
 
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.record import Record
     from kafkaclient.producer.sealing import Background
     from kafkaclient.producer.sequence import ProducerIdentity
-    from kafkaclient.producer.settings import AccumulatorSettings
 
 __all__ = ["RecordAccumulator"]
 
@@ -98,6 +98,8 @@ class RecordAccumulator:
         self.routes = Routes(self.topics, self.lines, adaptive=settings.adaptive)
         self.circumstances.takes_fresh = self.lines.takes_fresh
         self._closed = False
+        self._growth = GROWTH * settings.delivery_timeout
+        """How long a batch takes records, in seconds."""
         self._wake = wake
         self._random31 = random31
         self._new_receipt = new_receipt
@@ -139,12 +141,16 @@ class RecordAccumulator:
         now: float,
         *,
         force: bool = False,
+        since: float | None = None,
     ) -> Delivery | None:
         """Put a record into its partition's open batch, or a new one; None: no buffer space.
 
         ``partition`` None lets the topic's partitioner choose. ``force`` goes beyond the budget,
-        for a record that is in memory already. The topic's metadata must be known.
+        for a record that is in memory already. The topic's metadata must be known. The record's
+        delivery timeout runs from ``since`` (default: ``now``): it joins no batch that expires
+        later, nor one that expires much earlier.
         """
+        created = now if since is None else since
         view, choice = topic.known_view, topic.choice
         final = partition is not None
         if partition is None:
@@ -156,7 +162,7 @@ class RecordAccumulator:
             batch = queue.batches[-1] if queue.batches else None
             if batch is not None and not batch.closed:
                 before = batch.size
-                fits = self._fit(batch, record, force=force)
+                fits = self._fit(batch, record, created, force=force)
                 if fits is None:
                     return None
                 if fits:
@@ -165,7 +171,9 @@ class RecordAccumulator:
                 self.lines.schedule(queue, now)
             elsewhere = queue if final else choice.next_queue(queue, record, view)
             if elsewhere is queue:
-                batch = self._open(queue, record, now, chosen=partition is None, force=force)
+                batch = self._open(
+                    queue, record, now, created, chosen=partition is None, force=force
+                )
                 if batch is None:
                     return None
                 before = 0
@@ -175,7 +183,7 @@ class RecordAccumulator:
             choice.appended(queue, batch, batch.size - before, view)
         if not before or batch.full:
             self.lines.schedule(queue, now)
-        self._lay_tap(queue, batch, chosen=partition is None)
+        self._lay_tap(queue, batch, now, chosen=partition is None)
         return batch.receipt.handle(record.timestamp)
 
     def _filled_up(self, batch: ProducerBatch) -> None:
@@ -190,19 +198,27 @@ class RecordAccumulator:
             batch.ready_at = batch.created
             self.lines.schedule(batch.queue, batch.created)
 
-    def _lay_tap(self, queue: PartitionQueue, batch: ProducerBatch, *, chosen: bool) -> None:
+    def _lay_tap(
+        self, queue: PartitionQueue, batch: ProducerBatch, now: float, *, chosen: bool
+    ) -> None:
         """Where the record went, the next ones like it may go without being looked at one by one,
         unless somebody counts them."""
         topic = queue.topic
         if batch.movable != queue.unbound or batch.tap is None:
             return
+        if now > batch.created + self._growth:
+            return  # the next records would expire too early with it
         if chosen and topic.choice.stays(queue):
             topic.taps.choose(batch.tap)
         if not queue.unbound:
             topic.taps.set(queue.partition, batch.tap)
 
-    def _fit(self, batch: ProducerBatch, record: Record, *, force: bool) -> bool | None:
+    def _fit(
+        self, batch: ProducerBatch, record: Record, created: float, *, force: bool
+    ) -> bool | None:
         """Append to the open batch, growing it within its limit; None: no buffer space."""
+        if not 0 <= created - batch.created <= self._growth:
+            return False
         if batch.append(record):
             return True
         growth = batch.growth_for(record)
@@ -225,6 +241,7 @@ class RecordAccumulator:
         queue: PartitionQueue,
         record: Record,
         now: float,
+        created: float,
         *,
         chosen: bool,
         force: bool,
@@ -246,7 +263,7 @@ class RecordAccumulator:
         fits = False
         try:
             receipt = self._new_receipt(queue.topic.name)
-            batch = self._make(queue, receipt, now, limit, capacity, next(self._serials))
+            batch = self._make(queue, receipt, created, limit, capacity, next(self._serials))
             batch.movable, batch.free = movable, movable or queue.unbound
             batch.ready_at = now + self.settings.linger
             if movable and not queue.unbound:
@@ -267,7 +284,7 @@ class RecordAccumulator:
         batch.tap = Tap(batch.builder, receipt, batch.raw_full, partial(self._filled_up, batch))
         receipt.awaited = partial(self._awaited, batch)
         # A batch that may not leave yet has no other timer than this one.
-        self._wake(now + self.settings.delivery_timeout)
+        self._wake(created + self.settings.delivery_timeout)
         return batch
 
     def _make(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from heapq import heappop, heappush
+from math import inf
 from typing import TYPE_CHECKING
 
 from kafkaclient.producer.lines import SOON
@@ -38,6 +40,12 @@ class IncompleteBatches:
         self._budget = budget
         self._lines = lines
         self._delivery_timeout = delivery_timeout
+        self._newest = -inf
+        """The latest ``created`` of all batches so far."""
+        self._early: list[tuple[float, int, ProducerBatch]] = []
+        """A heap of the batches that were created, as their delivery timeout has it, before older
+        ones: their first records had been kept until the metadata came. A batch with an outcome
+        is dropped when it comes up."""
         self.journal: Journal | None = None
         self.on_failed: Callable[[KafkaError], None] | None = None
         """Called with the error of every batch that fails."""
@@ -59,6 +67,12 @@ class IncompleteBatches:
         if not self._batches:
             self.on_first()
         self._batches[batch] = None
+        self._note_age(batch)
+
+    def _note_age(self, batch: ProducerBatch) -> None:
+        if batch.created < self._newest:
+            heappush(self._early, (batch.created, batch.serial, batch))
+        self._newest = max(self._newest, batch.created)
 
     def reschedule(self, now: float) -> None:
         """Look at every queue with batches again: a flush began, or the producer id arrived."""
@@ -194,6 +208,8 @@ class IncompleteBatches:
         # They take the parent's place here too: deadlines stay in order.
         order = [b for old in self._batches for b in (parts if old is batch else (old,))]
         self._batches = dict.fromkeys(order)
+        for part in parts:
+            self._note_age(part)
         self._release(batch)
         self._lines.schedule(queue, now)
 
@@ -201,18 +217,29 @@ class IncompleteBatches:
 
     def expire(self, now: float, error_of: Callable[[ProducerBatch], KafkaError]) -> None:
         """Give up what is older than the delivery timeout, wherever it is."""
-        while (due := self.next_expiry()) is not None and due <= now:
-            batch = next(iter(self._batches))
+        while (batch := self._oldest()) and batch.created + self._delivery_timeout <= now:
             self.abandon(batch, error_of(batch), now)
 
     def next_expiry(self) -> float | None:
-        for batch in self._batches:
-            return batch.created + self._delivery_timeout
-        return None
+        batch = self._oldest()
+        return None if batch is None else batch.created + self._delivery_timeout
+
+    def _oldest(self) -> ProducerBatch | None:
+        """The batch that expires next."""
+        while self._early and self._early[0][2] not in self._batches:
+            heappop(self._early)
+        first = next(iter(self._batches), None)
+        if first is not None and self._early and self._early[0][0] < first.created:
+            return self._early[0][2]
+        return first
 
     def close_old(self, now: float, age: float) -> float:
         """Have batches take no more records ``age`` seconds after their first one: a record expires
         with its batch, whose time runs from then. Returns when to call this again."""
+        for created, _, batch in self._early:
+            if not batch.closed and created + age <= now + SOON:
+                batch.close()
+                self._lines.schedule(batch.queue, now)
         for batch in self._batches:
             if batch.closed:
                 continue
@@ -277,6 +304,8 @@ class IncompleteBatches:
         if self.journal is not None and batch in self._batches:  # else it was given up before
             self.journal.settled(batch, now)
         self._batches.pop(batch, None)
+        if not self._batches:
+            self._early.clear()
         if self.flushes:
             self._end_flushes()
 

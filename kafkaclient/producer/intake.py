@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkaclient.config.limit import Limit
@@ -65,7 +64,7 @@ class Intake:
             metadata,
             max_block=max_block,
             clock=clock,
-            place=partial(self._place_at_once, force=True),
+            place=self._place_kept,
             new_receipt=new_receipt,
             on_failed=lambda topic: metrics.records_failed(topic, 1),
         )
@@ -80,7 +79,7 @@ class Intake:
         if delivery is None:
             self._metrics.buffer_exhausted()
             raise self._buffer_full(
-                topic, record.upper_bound, "at once, and send_nowait does not wait"
+                buffer.name, record.upper_bound, "at once, and send_nowait does not wait"
             )
         return delivery
 
@@ -171,8 +170,16 @@ class Intake:
         if buffer is not None:
             self.waiting.known(buffer)
 
+    def _place_kept(self, buffer: TopicBuffer, record: Record, since: float) -> Delivery | None:
+        return self._place_at_once(buffer, record, force=True, since=since)
+
     def _place_at_once(
-        self, buffer: TopicBuffer, record: Record, *, force: bool = False
+        self,
+        buffer: TopicBuffer,
+        record: Record,
+        *,
+        force: bool = False,
+        since: float | None = None,
     ) -> Delivery | None:
         """Append a record of ``send_nowait``, which cannot wait behind callers that wait to hear
         whether the topic has grown. Their metadata may be here before they have appended."""
@@ -182,12 +189,18 @@ class Intake:
                 "and earlier calls wait for metadata that tells. The record was not sent: "
                 "send_nowait does not wait. Try again in a moment, or use send."
             )
-        return self._place(buffer, record, force=force)
+        return self._place(buffer, record, force=force, since=since)
 
     def _place(
-        self, buffer: TopicBuffer, record: Record, *, force: bool = False
+        self,
+        buffer: TopicBuffer,
+        record: Record,
+        *,
+        force: bool = False,
+        since: float | None = None,
     ) -> Delivery | None:
-        """Append; None: no buffer space, which ``force`` goes beyond."""
+        """Append; None: no buffer space, which ``force`` goes beyond. ``since``: when the record's
+        delivery timeout began, if that was before now."""
         view, partition, key = buffer.view, record.partition, record.key
         assert view is not None
         ask = self._ask_once and partition is None and not force
@@ -199,7 +212,9 @@ class Intake:
                 raise _out_of_range(view, partition)
         elif key is not None and not self._ignore_keys:
             partition = partition_for_key(key, view.partition_count)
-        return self._accumulator.append(buffer, partition, record, self._clock(), force=force)
+        return self._accumulator.append(
+            buffer, partition, record, self._clock(), force=force, since=since
+        )
 
     def _is_beyond(self, buffer: TopicBuffer, partition: int | None, *, grown: bool) -> bool:
         if partition is None or buffer.view is None:

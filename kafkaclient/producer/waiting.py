@@ -127,7 +127,8 @@ class Turn:
 class WaitingLines:
     """The lines of all topics.
 
-    ``place(topic, record)`` appends a record whose topic is known, or raises; ``on_failed(topic)``
+    ``place(topic, record, since)`` appends a record that was kept at the time ``since`` and whose
+    topic is known now, or raises; ``on_failed(topic)``
     is called for each kept record that fails. Times in seconds.
     """
 
@@ -138,7 +139,7 @@ class WaitingLines:
         *,
         max_block: float,
         clock: Callable[[], float],
-        place: Callable[[TopicBuffer, Record], Delivery | None],
+        place: Callable[[TopicBuffer, Record, float], Delivery | None],
         new_receipt: Callable[[str], Receipt],
         on_failed: Callable[[str], None],
     ) -> None:
@@ -313,7 +314,7 @@ class WaitingLines:
         """It is the record's turn: it gets its place in a batch."""
         with self.budget.spend(kept.record.upper_bound):
             try:
-                delivery = self._place(topic, kept.record)
+                delivery = self._place(topic, kept.record, kept.since)
             except KafkaError as error:
                 self._fail(topic, kept, error)
             else:

@@ -221,8 +221,6 @@ class Bulk:
 
     async def _wait_turn(self, record: Record) -> None:
         room = max(self._room, record.upper_bound)
-        if self._turn is not None and self._turn.has_kept_behind:
-            self.end_turn()  # they hold the room that this call would wait for
         if self._turn is None:
             self._turn = await self._core.intake.turn(self._topic, room)
         else:

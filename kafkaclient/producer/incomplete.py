@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from heapq import heappop, heappush
+from itertools import count
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,7 @@ class IncompleteBatches:
         self._delivery_timeout = delivery_timeout
         self._newest = -inf
         """The latest ``created`` of all batches so far."""
+        self._order = count()  # parts of a batch have its age
         self._early: list[tuple[float, int, ProducerBatch]] = []
         """A heap of the batches that were created, as their delivery timeout has it, before older
         ones: their first records had been kept until the metadata came. A batch with an outcome
@@ -71,7 +73,7 @@ class IncompleteBatches:
 
     def _note_age(self, batch: ProducerBatch) -> None:
         if batch.created < self._newest:
-            heappush(self._early, (batch.created, batch.serial, batch))
+            heappush(self._early, (batch.created, next(self._order), batch))
         self._newest = max(self._newest, batch.created)
 
     def reschedule(self, now: float) -> None:

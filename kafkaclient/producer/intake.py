@@ -149,7 +149,10 @@ class Intake:
     async def wait_more(self, turn: Turn, room: int) -> None:
         """Wait for more room within ``max_block``, while everybody else waits for this caller."""
         check_open = self.admission()
-        turn.ask_more(room)
+        if turn.has_kept_behind:
+            turn.step_back(room)  # those records hold the room that this caller would wait for
+        else:
+            turn.ask_more(room)
         await self._wait_turn(turn, self._clock() + self._max_block)
         check_open()
 

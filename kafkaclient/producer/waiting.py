@@ -119,6 +119,12 @@ class Turn:
         if self.given:
             self.call()
 
+    def step_back(self, room: int) -> None:
+        """Let the kept records go first, and wait for ``room`` bytes right behind them."""
+        self.room, self.spent, self.given = room, False, False
+        self._called = asyncio.get_running_loop().create_future()
+        self._lines.put_back(self)
+
     def end(self) -> None:
         """Leave the line, wherever the turn stands in it."""
         self._lines.leave(self)
@@ -200,6 +206,14 @@ class WaitingLines:
             self.budget.withdraw(turn.claim)
         elif turn.given and not turn.spent:
             self.budget.give_back(turn.room)
+        self._call(topic)
+
+    def put_back(self, turn: Turn) -> None:
+        """A turn that was called stands behind the last kept record again."""
+        topic = turn.topic
+        topic.called.remove(turn)
+        kept = [at for at, waiter in enumerate(topic.line) if isinstance(waiter, Kept)]
+        topic.line.insert(kept[-1] + 1 if kept else 0, turn)
         self._call(topic)
 
     def known(self, topic: TopicBuffer) -> None:

@@ -149,8 +149,8 @@ class Intake:
     async def wait_more(self, turn: Turn, room: int) -> None:
         """Wait for more room within ``max_block``, while everybody else waits for this caller."""
         check_open = self.admission()
-        if turn.has_kept_behind:
-            turn.step_back(room)  # those records hold the room that this caller would wait for
+        if turn.waits_in_vain(room):
+            turn.step_back(room)
         else:
             turn.ask_more(room)
         await self._wait_turn(turn, self._clock() + self._max_block)

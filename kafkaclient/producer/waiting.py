@@ -105,11 +105,12 @@ class Turn:
         self.spent = True
         return self._lines.budget.spend(self.room)
 
-    @property
-    def has_kept_behind(self) -> bool:
-        """Whether records wait behind that are charged to the buffer, and cannot leave it before
-        this turn has ended."""
-        return any(isinstance(waiter, Kept) for waiter in self.topic.line)
+    def waits_in_vain(self, room: int) -> bool:
+        """Whether ``room`` bytes cannot come free before this turn ends: kept records behind it
+        hold too much of the buffer."""
+        if not any(isinstance(waiter, Kept) for waiter in self.topic.line):
+            return False
+        return self._lines.held > self._lines.budget.total - room
 
     def ask_more(self, room: int) -> None:
         """Keep the turn, and wait for more room; what was charged has been spent."""
@@ -275,6 +276,17 @@ class WaitingLines:
         if not line and not called:
             self._topics.pop(topic, None)
             self._accumulator.open_taps(topic)
+
+    @property
+    def held(self) -> int:
+        """The bytes of buffer space that waiters in line have been charged."""
+        held = 0
+        for waiter in chain.from_iterable(topic.line for topic in self._topics):
+            if isinstance(waiter, Kept):
+                held += waiter.record.upper_bound
+            elif waiter.given:
+                held += waiter.room
+        return held
 
     @property
     def callers(self) -> int:

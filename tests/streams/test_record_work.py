@@ -113,6 +113,7 @@ class OddError(Exception):
         (ValueError("half \ud800"), b"half \\ud800"),
         (OddError(), b"<its __str__ raised RuntimeError>"),
     ],
+    ids=["half a character", "no words"],  # an id must be text that can be encoded
 )
 async def test_whatever_an_error_says_its_record_is_a_dead_letter(
     world: World, error: Exception, told: bytes

@@ -72,7 +72,6 @@ def dead_letter_headers(
         "partition": str(source.partition),
         "offset": str(record.offset),
     }
-    # An error's message may quote what UTF-8 cannot hold, such as half of a surrogate pair.
     added = [
         (f"__streams.errors.{name}", text.encode(errors="backslashreplace"))
         for name, text in about.items()
@@ -81,8 +80,9 @@ def dead_letter_headers(
 
 
 def message(error: BaseException) -> str:
-    """What the error says. Its ``__str__`` is the application's, and may fail itself."""
+    """What the error says, as text that any log can hold: it may quote what UTF-8 cannot encode,
+    such as half of a surrogate pair. Its ``__str__`` is the application's, and may fail itself."""
     try:
-        return str(error)
+        return str(error).encode(errors="backslashreplace").decode()
     except Exception as failed:  # noqa: BLE001 - the record's error is what has to be told
         return f"<its __str__ raised {type(failed).__name__}>"

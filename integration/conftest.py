@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import signal
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
 _numbers = itertools.count(1)
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # As in a shell's background. Commands that the tests interrupt would ignore Ctrl-C, too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

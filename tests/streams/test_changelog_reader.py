@@ -141,6 +141,18 @@ async def test_what_is_fetched_stays_good_when_others_are_not_followed_any_more(
     assert world.consumer.assigned is assigned
 
 
+async def test_what_was_fetched_for_a_task_that_was_given_away_is_left(world: World) -> None:
+    """The fetch was under way when the task left."""
+    world.a.advance(TaskEvent.ASSIGNED_STANDBY)
+    world.b.advance(TaskEvent.ASSIGNED_STANDBY)
+    world.reader.follow([world.a, world.b])
+    await asyncio.sleep(0)
+    world.reader.follow([world.b])
+    await world.give({A: [record(0, b"k", b"1")], B: [record(0, b"k", b"2")]})
+    assert not world.running.done()
+    assert (world.a.store.get(b"k"), world.b.store.get(b"k")) == (None, b"2")
+
+
 async def test_who_comes_back_is_followed_from_where_it_is_then(world: World) -> None:
     """It ran meanwhile: neither the consumer's position nor the end it knew are right any more."""
     world.a.advance(TaskEvent.ASSIGNED_STANDBY)

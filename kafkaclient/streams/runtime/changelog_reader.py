@@ -101,9 +101,9 @@ class ChangelogReader:
             await self._start_over(error.args[0])
             return
         for partition, records in found.items():
-            task = self._tasks[TopicPartition(*partition)]
-            if task.position != self._at[task.changelog]:
-                continue  # it has started over meanwhile
+            task = self._tasks.get(TopicPartition(*partition))
+            if task is None or task.position != self._at[task.changelog]:
+                continue  # it was given away, or has started over, while this waited
             task.restore(records)
             self._count(task, sum(len(r.key) + len(r.value or b"") for r in records))
         await self._settle()

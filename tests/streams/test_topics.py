@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kafkaclient.admin import Admin, ConfigResource
-from kafkaclient.errors import StateStoreError, StreamsError
+from kafkaclient.errors import StateStoreError, StreamsError, UnknownTopicError
 from kafkaclient.streams import DeadLetter
 from kafkaclient.streams.config import StreamsConfig
 from kafkaclient.streams.runtime import topics
@@ -51,6 +51,24 @@ async def test_changelogs_are_made_and_known(prepare: Callable[..., Any]) -> Non
         assert (await admin.describe_topic(name)).topic_id == first.changelogs["counts"].topic_id
         await admin.alter_configs(ConfigResource.topic(name), {"delete.retention.ms": "5000"})
     assert (await prepare(fake)).changelogs["counts"].delete_retention_s == 5
+
+
+@virtual_time
+async def test_brokers_may_not_all_know_a_new_topic(
+    prepare: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that is asked for the new topic by name may say that there is no such topic, when
+    another one has listed it."""
+    fake, describe = FakeCluster(3), Admin.describe_topics
+    fake.create_topic("words", assignments=[(0,)])
+
+    async def describe_topics(admin: Admin, names: Any = None, **options: Any) -> Any:
+        if names is not None:
+            raise UnknownTopicError("this broker has not heard of it yet")
+        return await describe(admin, names, **options)
+
+    monkeypatch.setattr(Admin, "describe_topics", describe_topics)
+    assert (await prepare(fake)).changelogs.keys() == {"counts"}
 
 
 @virtual_time

@@ -113,9 +113,9 @@ async def _made(
 
 async def _found(admin: Admin, topics: Collection[str]) -> dict[str, TopicDescription]:
     """Those that exist; a partition may be without leader."""
-    there = [name for name in await admin.list_topics() if name in topics]
-    found = await admin.describe_topics(there) if there else {}
-    return {name: topic for name, topic in found.items() if topic.partitions}
+    # One question to one broker: the next one may not know a new topic yet.
+    found = await admin.describe_topics()
+    return {name: found[name] for name in topics if name in found and found[name].partitions}
 
 
 async def _delete_retention_s(admin: Admin, topic: str) -> float:

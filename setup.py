@@ -6,18 +6,24 @@ of the same names, or the very source that is compiled here.
 
 from setuptools import Extension, setup
 
-SOURCES = {
-    "kafkaclient.metrics._stats": "kafkaclient/metrics/_stats_py.py",
-    "kafkaclient.producer._bulk": "kafkaclient/producer/_bulk.pyx",
-    "kafkaclient.producer._columns": "kafkaclient/producer/_columns.pyx",
-    "kafkaclient.producer._delivery": "kafkaclient/producer/_delivery.pyx",
-    "kafkaclient.producer._fastpath": "kafkaclient/producer/_fastpath.pyx",
-    "kafkaclient.wire._murmur2": "kafkaclient/wire/_murmur2.pyx",
-    "kafkaclient.wire._produce": "kafkaclient/wire/_produce_py.py",
-    "kafkaclient.wire._reader": "kafkaclient/wire/_reader_py.py",
-    "kafkaclient.wire._record_columns": "kafkaclient/wire/_record_columns.pyx",
-    "kafkaclient.wire._records": "kafkaclient/wire/_records.pyx",
-}
+# A module and its source have the same path, but for those in pure Python (*_py.py).
+SOURCES = [
+    "kafkaclient/metrics/_stats_py.py",
+    "kafkaclient/producer/bulk/_rows.pyx",
+    "kafkaclient/producer/bulk/_arrow_rows.pyx",
+    "kafkaclient/producer/batches/_delivery.pyx",
+    "kafkaclient/producer/batches/_direct_append.pyx",
+    "kafkaclient/wire/_murmur2.pyx",
+    "kafkaclient/wire/_produce_py.py",
+    "kafkaclient/wire/_reader_py.py",
+    "kafkaclient/wire/_record_columns.pyx",
+    "kafkaclient/wire/_records.pyx",
+]
+
+
+def _module(source: str) -> str:
+    return source.rpartition(".")[0].removesuffix("_py").replace("/", ".")
+
 
 try:
     from Cython.Build import cythonize
@@ -25,7 +31,7 @@ except ModuleNotFoundError:
     extensions = []
 else:
     extensions = cythonize(
-        [Extension(name, [source]) for name, source in SOURCES.items()],
+        [Extension(_module(source), [source]) for source in SOURCES],
         force=True,  # it does not see that a .pxd file has changed where the names differ
         # Python's annotations are for people and mypy; C types are in the .pxd files.
         compiler_directives={"language_level": 3, "annotation_typing": False},

@@ -14,11 +14,16 @@ if TYPE_CHECKING:
     from kafkaclient.config import ProducerConfig
     from kafkaclient.errors import KafkaError
     from kafkaclient.net.sasl.tokens import Token, TokenProvider
-    from kafkaclient.producer.bulk_delivery import BulkDelivery
-    from kafkaclient.producer.delivery import Delivery
-    from kafkaclient.producer.failures import UnseenFailure
-    from kafkaclient.producer.load import BrokerLoad, LoadSnapshot, LoadView, PartitionLoad
-    from kafkaclient.producer.policies import Partitioner
+    from kafkaclient.producer.batches.delivery import Delivery
+    from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
+    from kafkaclient.producer.observability.unobserved_failures import UnseenFailure
+    from kafkaclient.producer.partitioning.load_view import (
+        BrokerLoad,
+        LoadSnapshot,
+        LoadView,
+        PartitionLoad,
+    )
+    from kafkaclient.producer.partitioning.partitioners import Partitioner
     from kafkaclient.producer.producer import Producer
     from kafkaclient.types import (
         BulkMetadata,
@@ -58,19 +63,19 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES = {
-    "BrokerLoad": "producer.load",
-    "BulkDelivery": "producer.bulk_delivery",
+    "BrokerLoad": "producer.partitioning.load_view",
+    "BulkDelivery": "producer.bulk.bulk_delivery",
     "BulkMetadata": "types",
     "ClusterView": "cluster.view",
     "ConsumerGroupMetadata": "types",
-    "Delivery": "producer.delivery",
+    "Delivery": "producer.batches.delivery",
     "KafkaError": "errors",
-    "LoadSnapshot": "producer.load",
-    "LoadView": "producer.load",
+    "LoadSnapshot": "producer.partitioning.load_view",
+    "LoadView": "producer.partitioning.load_view",
     "OffsetAndMetadata": "types",
     "OffsetRange": "types",
-    "PartitionLoad": "producer.load",
-    "Partitioner": "producer.policies",
+    "PartitionLoad": "producer.partitioning.load_view",
+    "Partitioner": "producer.partitioning.partitioners",
     "PreparedTransaction": "types",
     "Producer": "producer.producer",
     "ProducerConfig": "config",
@@ -78,7 +83,7 @@ _HOMES = {
     "Token": "net.sasl.tokens",
     "TokenProvider": "net.sasl.tokens",
     "TopicPartition": "types",
-    "UnseenFailure": "producer.failures",
+    "UnseenFailure": "producer.observability.unobserved_failures",
 }
 
 

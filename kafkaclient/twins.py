@@ -25,10 +25,10 @@ FORCE_PURE_PYTHON = "KAFKACLIENT_PURE_PYTHON"
 
 COMPILED = (
     "kafkaclient.metrics._stats",
-    "kafkaclient.producer._bulk",
-    "kafkaclient.producer._columns",
-    "kafkaclient.producer._delivery",
-    "kafkaclient.producer._fastpath",
+    "kafkaclient.producer.bulk._rows",
+    "kafkaclient.producer.bulk._arrow_rows",
+    "kafkaclient.producer.batches._delivery",
+    "kafkaclient.producer.batches._direct_append",
     "kafkaclient.wire._murmur2",
     "kafkaclient.wire._produce",
     "kafkaclient.wire._reader",

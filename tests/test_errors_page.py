@@ -7,7 +7,12 @@ from pathlib import Path
 
 from kafkaclient import errors
 from kafkaclient.broker_errors import BROKER_ERRORS
-from kafkaclient.producer.verdict import AMBIGUOUS_CODES, REFRESH_CODES, Verdict, verdict_for
+from kafkaclient.producer.sender.error_actions import (
+    AMBIGUOUS_CODES,
+    REFRESH_CODES,
+    ErrorAction,
+    action_for,
+)
 
 PAGE = (Path(__file__).parent.parent / "docs" / "errors.md").read_text("utf-8")
 CLASSES = {
@@ -16,12 +21,12 @@ CLASSES = {
     if isinstance(found := getattr(errors, name), type) and issubclass(found, errors.KafkaError)
 }
 WORDS = {
-    Verdict.DONE: "done",
-    Verdict.RETRY: "sent again",
-    Verdict.SPLIT: "split",
-    Verdict.RESEQUENCE: "sent again, with a new epoch",
-    Verdict.FAIL: "fails",
-    Verdict.FATAL: "the producer ends",
+    ErrorAction.DONE: "done",
+    ErrorAction.RETRY: "sent again",
+    ErrorAction.SPLIT: "split",
+    ErrorAction.RESEQUENCE: "sent again, with a new epoch",
+    ErrorAction.FAIL: "fails",
+    ErrorAction.FATAL: "the producer ends",
 }
 
 
@@ -37,9 +42,9 @@ def test_every_code_does_what_its_row_says() -> None:
     rows = re.findall(r"^\| (-?\d+) \| (\w+) \| ([^|]+) \| (yes|no) \|$", PAGE, re.MULTILINE)
     for code, name, then, in_log in rows:
         assert BROKER_ERRORS[int(code)][0] == name
-        assert then.startswith(WORDS[verdict_for(int(code))]), name
+        assert then.startswith(WORDS[action_for(int(code))]), name
         assert (in_log == "yes") is (int(code) in AMBIGUOUS_CODES), name
     told = {int(code) for code, *_ in rows}
     assert told >= AMBIGUOUS_CODES | REFRESH_CODES
     for code in BROKER_ERRORS.keys() - told:
-        assert verdict_for(code) in (Verdict.FAIL, Verdict.RETRY), code
+        assert action_for(code) in (ErrorAction.FAIL, ErrorAction.RETRY), code

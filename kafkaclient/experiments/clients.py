@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.experiments.traffic import Completed
     from kafkaclient.net.dialer import Dialer
-    from kafkaclient.producer.delivery import Delivery
+    from kafkaclient.producer.batches.delivery import Delivery
 
 __all__ = ["CLIENTS", "KafkaclientClient", "LoadClient", "make_client"]
 

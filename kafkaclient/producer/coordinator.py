@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.cluster.backoff import backoff_s
 from kafkaclient.errors import AuthorizationError, KafkaError, ProtocolError
-from kafkaclient.producer.transaction_state import Outcome, outcome_of
+from kafkaclient.producer.transactions.states import Outcome, outcome_of
 from kafkaclient.wire.transactions import CoordinatorKind, FindCoordinatorCall
 
 if TYPE_CHECKING:

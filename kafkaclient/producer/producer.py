@@ -18,11 +18,11 @@ from kafkaclient.errors import (
     ProducerStateError,
 )
 from kafkaclient.net.fork import guard
-from kafkaclient.producer.bulk_entry import BulkEntry
-from kafkaclient.producer.core import Core
-from kafkaclient.producer.fastpath import FastPath
-from kafkaclient.producer.record import Record, checked_record
-from kafkaclient.producer.transaction_entry import TransactionEntry
+from kafkaclient.producer.batches.direct_append import DirectAppend
+from kafkaclient.producer.batches.record import Record, checked_record
+from kafkaclient.producer.bulk_api import SendManyMixin
+from kafkaclient.producer.runtime import ProducerRuntime
+from kafkaclient.producer.transaction_api import TransactionMixin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.view import PartitionView
     from kafkaclient.metrics.producer import Snapshot
     from kafkaclient.net.dialer import Dialer
-    from kafkaclient.producer.delivery import Delivery
-    from kafkaclient.producer.intake import Intake
-    from kafkaclient.producer.load import LoadSnapshot
+    from kafkaclient.producer.admission import Admission
+    from kafkaclient.producer.batches.delivery import Delivery
+    from kafkaclient.producer.partitioning.load_view import LoadSnapshot
     from kafkaclient.types import HeadersLike, RecordMetadata
 
 __all__ = ["Producer"]
@@ -51,7 +51,7 @@ class _State(Enum):
     FORKED = "belongs to the process that started it; a forked child needs a producer of its own"
 
 
-class Producer(FastPath, BulkEntry, TransactionEntry):
+class Producer(DirectAppend, SendManyMixin, TransactionMixin):
     """Publishes records to Kafka from one asyncio event loop.
 
     ::
@@ -77,7 +77,9 @@ class Producer(FastPath, BulkEntry, TransactionEntry):
     """
 
     _state = _State.NEW
-    _core: Core | None = None  # what is said at its end is said also of one that was never made
+    _core: ProducerRuntime | None = (
+        None  # what is said at its end is said also of one that was never made
+    )
 
     def __init__(
         self,
@@ -92,7 +94,9 @@ class Producer(FastPath, BulkEntry, TransactionEntry):
     ) -> None:
         self.config = ProducerConfig.build(bootstrap_or_mapping, options)
         if self.config.telemetry is not None:
-            import_module("kafkaclient.producer.journal")  # if it cannot be had, say so now
+            import_module(
+                "kafkaclient.producer.observability.batch_telemetry"
+            )  # if it cannot be had, say so now
         self._dialer = dialer
         self._clock = clock
         self._wall_clock = wall_clock
@@ -144,7 +148,7 @@ class Producer(FastPath, BulkEntry, TransactionEntry):
         """
         if self._state is not _State.NEW:
             raise ProducerStateError(f"the producer cannot be started: it {self._state.value}")
-        core = self._core = Core(
+        core = self._core = ProducerRuntime(
             self.config,
             dialer=self._dialer,
             clock=self._clock,
@@ -207,7 +211,7 @@ class Producer(FastPath, BulkEntry, TransactionEntry):
             self._stopping = asyncio.create_task(end, name="kafkaclient-stop")
         return await asyncio.shield(self._stopping)
 
-    async def _end(self, core: Core, timeout: float | None, *, started: bool) -> int:
+    async def _end(self, core: ProducerRuntime, timeout: float | None, *, started: bool) -> int:
         try:
             if started:
                 return await core.stop(timeout)
@@ -310,13 +314,13 @@ class Producer(FastPath, BulkEntry, TransactionEntry):
         partition: int | None,
         timestamp_ms: int | None,
         headers: HeadersLike,
-    ) -> tuple[Intake, Record]:
+    ) -> tuple[Admission, Record]:
         """The way in for a record, and the record, if both are in order."""
         return self._open().intake, checked_record(
             self.config, self._wall_clock, topic, value, key, partition, timestamp_ms, headers
         )
 
-    def _open(self, *, in_transaction: bool = True) -> Core:
+    def _open(self, *, in_transaction: bool = True) -> ProducerRuntime:
         """The parts, while records are taken; or the producer runs, but for its transactions."""
         core = self._core
         if core is not None and core.fatal is not None:
@@ -329,7 +333,7 @@ class Producer(FastPath, BulkEntry, TransactionEntry):
             core.transactions.check_open()
         return core
 
-    def _check_home(self, core: Core, what: str) -> None:
+    def _check_home(self, core: ProducerRuntime, what: str) -> None:
         if asyncio._get_running_loop() is not core.loop:
             advice = (
                 "which is closed: start a producer in the new one"
@@ -401,7 +405,7 @@ class Producer(FastPath, BulkEntry, TransactionEntry):
         """What is queued and in flight at this moment, per broker and partition."""
         return self._started("load").load.snapshot()
 
-    def _started(self, what: str) -> Core:
+    def _started(self, what: str) -> ProducerRuntime:
         """The parts, from the start on."""
         if self._core is None or self._state is _State.FORKED:
             raise self._not_running(what)

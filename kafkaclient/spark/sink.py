@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from kafkaclient.producer.bulk_delivery import BulkDelivery
+    from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
     from kafkaclient.producer.producer import Producer
     from kafkaclient.spark.loop import LoopThread
     from kafkaclient.spark.options import WriteOptions

@@ -15,14 +15,14 @@ import pytest
 
 from kafkaclient.cluster.view import PartitionView, TopicView
 from kafkaclient.net.dialer import TcpDialer
-from kafkaclient.producer.accumulator import RecordAccumulator
-from kafkaclient.producer.alarm import NEVER
-from kafkaclient.producer.binder import Binder
-from kafkaclient.producer.lanes import Survey
+from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
+from kafkaclient.producer.batches.record import Record
+from kafkaclient.producer.batches.sequence import ProducerIdentity
 from kafkaclient.producer.producer import Producer
-from kafkaclient.producer.record import Record
-from kafkaclient.producer.sequence import ProducerIdentity
+from kafkaclient.producer.sender.broker_lanes import BrokerSurvey
+from kafkaclient.producer.sender.late_binder import LateBinder
 from kafkaclient.producer.settings import AccumulatorSettings
+from kafkaclient.producer.timing import NEVER
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.wire.records import BATCH_OVERHEAD, record_size_upper_bound
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from kafkaclient.producer.batch import ProducerBatch
-    from kafkaclient.producer.delivery import Delivery
-    from kafkaclient.producer.partition import PartitionQueue
+    from kafkaclient.producer.batches.batch import ProducerBatch
+    from kafkaclient.producer.batches.delivery import Delivery
+    from kafkaclient.producer.batches.partition_queue import PartitionQueue
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -221,8 +221,8 @@ class Bench:
         self.accumulator.take_sealed(now)
         self.lines.run_timers(now)
         connection: Any = None  # nothing is sent here
-        survey = Survey({node: connection}, (), set(), set(), NEVER)
-        return Binder(self.accumulator).drain(survey, max_bytes, now).get(node, [])
+        survey = BrokerSurvey({node: connection}, (), set(), set(), NEVER)
+        return LateBinder(self.accumulator).drain(survey, max_bytes, now).get(node, [])
 
     def ready(self, now: float = 0.0) -> set[int]:
         """The brokers that something could be sent to."""

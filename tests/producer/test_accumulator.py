@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kafkaclient.errors import KafkaError
-from kafkaclient.producer.load import largest_backlog
-from kafkaclient.producer.record import Record
+from kafkaclient.producer.accumulator.incomplete import largest_backlog
+from kafkaclient.producer.batches.record import Record
 from kafkaclient.wire.compression import Codec
 from kafkaclient.wire.records import BATCH_OVERHEAD, batch_header, iter_records
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkaclient.producer.alarm import NEVER, Alarm
+from kafkaclient.producer.sender.wakeup import Wakeup
+from kafkaclient.producer.timing import NEVER
 from kafkaclient.testing.clock import virtual_time
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class Work:
     def __init__(self, *dues: float) -> None:
         self.calls: list[float] = []
         self.dues = list(dues)
-        self.alarm = Alarm(_now)
+        self.alarm = Wakeup(_now)
 
     def __call__(self, now: float) -> float:
         assert now == _now()
@@ -87,7 +88,7 @@ async def test_what_rings_while_it_works_counts_unless_forgotten() -> None:
         alarm.ring(7.0)
         return 9.0
 
-    alarm = Alarm(_now)
+    alarm = Wakeup(_now)
     running = asyncio.create_task(alarm.run(ringing))
     await asyncio.sleep(100.0)
     alarm.end()
@@ -127,7 +128,7 @@ async def test_a_failure_of_the_work_ends_it() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await Alarm(_now).run(failing)
+        await Wakeup(_now).run(failing)
 
 
 @virtual_time
@@ -160,7 +161,7 @@ async def test_of_a_busy_loop_it_takes_a_quarter(turn: float, takes: float, call
         alarm.forget()
         return NEVER
 
-    alarm = Alarm(lambda: now)
+    alarm = Wakeup(lambda: now)
     running = asyncio.create_task(alarm.run(work))
     await asyncio.sleep(0)
     for _ in range(40):
@@ -182,7 +183,7 @@ async def test_after_work_that_took_long_it_rests_no_longer_than_is_bearable() -
         alarm.forget()
         return NEVER
 
-    alarm = Alarm(lambda: now)
+    alarm = Wakeup(lambda: now)
     running = asyncio.create_task(alarm.run(work))
     await asyncio.sleep(0)
     while len(ends) < 2:
@@ -206,7 +207,7 @@ def test_it_goes_on_after_an_interrupt() -> None:
         alarm.forget()
         return NEVER
 
-    alarm = Alarm(loop.time)
+    alarm = Wakeup(loop.time)
     running = loop.create_task(alarm.run(work))
     with pytest.raises(KeyboardInterrupt):
         loop.run_forever()

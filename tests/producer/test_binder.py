@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkaclient.cluster.view import PartitionView, TopicView
-from kafkaclient.producer.alarm import NEVER
-from kafkaclient.producer.binder import Binder, Requests
-from kafkaclient.producer.lanes import Survey
-from kafkaclient.producer.spread import Spread
+from kafkaclient.producer.partitioning.fair_share import FairShare
+from kafkaclient.producer.sender.broker_lanes import BrokerSurvey
+from kafkaclient.producer.sender.late_binder import LateBinder, Requests
+from kafkaclient.producer.timing import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -23,10 +23,10 @@ def survey(
     sound: Collection[int] | None = None,
     overdue: Collection[int] = (),
     pressed: Collection[int] = (),
-) -> Survey:
+) -> BrokerSurvey:
     connection: Any = None  # nothing is sent here
     sound = free if sound is None else sound
-    return Survey(dict.fromkeys(free, connection), pressed, set(sound), set(overdue), NEVER)
+    return BrokerSurvey(dict.fromkeys(free, connection), pressed, set(sound), set(overdue), NEVER)
 
 
 @pytest.fixture
@@ -39,8 +39,8 @@ def late(bench: Any) -> Any:
     return made
 
 
-def bind(b: Any, found: Survey, max_bytes: int = 1 << 20) -> Requests:
-    return Binder(b.accumulator).drain(found, max_bytes, 0.0)
+def bind(b: Any, found: BrokerSurvey, max_bytes: int = 1 << 20) -> Requests:
+    return LateBinder(b.accumulator).drain(found, max_bytes, 0.0)
 
 
 def test_a_free_broker_gets_the_batch(late: Any) -> None:
@@ -248,13 +248,13 @@ def test_topics_that_find_no_room_are_not_looked_at(
     many: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     b, picks = many(100), []
-    pick = Spread.pick
+    pick = FairShare.pick
 
-    def counted(spread: Spread, *args: Any) -> int | None:
+    def counted(spread: FairShare, *args: Any) -> int | None:
         picks.append(spread)
         return pick(spread, *args)
 
-    monkeypatch.setattr(Spread, "pick", counted)
+    monkeypatch.setattr(FairShare, "pick", counted)
     requests = bind(b, survey([0]), max_bytes=5000)
     assert names(batch.queue for batch in requests[0]) == ["t000", "t001", "t002", "t003"]
     assert len(picks) == 4

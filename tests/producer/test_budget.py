@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from kafkaclient.producer.budget import BufferBudget
+from kafkaclient.producer.accumulator.buffer_pool import BufferPool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def nothing() -> None: ...
 
 
-async def take_from(budget: BufferBudget, nbytes: int, on_first: Callable[[], None]) -> None:
+async def take_from(budget: BufferPool, nbytes: int, on_first: Callable[[], None]) -> None:
     """Wait for bytes as the callers of ``send`` do (waiting.py)."""
     granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     claim = budget.ask(nbytes, lambda: granted.cancelled() or granted.set_result(None))
@@ -44,18 +44,18 @@ async def turn() -> None:
 
 
 def test_simple() -> None:
-    budget = BufferBudget(64 * 1024)
+    budget = BufferPool(64 * 1024)
     assert budget.try_take(1024)
     assert budget.available == 64 * 1024 - 1024
     budget.give_back(1024)
     assert budget.try_take(64 * 1024)
     assert not budget.try_take(1)
     budget.give_back(64 * 1024)
-    assert repr(budget) == "<BufferBudget used=0 total=65536 waiting=0>"
+    assert repr(budget) == "<BufferPool used=0 total=65536 waiting=0>"
 
 
 def test_no_more_than_there_is() -> None:
-    budget = BufferBudget(1024)
+    budget = BufferPool(1024)
     assert budget.try_take(1024)
     budget.give_back(1024)
     assert not budget.try_take(1025)
@@ -63,7 +63,7 @@ def test_no_more_than_there_is() -> None:
 
 
 def test_force_goes_below_zero_and_must_be_made_up_for() -> None:
-    budget = BufferBudget(10)
+    budget = BufferPool(10)
     budget.force(15)
     assert budget.available == -5
     assert not budget.try_take(1)
@@ -72,7 +72,7 @@ def test_force_goes_below_zero_and_must_be_made_up_for() -> None:
 
 
 async def test_delayed_allocation() -> None:
-    budget = BufferBudget(5 * 1024)
+    budget = BufferPool(5 * 1024)
     assert budget.try_take(1024)
     called = []
     waiting = asyncio.create_task(take_from(budget, 5 * 1024, lambda: called.append(1)))
@@ -86,7 +86,7 @@ async def test_delayed_allocation() -> None:
 
 
 async def test_exhausted_after_a_time() -> None:
-    budget = BufferBudget(2)
+    budget = BufferPool(2)
     await take_from(budget, 1, nothing)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(take_from(budget, 2, nothing), 0.001)
@@ -94,7 +94,7 @@ async def test_exhausted_after_a_time() -> None:
 
 
 async def test_first_come_first_served() -> None:
-    budget = BufferBudget(10)
+    budget = BufferPool(10)
     assert budget.try_take(10)
     admitted: list[int] = []
 
@@ -118,7 +118,7 @@ async def test_first_come_first_served() -> None:
 
 
 async def test_only_the_first_waiter_makes_memory_come_free() -> None:
-    budget = BufferBudget(1)
+    budget = BufferPool(1)
     assert budget.try_take(1)
     called: list[int] = []
     tasks = [
@@ -133,7 +133,7 @@ async def test_only_the_first_waiter_makes_memory_come_free() -> None:
 
 
 async def test_a_cancelled_waiter_lets_the_next_one_in() -> None:
-    budget = BufferBudget(10)
+    budget = BufferPool(10)
     assert budget.try_take(8)
     large = asyncio.create_task(take_from(budget, 5, nothing))
     small = asyncio.create_task(take_from(budget, 2, nothing))
@@ -145,7 +145,7 @@ async def test_a_cancelled_waiter_lets_the_next_one_in() -> None:
 
 
 async def test_cancelled_in_the_turn_it_was_admitted() -> None:
-    budget = BufferBudget(10)
+    budget = BufferPool(10)
     assert budget.try_take(10)
     waiting = asyncio.create_task(take_from(budget, 4, nothing))
     behind = asyncio.create_task(take_from(budget, 10, nothing))
@@ -158,7 +158,7 @@ async def test_cancelled_in_the_turn_it_was_admitted() -> None:
 
 
 async def test_spending_a_charge() -> None:
-    budget = BufferBudget(10)
+    budget = BufferPool(10)
     await take_from(budget, 8, nothing)
     waiting = asyncio.create_task(take_from(budget, 6, nothing))
     await turn()
@@ -171,7 +171,7 @@ async def test_spending_a_charge() -> None:
 
 async def test_thousands_of_waiters_cost_one_look_each() -> None:
     """B2: freed bytes admit as many as fit, in one pass."""
-    budget = BufferBudget(1000)
+    budget = BufferPool(1000)
     assert budget.try_take(1000)
     tasks = [asyncio.create_task(take_from(budget, 1, nothing)) for _ in range(5000)]
     await turn()
@@ -188,7 +188,7 @@ class Budgeting(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
-        self.budget = BufferBudget(100)
+        self.budget = BufferPool(100)
         self.held: list[int] = []
         self.forced = 0
         self.waiters: deque[tuple[int, asyncio.Task[None]]] = deque()

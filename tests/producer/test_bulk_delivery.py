@@ -15,27 +15,29 @@ from kafkaclient.errors import (
     BulkFailure,
     KafkaError,
 )
-from kafkaclient.producer.bulk_delivery import BulkDelivery
-from kafkaclient.producer.delivery import Receipt
+from kafkaclient.producer.batches.delivery import BatchResult
+from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
 from kafkaclient.types import BulkMetadata, OffsetRange
 
 LOST = BrokerConnectionError("lost")
 
 
-def receipt_of(partition: int, count: int, unseen: Any = None, held: int | None = None) -> Receipt:
-    receipt = Receipt("t", unseen)
+def receipt_of(
+    partition: int, count: int, unseen: Any = None, held: int | None = None
+) -> BatchResult:
+    receipt = BatchResult("t", unseen)
     receipt.partition, receipt.count = partition, count
     receipt.handles = count if held is None else held
     return receipt
 
 
-def bulk_of(*runs: tuple[Receipt, int, int]) -> BulkDelivery:
+def bulk_of(*runs: tuple[BatchResult, int, int]) -> BulkDelivery:
     delivery = BulkDelivery("t")
     delivery.add(runs)
     return delivery
 
 
-def divide(receipt: Receipt, *firsts: int) -> list[Receipt]:
+def divide(receipt: BatchResult, *firsts: int) -> list[BatchResult]:
     ends = [*firsts[1:], receipt.count]
     parts = [
         receipt_of(receipt.partition, end - first, receipt.on_unseen, held=0)
@@ -197,7 +199,7 @@ class Unseen:
     def __init__(self) -> None:
         self.reports: list[tuple[KafkaError, int]] = []
 
-    def __call__(self, receipt: Receipt, error: KafkaError, count: int) -> None:
+    def __call__(self, receipt: BatchResult, error: KafkaError, count: int) -> None:
         self.reports.append((error, count))
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import BrokerConnectionError, KafkaError
-from kafkaclient.producer.delivery import Delivery, Receipt
+from kafkaclient.producer.batches.delivery import BatchResult, Delivery
 
 LOST = BrokerConnectionError("lost")
 
@@ -31,7 +31,7 @@ class Unseen:
     def __init__(self) -> None:
         self.reports: list[tuple[KafkaError, int]] = []
 
-    def __call__(self, receipt: Receipt, error: KafkaError, count: int) -> None:
+    def __call__(self, receipt: BatchResult, error: KafkaError, count: int) -> None:
         self.reports.append((error, count))
 
     @property
@@ -39,8 +39,10 @@ class Unseen:
         return sum(count for _, count in self.reports)
 
 
-def receipt_of(count: int, unseen: Any = None, hook: Any = None) -> tuple[Receipt, list[Delivery]]:
-    receipt = Receipt("t", unseen)
+def receipt_of(
+    count: int, unseen: Any = None, hook: Any = None
+) -> tuple[BatchResult, list[Delivery]]:
+    receipt = BatchResult("t", unseen)
     receipt.partition, receipt.hook = 3, hook
     deliveries = []
     for n in range(count):
@@ -49,11 +51,11 @@ def receipt_of(count: int, unseen: Any = None, hook: Any = None) -> tuple[Receip
     return receipt, deliveries
 
 
-def divide(receipt: Receipt, *firsts: int) -> list[Receipt]:
+def divide(receipt: BatchResult, *firsts: int) -> list[BatchResult]:
     ends = [*firsts[1:], receipt.count]
     parts = []
     for first, end in zip(firsts, ends, strict=True):
-        part = Receipt(receipt.topic, receipt.on_unseen)
+        part = BatchResult(receipt.topic, receipt.on_unseen)
         part.partition, part.count = receipt.partition, end - first
         parts.append(part)
     receipt.divide(list(firsts), parts)
@@ -367,7 +369,7 @@ async def test_records_that_change_places_are_led_on() -> None:
     receipt, deliveries = receipt_of(7)
     awaited = [asyncio.ensure_future(_offset(d)) for d in deliveries]
     await asyncio.sleep(0)
-    good, bad = Receipt("t"), Receipt("t")
+    good, bad = BatchResult("t"), BatchResult("t")
     good.count, bad.count = 5, 2
     receipt.divide([0, 2, 3, 5, 6], [good, bad, good, bad, good], [0, 0, 2, 1, 4])
     runs = [(r is good, at, run) for r, at, run in map(receipt.run_at, range(7))]
@@ -593,7 +595,7 @@ async def test_a_parked_delivery_moves_to_its_batch() -> None:
 def test_a_parked_delivery_nobody_holds_is_unseen_in_its_batch() -> None:
     unseen = Unseen()
     _, (held,) = receipt_of(1, unseen)
-    receipt = Receipt("t", unseen)
+    receipt = BatchResult("t", unseen)
     receipt.count = 1
     held.move_to(receipt.handle(0))
     assert receipt.handles == 1

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kafkaclient.errors import DeliveryTimeoutError, KafkaError
-from kafkaclient.producer.batch import ProducerBatch
+from kafkaclient.producer.batches.batch import ProducerBatch
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 

@@ -16,7 +16,7 @@ from kafkaclient.errors import (
     RecordTooLargeError,
     UnsupportedVersionError,
 )
-from kafkaclient.producer.sequence import MAX_EPOCH
+from kafkaclient.producer.batches.sequence import MAX_EPOCH
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE, CLOSE_ANSWER, DROP_ANSWER, ErrorCode, FakeCluster
 from kafkaclient.wire.api import ApiKey

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kafkaclient.producer.lane import Exclusion
+from kafkaclient.producer.sender.broker_lane import Exclusion
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.wire.api import ApiKey

@@ -305,7 +305,7 @@ def _metadata(producer: Producer, fail: Any, patch: pytest.MonkeyPatch) -> None:
 
 
 def _identity(producer: Producer, fail: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("kafkaclient.producer.identity.InitProducerIdCall", fail)
+    patch.setattr("kafkaclient.producer.transactions.producer_id.InitProducerIdCall", fail)
     producer._core.accumulator.identity.producer_id = -1
     producer._core.keeper.ensure()
 

@@ -12,7 +12,7 @@ import pytest
 
 import kafkaclient
 from kafkaclient.errors import BufferFullError
-from kafkaclient.producer.batch import ProducerBatch
+from kafkaclient.producer.batches.batch import ProducerBatch
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import DROP, FakeCluster
 from kafkaclient.wire.api import ApiKey

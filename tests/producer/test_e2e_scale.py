@@ -11,9 +11,9 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.producer.choice import LateChoice
-from kafkaclient.producer.lines import Lines
-from kafkaclient.producer.spread import Spread
+from kafkaclient.producer.accumulator.ready_queues import ReadyQueues
+from kafkaclient.producer.accumulator.strategies import LateBinding
+from kafkaclient.producer.partitioning.fair_share import FairShare
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 
@@ -117,7 +117,7 @@ async def test_a_refresh_without_news_touches_no_topic(
     async with producing(cluster(20, 50)) as producer:
         await know(producer, 20)
         touched: list[Any] = []
-        for kind, name in ((LateChoice, "follow"), (Spread, "follow"), (Lines, "lead")):
+        for kind, name in ((LateBinding, "follow"), (FairShare, "follow"), (ReadyQueues, "lead")):
             monkeypatch.setattr(kind, name, lambda *args: touched.append(args))
         metadata = producer._core.metadata
         before = dict(metadata.view.topics)
@@ -141,13 +141,13 @@ async def test_a_leader_that_moves_touches_what_it_led(
             producer.send_nowait("t0", b"v", partition=partition)
         await producer.flush()
         led: list[int] = []
-        lead = Lines.lead
+        lead = ReadyQueues.lead
 
-        def noted(lines: Lines, queue: Any, *args: Any) -> None:
+        def noted(lines: ReadyQueues, queue: Any, *args: Any) -> None:
             led.append(queue.partition)
             lead(lines, queue, *args)
 
-        monkeypatch.setattr(Lines, "lead", noted)
+        monkeypatch.setattr(ReadyQueues, "lead", noted)
         fake.move_leader("t0", 7, 0)
         fake.move_leader("t1", 8, 0)
         producer._core.metadata.request_refresh("leaders have moved")

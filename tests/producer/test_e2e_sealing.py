@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafkaclient.errors import DeliveryTimeoutError, KafkaError, ProducerClosedError
-from kafkaclient.producer.partition import Place
+from kafkaclient.producer.batches.partition_queue import QueueState
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 
@@ -57,7 +57,7 @@ def slow(producer: Any, seconds: float) -> Slow:
     return background
 
 
-def place(producer: Any, partition: int = 0) -> Place:
+def place(producer: Any, partition: int = 0) -> QueueState:
     return producer._core.accumulator.topics["t"].queue(partition).place
 
 
@@ -114,7 +114,7 @@ async def test_a_large_batch_holds_up_its_partition_only(producing: Any, values:
         await producer.send_and_wait("t", b"elsewhere", partition=1)
         assert now() < 0.1
         assert not large.done()
-        assert place(producer) is Place.SEALING
+        assert place(producer) is QueueState.SEALING
         await behind
         assert now() == pytest.approx(0.5, abs=0.05)
     assert values(fake, "t", 0) == [LARGE, b"behind"]
@@ -261,7 +261,7 @@ async def test_while_the_way_is_blocked_two_are_compressed_and_the_others_grow(
         assert max(first.raw_size, second.raw_size) < 300_000
         assert not any(batch.sealed for batch in growing)
         assert growing[0].raw_size > 900_000
-        assert unbound.place is Place.READY
+        assert unbound.place is QueueState.READY
         fake.resume_broker(0)
         await asyncio.gather(*deliveries)
     assert sorted(values(fake, "t", 0) + values(fake, "t", 1))[:-1] == sorted(

@@ -322,7 +322,7 @@ def test_off_nothing_of_it_is_imported() -> None:
     program = (
         "import sys, kafkaclient; kafkaclient.Producer('h:1', linger_ms=1); "
         "sys.exit(any(name.split('.')[0] == 'pyarrow' or name.startswith('kafkaclient.telemetry')"
-        " or name == 'kafkaclient.producer.journal' for name in sys.modules))"
+        " or name == 'kafkaclient.producer.observability.batch_telemetry' for name in sys.modules))"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
 

@@ -14,7 +14,7 @@ from kafkaclient.errors import (
     TransactionAbortableError,
     TransactionAbortedError,
 )
-from kafkaclient.producer.sequence import MAX_EPOCH
+from kafkaclient.producer.batches.sequence import MAX_EPOCH
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE_ANSWER, ErrorCode, FakeCluster
 from kafkaclient.wire.api import ApiKey

@@ -9,7 +9,7 @@ import pytest
 
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import KafkaError
-from kafkaclient.producer.enlistment import Enlistment
+from kafkaclient.producer.transactions.added_partitions import AddedPartitions
 from kafkaclient.testing.clock import virtual_time
 
 if TYPE_CHECKING:
@@ -39,13 +39,13 @@ class Coordinator:
 def enlisted(bench: Any) -> Any:
     """``enlistment, bench, coordinator = enlisted()``, with a transaction begun."""
 
-    def made() -> tuple[Enlistment, Any, Coordinator]:
+    def made() -> tuple[AddedPartitions, Any, Coordinator]:
         made, coordinator = bench([0, 0, 1, 1, 2, 2], idempotent=True, late=True), Coordinator()
 
         def added() -> None:
             coordinator.added += 1
 
-        enlistment = Enlistment(
+        enlistment = AddedPartitions(
             made.lines,
             coordinator.add,
             clock=lambda: 0.0,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafkaclient.errors import BrokerConnectionError, DeliveryTimeoutError
-from kafkaclient.producer.answers import delivery_timeout
+from kafkaclient.producer.sender.responses import delivery_timeout
 
 LOST = BrokerConnectionError("connection lost")
 

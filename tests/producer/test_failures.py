@@ -7,8 +7,8 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import BrokerConnectionError, KafkaError
-from kafkaclient.producer.delivery import Receipt
-from kafkaclient.producer.failures import UnseenFailure, UnseenFailures
+from kafkaclient.producer.batches.delivery import BatchResult
+from kafkaclient.producer.observability.unobserved_failures import UnobservedFailures, UnseenFailure
 from kafkaclient.testing.clock import virtual_time
 
 if TYPE_CHECKING:
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 LOST = BrokerConnectionError("lost")
 
 
-def unseen(on_error: Any = None) -> UnseenFailures:
+def unseen(on_error: Any = None) -> UnobservedFailures:
     loop = asyncio.get_running_loop()
-    return UnseenFailures(loop.time, on_error, loop)
+    return UnobservedFailures(loop.time, on_error, loop)
 
 
 def counts(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
@@ -33,11 +33,11 @@ async def test_what_is_held_back_is_told_with_the_next_failure(
 ) -> None:
     failures = unseen()
     for _ in range(3):
-        failures.report(Receipt("a"), LOST, 2)
+        failures.report(BatchResult("a"), LOST, 2)
         await asyncio.sleep(1)
     assert counts(caplog) == [(2, "a")]
     await asyncio.sleep(8)
-    failures.report(Receipt("b"), LOST, 1)
+    failures.report(BatchResult("b"), LOST, 1)
     await asyncio.sleep(1)
     assert counts(caplog) == [(2, "a"), (1, "b"), (4, "a")]
 
@@ -46,8 +46,8 @@ async def test_what_is_held_back_is_told_with_the_next_failure(
 async def test_what_is_held_back_is_told_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
     failures = unseen()
     for _ in range(3):
-        failures.report(Receipt("a"), LOST, 2)
-    failures.report(Receipt("a"), KafkaError("another kind"), 1)
+        failures.report(BatchResult("a"), LOST, 2)
+    failures.report(BatchResult("a"), KafkaError("another kind"), 1)
     await asyncio.sleep(0.1)
     failures.close()
     failures.close()
@@ -58,7 +58,7 @@ async def test_what_is_held_back_is_told_at_the_end(caplog: pytest.LogCaptureFix
 async def test_the_hook_is_called_in_a_turn_of_its_own() -> None:
     told: list[UnseenFailure] = []
     failures = unseen(told.append)
-    failures.report(Receipt("a"), LOST, 2)
+    failures.report(BatchResult("a"), LOST, 2)
     assert told == []
     await asyncio.sleep(0)
     assert told == [UnseenFailure("a", -1, 2, LOST)]
@@ -67,7 +67,7 @@ async def test_the_hook_is_called_in_a_turn_of_its_own() -> None:
 async def test_a_delivery_that_another_thread_collects() -> None:
     threads: list[int] = []
     failures = unseen(lambda _: threads.append(threading.get_ident()))
-    thread = threading.Thread(target=failures.report, args=(Receipt("a"), LOST, 1))
+    thread = threading.Thread(target=failures.report, args=(BatchResult("a"), LOST, 1))
     thread.start()
     thread.join()
     await asyncio.sleep(0.01)
@@ -77,9 +77,9 @@ async def test_a_delivery_that_another_thread_collects() -> None:
 def test_a_delivery_that_outlives_its_loop() -> None:
     told: list[UnseenFailure] = []
 
-    async def main() -> UnseenFailures:
+    async def main() -> UnobservedFailures:
         return unseen(told.append)
 
     failures = asyncio.run(main())
-    failures.report(Receipt("a"), LOST, 1)
+    failures.report(BatchResult("a"), LOST, 1)
     assert len(told) == 1

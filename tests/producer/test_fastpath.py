@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaclient.producer.delivery import Delivery, Receipt
-from kafkaclient.producer.fastpath import FastPath, Tap, TopicTaps
+from kafkaclient.producer.batches.delivery import BatchResult, Delivery
+from kafkaclient.producer.batches.direct_append import AppendSlot, DirectAppend, TopicAppendSlots
 from kafkaclient.wire.murmur2 import partition_for_key
 from kafkaclient.wire.records import BATCH_OVERHEAD, BatchBuilder, iter_records
 
 LONG_WAY = "the long way"
 
 
-class Sending(FastPath):
+class Sending(DirectAppend):
     """A fast path whose long way says so."""
 
-    def __init__(self, taps: dict[str, TopicTaps], **options: Any) -> None:
+    def __init__(self, taps: dict[str, TopicAppendSlots], **options: Any) -> None:
         arguments = {"largest": 10_000, "wall_clock": lambda: 1.5} | options
         loop = asyncio.get_running_loop()
         self._open_taps(taps, loop, arguments["largest"], arguments["wall_clock"])
@@ -37,9 +37,9 @@ class Open:
 
     def __init__(self, capacity: int = 10_000, signal_at: int = 1_000_000) -> None:
         self.builder = BatchBuilder(capacity)
-        self.receipt = Receipt("t")
+        self.receipt = BatchResult("t")
         self.signals = 0
-        self.tap = Tap(self.builder, self.receipt, signal_at, self.signal)
+        self.tap = AppendSlot(self.builder, self.receipt, signal_at, self.signal)
 
     def signal(self) -> None:
         self.signals += 1
@@ -51,13 +51,13 @@ class Open:
 
 
 @pytest.fixture
-def taps() -> TopicTaps:
-    taps = TopicTaps()
+def taps() -> TopicAppendSlots:
+    taps = TopicAppendSlots()
     taps.reset(3)
     return taps
 
 
-async def test_unkeyed_records_go_through_their_tap(taps: TopicTaps) -> None:
+async def test_unkeyed_records_go_through_their_tap(taps: TopicAppendSlots) -> None:
     batch = Open()
     taps.choose(batch.tap)
     sending = Sending({"t": taps})
@@ -68,7 +68,7 @@ async def test_unkeyed_records_go_through_their_tap(taps: TopicTaps) -> None:
     assert batch.values == [b"0", b"1", b"2"]
 
 
-async def test_keys_and_partitions_have_taps_of_their_own(taps: TopicTaps) -> None:
+async def test_keys_and_partitions_have_taps_of_their_own(taps: TopicAppendSlots) -> None:
     batches = [Open() for _ in range(3)]
     for partition, batch in enumerate(batches):
         taps.set(partition, batch.tap)
@@ -86,7 +86,7 @@ async def test_keys_and_partitions_have_taps_of_their_own(taps: TopicTaps) -> No
 
 
 async def test_ignored_keys() -> None:
-    taps, batch = TopicTaps(ignore_keys=True), Open()
+    taps, batch = TopicAppendSlots(ignore_keys=True), Open()
     taps.reset(3)
     taps.choose(batch.tap)
     sending = Sending({"t": taps})
@@ -119,7 +119,7 @@ async def test_ignored_keys() -> None:
     ids=repr,
 )
 async def test_what_is_unusual_goes_the_long_way(
-    arguments: dict[str, Any], taps: TopicTaps
+    arguments: dict[str, Any], taps: TopicAppendSlots
 ) -> None:
     batch = Open()
     taps.choose(batch.tap)
@@ -133,7 +133,7 @@ async def test_what_is_unusual_goes_the_long_way(
     assert batch.builder.count == batch.receipt.count == 0
 
 
-async def test_timestamps(taps: TopicTaps) -> None:
+async def test_timestamps(taps: TopicAppendSlots) -> None:
     batch = Open()
     taps.choose(batch.tap)
     sending = Sending({"t": taps}, wall_clock=time.time)
@@ -145,7 +145,7 @@ async def test_timestamps(taps: TopicTaps) -> None:
     assert before <= now.result().timestamp <= int(time.time() * 1000)
 
 
-async def test_a_tap_that_is_cut_lets_nothing_in(taps: TopicTaps) -> None:
+async def test_a_tap_that_is_cut_lets_nothing_in(taps: TopicAppendSlots) -> None:
     batch = Open()
     taps.choose(batch.tap)
     sending = Sending({"t": taps})
@@ -155,7 +155,7 @@ async def test_a_tap_that_is_cut_lets_nothing_in(taps: TopicTaps) -> None:
     assert batch.values == [b"first"]
 
 
-async def test_closed_taps_let_nothing_in(taps: TopicTaps) -> None:
+async def test_closed_taps_let_nothing_in(taps: TopicAppendSlots) -> None:
     batch = Open()
     taps.choose(batch.tap)
     sending = Sending({"t": taps})
@@ -163,7 +163,7 @@ async def test_closed_taps_let_nothing_in(taps: TopicTaps) -> None:
     assert sending.send_nowait("t", b"late") == LONG_WAY
 
 
-async def test_a_full_batch_is_told_of_once(taps: TopicTaps) -> None:
+async def test_a_full_batch_is_told_of_once(taps: TopicAppendSlots) -> None:
     batch = Open(signal_at=200)
     taps.choose(batch.tap)
     sending, signals = Sending({"t": taps}), []
@@ -178,7 +178,7 @@ def test_no_record_goes_beyond_the_capacity(sizes: list[int], capacity: int) -> 
     """At every size: what is taken is all there, what is refused leaves no trace."""
 
     async def fill() -> None:
-        taps, batch = TopicTaps(), Open(capacity)
+        taps, batch = TopicAppendSlots(), Open(capacity)
         taps.reset(1)
         taps.choose(batch.tap)
         sending, taken = Sending({"t": taps}), []
@@ -197,7 +197,7 @@ def test_no_record_goes_beyond_the_capacity(sizes: list[int], capacity: int) -> 
     asyncio.run(fill())
 
 
-async def test_another_event_loop_goes_the_long_way(taps: TopicTaps) -> None:
+async def test_another_event_loop_goes_the_long_way(taps: TopicAppendSlots) -> None:
     """Where it is told off; also in the same thread, and right after a record went through."""
     batch = Open()
     taps.choose(batch.tap)
@@ -225,7 +225,7 @@ async def test_another_event_loop_goes_the_long_way(taps: TopicTaps) -> None:
 
 
 @pytest.mark.parametrize("policy", ["asyncio", "uvloop"])
-def test_a_loop_that_does_not_run_is_nobodys(taps: TopicTaps, policy: str) -> None:
+def test_a_loop_that_does_not_run_is_nobodys(taps: TopicAppendSlots, policy: str) -> None:
     """Right after a record went through: neither without a loop, nor in another one."""
     new_loop = asyncio.new_event_loop
     if policy == "uvloop":
@@ -249,7 +249,7 @@ def test_a_loop_that_does_not_run_is_nobodys(taps: TopicTaps, policy: str) -> No
     assert batch.values == [b"v", b"v"]
 
 
-async def test_nothing_is_left_behind(taps: TopicTaps) -> None:
+async def test_nothing_is_left_behind(taps: TopicAppendSlots) -> None:
     """Sending for a while leaves no objects, and a batch with a tap needs no garbage collector."""
     sending = Sending({"t": taps})
 

@@ -6,20 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaclient.producer.floor import ShareFloor
+from kafkaclient.producer.partitioning.minimum_share import MinimumShare
 
 
 def _any(_leader: int) -> bool:
     return True
 
 
-def _floor(fraction: float, partitions: int = 3, batch: int = 100) -> ShareFloor:
-    floor = ShareFloor(fraction, batch)
+def _floor(fraction: float, partitions: int = 3, batch: int = 100) -> MinimumShare:
+    floor = MinimumShare(fraction, batch)
     floor.follow({p: [p] for p in range(partitions)})
     return floor
 
 
-def _run(floor: ShareFloor, records: int, *, late: int = 1) -> float:
+def _run(floor: MinimumShare, records: int, *, late: int = 1) -> float:
     """Records of 10 bytes; those that are owed to nobody go to the partition ``late``. The share
     of partition 0."""
     got = 0
@@ -71,7 +71,7 @@ def test_what_is_still_owed_after_a_turn_is_forgotten() -> None:
 
 
 def test_only_brokers_that_are_free_are_looked_at() -> None:
-    floor = ShareFloor(0.5, 100)
+    floor = MinimumShare(0.5, 100)
     floor.follow({5: [0, 1], 6: [2, 3]})
     for _ in range(33):
         floor.add(3, 100)

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from kafkaclient.errors import KafkaError
 from kafkaclient.metrics import ProducerMetrics
-from kafkaclient.producer.gauges import bind_load_gauges
-from kafkaclient.producer.lane import Exclusion, Lane
-from kafkaclient.producer.load import load_snapshot, partition_skew
+from kafkaclient.producer.observability.gauges import bind_load_gauges
+from kafkaclient.producer.observability.load import load_snapshot, partition_skew
+from kafkaclient.producer.sender.broker_lane import BrokerLane, Exclusion
 
 
 def test_a_lane_is_told() -> None:
-    lane = Lane(3, 0.0, 5)
+    lane = BrokerLane(3, 0.0, 5)
     lane.window.measured(0.010)
     lane.window.answered(0.015, 0)
     lane.recent.extend([0.015, 0.025, 0.030])
@@ -45,7 +45,7 @@ def test_a_lane_is_told() -> None:
 
 def test_what_was_not_measured_is_not_a_number() -> None:
     metrics = ProducerMetrics(lambda: 0.0)
-    bind_load_gauges(metrics, _Nothing, [Lane(0, 0.0, 4, fixed_window=True)])
+    bind_load_gauges(metrics, _Nothing, [BrokerLane(0, 0.0, 4, fixed_window=True)])
     told = metrics.snapshot()["producer-node-metrics"]["node-0"]
     assert told["in-flight-window"] == 4
     for name in ("round-trip-time-ms", "service-time-ms", "produce-latency-median-ms"):
@@ -56,8 +56,8 @@ class _Nothing:
     topics: dict[str, Any] = {}  # noqa: RUF012 - never written
 
 
-class _NoLanes(list[Lane]):
-    def get(self, _node_id: int) -> Lane | None:
+class _NoLanes(list[BrokerLane]):
+    def get(self, _node_id: int) -> BrokerLane | None:
         return None
 
 

@@ -10,7 +10,7 @@ from kafkaclient.errors import (
     KafkaError,
     RequestTimedOutError,
 )
-from kafkaclient.producer.health import Health
+from kafkaclient.producer.sender.liveness import BrokerLiveness
 from kafkaclient.testing.clock import virtual_time
 
 PATIENCE_S = 0.05
@@ -23,7 +23,7 @@ class Brokers:
         self.answers = {int(name[1:]): answer for name, answer in answers.items()}
         self.asked: list[int] = []
         self.changes = 0
-        self.health = Health(self, clock=self.now, on_change=self._changed)
+        self.health = BrokerLiveness(self, clock=self.now, on_change=self._changed)
 
     @staticmethod
     def now() -> float:

@@ -22,14 +22,14 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kafkaclient.cluster.view import LeaderHint, PartitionView, TopicView
 from kafkaclient.errors import BrokerConnectionError, DeliveryTimeoutError, KafkaError
 from kafkaclient.metrics import ProducerMetrics
-from kafkaclient.producer.accumulator import RecordAccumulator
-from kafkaclient.producer.alarm import NEVER
-from kafkaclient.producer.answers import Answers, delivery_timeout
-from kafkaclient.producer.binder import Binder
-from kafkaclient.producer.lanes import Survey
-from kafkaclient.producer.record import Record
-from kafkaclient.producer.sequence import MAX_EPOCH, ProducerIdentity
+from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
+from kafkaclient.producer.batches.record import Record
+from kafkaclient.producer.batches.sequence import MAX_EPOCH, ProducerIdentity
+from kafkaclient.producer.sender.broker_lanes import BrokerSurvey
+from kafkaclient.producer.sender.late_binder import LateBinder
+from kafkaclient.producer.sender.responses import ResponseHandler, delivery_timeout
 from kafkaclient.producer.settings import AccumulatorSettings, RetrySettings
+from kafkaclient.producer.timing import NEVER
 from kafkaclient.testing.fake.log import PartitionLog, RefusedBatchError
 from kafkaclient.wire.compression import Codec
 from kafkaclient.wire.produce import PartitionResult, ProduceResult, RecordError
@@ -39,8 +39,8 @@ from kafkaclient.wire.records import BATCH_OVERHEAD, record_size_upper_bound
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkaclient.producer.batch import ProducerBatch
-    from kafkaclient.producer.delivery import Delivery
+    from kafkaclient.producer.batches.batch import ProducerBatch
+    from kafkaclient.producer.batches.delivery import Delivery
 
 BROKERS = (0, 1)
 PARTITIONS = (0, 1, 2)
@@ -185,7 +185,7 @@ class Producing(RuleBasedStateMachine):
             random31=count().__next__,
             wake=lambda _when: None,
         )
-        self.answers = Answers(
+        self.answers = ResponseHandler(
             self.accumulator,
             self,
             RetrySettings(retries=retries),
@@ -236,8 +236,8 @@ class Producing(RuleBasedStateMachine):
     @rule(node=st.sampled_from(BROKERS))
     def drain(self, node: int) -> None:
         if len(self.wire[node]) < MAX_IN_FLIGHT:
-            survey = Survey({node: None}, (), set(), set(), NEVER)  # type: ignore[dict-item]
-            requests = Binder(self.accumulator).drain(survey, 100_000, self.now)
+            survey = BrokerSurvey({node: None}, (), set(), set(), NEVER)  # type: ignore[dict-item]
+            requests = LateBinder(self.accumulator).drain(survey, 100_000, self.now)
             if requests:
                 self.wire[node].append(Request(requests[node]))
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaclient.producer.lag import LagReport
+from kafkaclient.producer.sender.loop_lag import LoopLagWarning
 
 if TYPE_CHECKING:
     import pytest
@@ -13,7 +13,7 @@ def test_bad_lags_are_told_once_a_minute_and_all_are_measured(
 ) -> None:
     measured: list[float] = []
     now = [100.0]
-    report = LagReport(lambda: now[0], measured.append)
+    report = LoopLagWarning(lambda: now[0], measured.append)
     for at, lag in ((100, 0.9), (101, 2.0), (130, 5.0), (161.5, 1.0), (170, 3.0)):
         now[0] = at
         report.lagged(lag)

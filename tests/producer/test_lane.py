@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from kafkaclient.producer.lane import Exclusion, Lane, Request
+from kafkaclient.producer.sender.broker_lane import BrokerLane, Exclusion, Request
 
 
 def connection(**facts: Any) -> Any:
     return SimpleNamespace(**{"writable": True, "throttled_until": 0.0, **facts})
 
 
-def request(lane: Lane, sent_at: float) -> Request:
+def request(lane: BrokerLane, sent_at: float) -> Request:
     return Request(lane, connection(), [], 9, sent_at, 0, {})
 
 
 def test_stuck_while_something_is_ready_and_cannot_leave() -> None:
     """Java's NodeLatencyStats: ready_ms - drain_ms."""
-    lane = Lane(0, 10.0)
+    lane = BrokerLane(0, 10.0)
     assert lane.stuck_for == 0.0
     lane.note(able=True, now=11.0)
     lane.note(able=False, now=11.2)
@@ -32,7 +32,7 @@ def test_stuck_while_something_is_ready_and_cannot_leave() -> None:
 
 
 def test_time_without_anything_ready_does_not_count() -> None:
-    lane = Lane(0, 10.0)
+    lane = BrokerLane(0, 10.0)
     lane.note(able=False, now=10.1)
     assert lane.stuck_for == pytest.approx(0.1), "frozen until it is asked again"
 
@@ -49,18 +49,18 @@ def test_time_without_anything_ready_does_not_count() -> None:
     ],
 )
 def test_free(facts: dict[str, Any], in_flight: int, free: bool) -> None:
-    lane = Lane(3, 0.0)
+    lane = BrokerLane(3, 0.0)
     lane.in_flight.extend([request(lane, 1.0)] * in_flight)
     assert lane.free(connection(**facts), 5, 7.0) is free
-    assert repr(lane) == f"<Lane to broker 3 in_flight={in_flight}>"
+    assert repr(lane) == f"<BrokerLane to broker 3 in_flight={in_flight}>"
 
 
 def test_not_free_without_a_connection() -> None:
-    assert not Lane(0, 0.0).free(None, 5, 0.0)
+    assert not BrokerLane(0, 0.0).free(None, 5, 0.0)
 
 
 def test_a_broker_is_overdue_by_its_own_measure_but_not_too_early() -> None:
-    lane = Lane(0, 0.0)
+    lane = BrokerLane(0, 0.0)
     lane.in_flight.append(request(lane, 1.0))
     waited = lane.waited(1.04, awake_since=0.0)
     assert waited == pytest.approx(0.04)
@@ -73,14 +73,14 @@ def test_a_broker_is_overdue_by_its_own_measure_but_not_too_early() -> None:
 
 
 def test_time_in_which_the_event_loop_stood_still_is_not_the_brokers() -> None:
-    lane = Lane(0, 0.0)
+    lane = BrokerLane(0, 0.0)
     lane.in_flight.append(request(lane, 1.0))
     assert lane.waited(1.5, awake_since=1.48) == pytest.approx(0.02)
-    assert Lane(1, 0.0).waited(9.0, awake_since=0.0) == 0.0
+    assert BrokerLane(1, 0.0).waited(9.0, awake_since=0.0) == 0.0
 
 
 def test_a_stall_does_not_grant_as_long_a_stall_the_next_time() -> None:
-    lane = Lane(0, 0.0)
+    lane = BrokerLane(0, 0.0)
     for _ in range(64):
         lane.answered(0.002, 0.0)
     for _ in range(5):  # all that was in flight when it began
@@ -89,7 +89,7 @@ def test_a_stall_does_not_grant_as_long_a_stall_the_next_time() -> None:
 
 
 def test_a_broker_that_has_become_slow_is_found_normal_in_time() -> None:
-    lane = Lane(0, 0.0)
+    lane = BrokerLane(0, 0.0)
     for _ in range(64):
         lane.answered(0.001, 0.0)
     for _ in range(40):
@@ -98,7 +98,7 @@ def test_a_broker_that_has_become_slow_is_found_normal_in_time() -> None:
 
 
 def test_exclusions_are_counted_when_they_begin() -> None:
-    lane = Lane(0, 0.0)
+    lane = BrokerLane(0, 0.0)
     lane.exclude(Exclusion.CONNECTION)
     assert not lane.exclusions, "not connected yet is not left out"
     lane.exclude(None)
@@ -111,7 +111,7 @@ def test_exclusions_are_counted_when_they_begin() -> None:
 
 
 def test_the_median_latency() -> None:
-    lane = Lane(0, 0.0)
+    lane = BrokerLane(0, 0.0)
     assert lane.median_latency is None
     lane.recent.extend([0.1, 0.2, 9.0])
     assert lane.median_latency == 0.2

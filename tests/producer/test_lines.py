@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kafkaclient.errors import BrokerConnectionError
-from kafkaclient.producer.batch import ProducerBatch
-from kafkaclient.producer.partition import Place
+from kafkaclient.producer.batches.batch import ProducerBatch
+from kafkaclient.producer.batches.partition_queue import QueueState
 
 LOST = BrokerConnectionError("lost")
 
@@ -16,41 +16,41 @@ LOST = BrokerConnectionError("lost")
 def test_idle_ready_idle(bench: Any) -> None:
     b = bench()
     queue = b.queue(0)
-    assert queue.place is Place.IDLE
+    assert queue.place is QueueState.IDLE
     b.put(0)
-    assert queue.place is Place.READY
+    assert queue.place is QueueState.READY
     assert b.woken[-1] == 0.0
     b.drain()
-    assert queue.place is Place.IDLE
+    assert queue.place is QueueState.IDLE
     assert not b.lines.ready[0]
 
 
 def test_linger_until_its_time(bench: Any) -> None:
     b = bench(linger=1.0)
     b.put(0, now=5.0)
-    assert b.queue(0).place is Place.LINGER
+    assert b.queue(0).place is QueueState.LINGER
     assert b.woken[-1] == 6.0
     assert b.lines.next_timer() == 6.0
     b.lines.run_timers(5.999)
-    assert b.queue(0).place is Place.LINGER
+    assert b.queue(0).place is QueueState.LINGER
     b.lines.run_timers(6.0)
-    assert b.queue(0).place is Place.READY
+    assert b.queue(0).place is QueueState.READY
     assert b.lines.next_timer() is None
 
 
 def test_linger_ends_when_the_batch_is_full(bench: Any) -> None:
     b = bench(linger=1.0)
     b.put_batches(0, 1)
-    assert b.queue(0).place is Place.READY
+    assert b.queue(0).place is QueueState.READY
     assert b.lines.next_timer() is None, "its timer is stale"
 
 
 def test_linger_ends_when_a_second_batch_is_behind(bench: Any) -> None:
     b = bench(linger=1.0, batch_size=100)
     b.put(0, bytes(50))
-    assert b.queue(0).place is Place.LINGER
+    assert b.queue(0).place is QueueState.LINGER
     b.put(0, bytes(50))
-    assert b.queue(0).place is Place.READY
+    assert b.queue(0).place is QueueState.READY
 
 
 def test_a_stale_timer_does_not_move_a_later_batch(bench: Any) -> None:
@@ -59,10 +59,10 @@ def test_a_stale_timer_does_not_move_a_later_batch(bench: Any) -> None:
     b.drain(now=0.1)
     b.put(0, now=0.5)
     b.lines.run_timers(1.0)
-    assert b.queue(0).place is Place.LINGER
+    assert b.queue(0).place is QueueState.LINGER
     assert b.lines.next_timer() == 1.5
     b.lines.run_timers(1.5)
-    assert b.queue(0).place is Place.READY
+    assert b.queue(0).place is QueueState.READY
 
 
 def test_back_off_until_its_time(bench: Any) -> None:
@@ -70,7 +70,7 @@ def test_back_off_until_its_time(bench: Any) -> None:
     b.put(0)
     (batch,) = b.drain()
     b.incomplete.retry(batch, LOST, 3.0, 1.0)
-    assert b.queue(0).place is Place.BACKOFF
+    assert b.queue(0).place is QueueState.BACKOFF
     assert b.woken[-1] == 3.0
     assert b.drain(now=2.9) == []
     assert b.drain(now=3.0) == [batch]
@@ -81,9 +81,9 @@ def test_a_ready_queue_whose_new_head_backs_off_leaves_the_line(bench: Any) -> N
     b.put_batches(0, 2)
     (batch,) = b.drain()
     b.incomplete.retry(batch, LOST, 3.0, 0.0)
-    assert b.queue(0).place is Place.READY, "drain looks again"
+    assert b.queue(0).place is QueueState.READY, "drain looks again"
     assert b.drain() == []
-    assert b.queue(0).place is Place.BACKOFF
+    assert b.queue(0).place is QueueState.BACKOFF
     assert b.drain(now=3.0) == [batch]
 
 
@@ -91,30 +91,30 @@ def test_blocked_by_a_batch_on_the_wire(bench: Any) -> None:
     b = bench(one_in_flight=True)
     b.put_batches(0, 2)
     (batch,) = b.drain()
-    assert b.queue(0).place is Place.BLOCKED
+    assert b.queue(0).place is QueueState.BLOCKED
     b.incomplete.complete(batch, 0, -1, 0.0)
-    assert b.queue(0).place is Place.READY
+    assert b.queue(0).place is QueueState.READY
 
 
 def test_blocked_until_there_is_a_producer_id(bench: Any) -> None:
     b = bench(idempotent=True)
     b.identity.assign(-1, -1)
     b.put(0)
-    assert b.queue(0).place is Place.BLOCKED
+    assert b.queue(0).place is QueueState.BLOCKED
     b.identity.assign(1, 0)
     b.incomplete.reschedule(0.0)
-    assert b.queue(0).place is Place.READY
+    assert b.queue(0).place is QueueState.READY
 
 
 def test_leaderless_and_back(bench: Any) -> None:
     b = bench(leaders=(-1, 0))
     b.put(0)
-    assert b.queue(0).place is Place.LEADERLESS
+    assert b.queue(0).place is QueueState.LEADERLESS
     assert list(b.lines.leaderless) == [b.queue(0)]
     assert b.woken[-1] == 0.0, "metadata must be asked for"
     assert b.ready() == set()
     b.lead(0, 3)
-    assert b.queue(0).place is Place.READY
+    assert b.queue(0).place is QueueState.READY
     assert not b.lines.leaderless
     assert b.ready() == {3}
 
@@ -127,7 +127,7 @@ def test_a_ready_queue_changes_lines_with_its_leader(bench: Any, leader: int) ->
     b.lead(0, leader)
     assert list(b.lines.ready[0]) == [b.queue(1)]
     assert b.ready() == {0, leader} - {-1}
-    assert b.queue(0).place is (Place.LEADERLESS if leader < 0 else Place.READY)
+    assert b.queue(0).place is (QueueState.LEADERLESS if leader < 0 else QueueState.READY)
 
 
 def test_the_same_leader_again_changes_nothing(bench: Any) -> None:
@@ -142,7 +142,7 @@ def test_a_lingering_queue_lingers_on_under_a_new_leader(bench: Any) -> None:
     b = bench(linger=1.0)
     b.put(0)
     b.lead(0, 1, now=0.5)
-    assert b.queue(0).place is Place.LINGER
+    assert b.queue(0).place is QueueState.LINGER
     assert b.ready(0.9) == set()
     assert b.ready(1.0) == {1}
 
@@ -184,17 +184,17 @@ def test_a_partition_that_is_gone_has_no_leader(bench: Any) -> None:
     b.put(1)
     b.leaders.pop()
     b.accumulator.update_topic(b.view(), 0.0)
-    assert b.queue(1).place is Place.LEADERLESS
+    assert b.queue(1).place is QueueState.LEADERLESS
 
 
 def test_an_abandoned_batch_leaves_its_place(bench: Any) -> None:
-    for leaders, place in (((-1,), Place.LEADERLESS), ((0,), Place.LINGER)):
+    for leaders, place in (((-1,), QueueState.LEADERLESS), ((0,), QueueState.LINGER)):
         b = bench(leaders=leaders, linger=1.0)
         b.put(0)
         queue = b.queue(0)
         assert queue.place is place
         b.incomplete.abandon(queue.batches[0], LOST, 0.0)
-        assert queue.place is Place.IDLE
+        assert queue.place is QueueState.IDLE
         assert not b.lines.leaderless
         assert b.lines.next_timer() is None
 
@@ -205,7 +205,7 @@ def test_an_abandoned_batch_in_line_is_stepped_over(bench: Any) -> None:
     b.put(1)
     b.incomplete.abandon(b.queue(0).batches[0], LOST, 0.0)
     assert [batch.queue.partition for batch in b.drain()] == [1]
-    assert b.queue(0).place is Place.IDLE
+    assert b.queue(0).place is QueueState.IDLE
 
 
 def test_put_back_keeps_the_order_of_first_sending(bench: Any) -> None:
@@ -226,9 +226,9 @@ def test_a_ready_queue_whose_batches_expire_leaves_its_line(late: bool, bench: A
     queue = b.topic.unbound if late else b.queue(0)
     b.put(None if late else 0)
     b.put_batches(1)
-    assert queue.place is Place.READY
+    assert queue.place is QueueState.READY
     b.incomplete.abandon(queue.batches[0], LOST, 0.0)
-    assert queue.place is Place.IDLE
+    assert queue.place is QueueState.IDLE
     assert not b.lines.unbound
     assert list(b.lines.ready[0]) == [b.queue(1)]
 
@@ -247,5 +247,5 @@ def test_a_queue_whose_only_batch_fails_in_drain_takes_no_other_along(
 
     monkeypatch.setattr(ProducerBatch, "seal", failing)
     assert b.drain(0) == [good]
-    assert [b.queue(p).place for p in (0, 1)] == [Place.IDLE, Place.IDLE]
+    assert [b.queue(p).place for p in (0, 1)] == [QueueState.IDLE, QueueState.IDLE]
     assert not b.lines.ready[0]

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaclient.cluster.view import Broker, PartitionView, TopicView
-from kafkaclient.producer.partitioner import BuiltInPartitioner, LoadTable, load_table
-from kafkaclient.producer.rack import Rack
+from kafkaclient.producer.partitioning.kip794 import BuiltInPartitioner, LoadTable, load_table
+from kafkaclient.producer.partitioning.rack import Rack
 
 
 def topic(*leaders: int) -> TopicView:

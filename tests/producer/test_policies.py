@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaclient.cluster.view import ClusterView, PartitionView, TopicView
-from kafkaclient.producer.policies import (
+from kafkaclient.producer.partitioning.partitioners import (
     Partitioner,
     RandomPartitioner,
     RoundRobinPartitioner,

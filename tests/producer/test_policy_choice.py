@@ -8,8 +8,8 @@ import pytest
 
 from kafkaclient.cluster.view import ClusterView
 from kafkaclient.errors import PartitionerError
-from kafkaclient.producer.policies import RoundRobinPartitioner, StickyPartitioner
-from kafkaclient.producer.policy_choice import PolicyChoice
+from kafkaclient.producer.accumulator.custom_strategy import CustomPartitioner
+from kafkaclient.producer.partitioning.partitioners import RoundRobinPartitioner, StickyPartitioner
 from kafkaclient.wire.records import BATCH_OVERHEAD
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def by_policy(bench: Any) -> Callable[..., Any]:
         def cluster() -> ClusterView:
             return ClusterView(topics={"test": b.topic.view})
 
-        b.topic.choice = PolicyChoice(b.topic, partitioner, cluster, LOAD)
+        b.topic.choice = CustomPartitioner(b.topic, partitioner, cluster, LOAD)
         return b
 
     return make

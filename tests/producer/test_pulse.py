@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kafkaclient.producer.pulse import PERIOD, Pulse
+from kafkaclient.producer.sender.loop_monitor import PERIOD, LoopMonitor
 from kafkaclient.testing.clock import virtual_time
 
 
@@ -16,7 +16,7 @@ class Beats:
         self.beats: list[float] = []
         self.lags: list[float] = []
         self._enough = enough
-        self.pulse = Pulse(self.now, on_beat=self._on_beat, on_lag=self.lags.append)
+        self.pulse = LoopMonitor(self.now, on_beat=self._on_beat, on_lag=self.lags.append)
 
     def now(self) -> float:
         return asyncio.get_running_loop().time() + self.blocked
@@ -52,7 +52,7 @@ async def test_started_again_in_the_middle_of_a_beat_it_beats_on_once() -> None:
         b.pulse.start()
         return beat(now)
 
-    b.pulse = Pulse(b.now, on_beat=on_beat, on_lag=b.lags.append)
+    b.pulse = LoopMonitor(b.now, on_beat=on_beat, on_lag=b.lags.append)
     b.pulse.start()
     await asyncio.sleep(1.01)
     assert len(b.beats) == 50

@@ -8,7 +8,7 @@ import pytest
 
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import InvalidRecordError
-from kafkaclient.producer.record import Record, checked_record
+from kafkaclient.producer.batches.record import Record, checked_record
 
 CONFIG = ProducerConfig.build(None, {"bootstrap_servers": "localhost:9092"})
 

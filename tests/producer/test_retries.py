@@ -16,7 +16,7 @@ from kafkaclient.errors import (
     RecordTooLargeError,
 )
 from kafkaclient.metrics import ProducerMetrics
-from kafkaclient.producer.answers import Answers
+from kafkaclient.producer.sender.responses import ResponseHandler
 from kafkaclient.producer.settings import RetrySettings
 from kafkaclient.wire.produce import PartitionResult, ProduceResult
 from kafkaclient.wire.records import iter_records
@@ -32,7 +32,7 @@ class Hub:
         self.reasons: list[str] = []
         self.fatal: list[KafkaError] = []
         self.metrics = ProducerMetrics(lambda: 0.0)
-        self.answers = Answers(
+        self.answers = ResponseHandler(
             bench.accumulator,
             self,
             RetrySettings(**settings),

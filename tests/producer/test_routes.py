@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkaclient.cluster.view import PartitionView, TopicView
-from kafkaclient.producer.routes import node_of, side_of
+from kafkaclient.producer.lane_id import node_of, side_of
 
 NODES = st.integers(0, 5)
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaclient.producer.delivery import Receipt
-from kafkaclient.producer.fastpath import Tap, TopicTaps
-from kafkaclient.producer.rows import Values
+from kafkaclient.producer.batches.delivery import BatchResult
+from kafkaclient.producer.batches.direct_append import AppendSlot, TopicAppendSlots
+from kafkaclient.producer.bulk.rows import Values
 from kafkaclient.wire.murmur2 import partition_for_key
 from kafkaclient.wire.records import BATCH_OVERHEAD, BatchBuilder, iter_records
 
@@ -27,9 +27,9 @@ class Open:
 
     def __init__(self, capacity: int = 100_000, signal_at: int = 1 << 40) -> None:
         self.builder = BatchBuilder(capacity)
-        self.receipt = Receipt("t")
+        self.receipt = BatchResult("t")
         self.signalled_at: list[int] = []
-        self.tap = Tap(self.builder, self.receipt, signal_at, self.signal)
+        self.tap = AppendSlot(self.builder, self.receipt, signal_at, self.signal)
 
     def signal(self) -> None:
         self.signalled_at.append(self.receipt.count)
@@ -43,8 +43,10 @@ class Open:
         return bytes(self.builder.buffer())
 
 
-def taps_of(*batches: Open, unkeyed: Open | None = None, ignore_keys: bool = False) -> TopicTaps:
-    taps = TopicTaps(ignore_keys=ignore_keys)
+def taps_of(
+    *batches: Open, unkeyed: Open | None = None, ignore_keys: bool = False
+) -> TopicAppendSlots:
+    taps = TopicAppendSlots(ignore_keys=ignore_keys)
     taps.reset(len(batches))
     for partition, batch in enumerate(batches):
         taps.set(partition, batch.tap)

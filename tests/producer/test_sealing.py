@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from kafkaclient.errors import BrokerConnectionError, KafkaError
-from kafkaclient.producer.partition import Place
-from kafkaclient.producer.sealing import Threads
+from kafkaclient.producer.accumulator.compressor import CompressionThreads
+from kafkaclient.producer.batches.partition_queue import QueueState
 from kafkaclient.wire.compression import Codec
 from kafkaclient.wire.records import iter_records
 
@@ -89,27 +89,27 @@ def test_a_large_batch_leaves_when_it_was_compressed_aside(sealing: Any, hand: B
     b = sealing()
     b.put(0, bytes(LARGE))
     queue = b.queue(0)
-    assert queue.place is Place.SEALING
+    assert queue.place is QueueState.SEALING
     assert b.ready() == set()
     assert b.drain() == []
     b.woken.clear()
     hand.finish()
     assert b.woken == [0.0]
-    assert queue.place is Place.SEALING, "nothing moves outside the sender's passes"
+    assert queue.place is QueueState.SEALING, "nothing moves outside the sender's passes"
     (batch,) = b.drain()
     assert batch.builder.codec is Codec.GZIP
     assert values(batch) == [bytes(LARGE)]
-    assert queue.place is Place.IDLE
+    assert queue.place is QueueState.IDLE
 
 
 def test_a_large_batch_lingers_first(sealing: Any, hand: ByHand) -> None:
     b = sealing(linger=1.0, batch_size=100_000)
     b.put(0, bytes(LARGE))
     b.put(0, bytes(LARGE))
-    assert b.queue(0).place is Place.LINGER
+    assert b.queue(0).place is QueueState.LINGER
     assert not hand.jobs
     b.lines.run_timers(1.0)
-    assert b.queue(0).place is Place.SEALING
+    assert b.queue(0).place is QueueState.SEALING
     assert len(hand.jobs) == 1
     finish(b, hand)
     (batch,) = b.drain(now=1.0)
@@ -159,7 +159,7 @@ def test_two_of_a_queue_are_compressed_ahead_while_nobody_takes_them(
     assert unbound.batches[2].count == 6
     assert b.accumulator.lines.lanes() == set()
     finish(b, hand)
-    assert unbound.place is Place.READY
+    assert unbound.place is QueueState.READY
     assert len(unbound.batches) == 3, "they are still two ahead"
     unbound.batches.popleft()
     b.lines.schedule(unbound, 0.0)
@@ -172,10 +172,10 @@ def test_what_waits_for_answers_is_compressed_meanwhile(sealing: Any, hand: ByHa
     (first,) = b.drain()
     b.put(0, bytes(LARGE))
     b.put(0, bytes(LARGE))
-    assert b.queue(0).place is Place.BLOCKED
+    assert b.queue(0).place is QueueState.BLOCKED
     assert len(hand.jobs) == 2
     b.incomplete.complete(first, 0, -1, 0.0)
-    assert b.queue(0).place is Place.SEALING
+    assert b.queue(0).place is QueueState.SEALING
 
 
 def test_a_batch_that_becomes_large_in_line_is_compressed_aside(sealing: Any, hand: ByHand) -> None:
@@ -183,10 +183,10 @@ def test_a_batch_that_becomes_large_in_line_is_compressed_aside(sealing: Any, ha
     b.put(None, bytes(15_900))
     b.put(None, b"full")
     unbound = b.topic.unbound
-    assert unbound.place is Place.READY
+    assert unbound.place is QueueState.READY
     assert b.accumulator.lines.lanes() == {0}
     b.put(None, bytes(1000))
-    assert unbound.place is Place.SEALING
+    assert unbound.place is QueueState.SEALING
     assert not b.lines.unbound
     assert len(hand.jobs) == 1
 
@@ -286,9 +286,9 @@ def test_the_leader_changes_meanwhile(sealing: Any, hand: ByHand) -> None:
     b = sealing((0, 0))
     b.put(0, bytes(LARGE))
     b.lead(0, -1)
-    assert b.queue(0).place is Place.LEADERLESS
+    assert b.queue(0).place is QueueState.LEADERLESS
     finish(b, hand)
-    assert b.queue(0).place is Place.LEADERLESS
+    assert b.queue(0).place is QueueState.LEADERLESS
     b.lead(0, 3)
     assert b.ready() == {3}
 
@@ -341,7 +341,7 @@ async def test_work_is_done_in_another_thread_and_told_in_this_one() -> None:
         threads.append(threading.get_ident())
         told.set_result(result)
 
-    Threads(asyncio.get_running_loop()).run(work, done)
+    CompressionThreads(asyncio.get_running_loop()).run(work, done)
     assert not told.done()
     assert await told == b"done"
     assert threads[0] != threads[1] == threading.get_ident()
@@ -349,7 +349,7 @@ async def test_work_is_done_in_another_thread_and_told_in_this_one() -> None:
 
 async def test_an_executor_that_was_shut_down_leaves_the_work_to_us() -> None:
     loop = asyncio.get_running_loop()
-    threads = Threads(loop)
+    threads = CompressionThreads(loop)
     threads._executor = ThreadPoolExecutor()
     threads._executor.shutdown()
     told: list[Any] = []
@@ -360,7 +360,7 @@ async def test_an_executor_that_was_shut_down_leaves_the_work_to_us() -> None:
 
 
 async def test_a_job_that_others_cancelled_is_done_all_the_same() -> None:
-    executor, told = Threads(asyncio.get_running_loop()), []
+    executor, told = CompressionThreads(asyncio.get_running_loop()), []
     executor.run(lambda: bytearray(b"x"), told.append)
     (job,) = executor._jobs
     job.cancel()
@@ -370,7 +370,7 @@ async def test_a_job_that_others_cancelled_is_done_all_the_same() -> None:
 
 
 async def test_there_are_no_threads_before_there_is_work() -> None:
-    threads = Threads(asyncio.get_running_loop())
+    threads = CompressionThreads(asyncio.get_running_loop())
     assert threads._executor is None
     threads.close()
     assert threads._executor is None
@@ -385,7 +385,7 @@ def test_closing_leaves_a_thread_to_itself(caplog: pytest.LogCaptureFixture) -> 
         ended.set()
 
     loop = asyncio.new_event_loop()
-    executor = Threads(loop)
+    executor = CompressionThreads(loop)
     executor.run(work, told.append)
     executor.close()
     loop.run_until_complete(asyncio.sleep(0))

@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkaclient.errors import BrokerConnectionError
-from kafkaclient.producer.alarm import NEVER
-from kafkaclient.producer.binder import Binder
-from kafkaclient.producer.lanes import Survey
-from kafkaclient.producer.partition import Place
+from kafkaclient.producer.batches.partition_queue import QueueState
+from kafkaclient.producer.sender.broker_lanes import BrokerSurvey
+from kafkaclient.producer.sender.late_binder import LateBinder
+from kafkaclient.producer.timing import NEVER
 from kafkaclient.wire.compression import Codec
 from kafkaclient.wire.records import iter_records
 
@@ -74,8 +74,8 @@ class Walk:
         b.accumulator.take_sealed(0.0)
         b.lines.run_timers(0.0)
         connection: Any = None
-        survey = Survey({0: connection}, (), {0}, set(), NEVER)
-        requests = Binder(b.accumulator).drain(survey, 5000, 0.0)
+        survey = BrokerSurvey({0: connection}, (), {0}, set(), NEVER)
+        requests = LateBinder(b.accumulator).drain(survey, 5000, 0.0)
         for batch in requests.get(0, []):
             assert batch.sealed
             assert not batch.sealing
@@ -123,8 +123,8 @@ class Walk:
         for numbers in self.left.values():
             assert numbers == sorted(set(numbers))
         for queue in (b.topic.unbound, *b.topic.queues.values()):
-            assert not (queue.place is Place.READY and queue.batches[0].sealing)
-            waits = queue.place is Place.SEALING
+            assert not (queue.place is QueueState.READY and queue.batches[0].sealing)
+            waits = queue.place is QueueState.SEALING
             assert not waits or queue.batches[0].sealing
 
     def end(self) -> None:

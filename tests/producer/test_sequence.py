@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaclient.errors import BrokerConnectionError
-from kafkaclient.producer.sequence import MAX_EPOCH, ProducerIdentity, advance
+from kafkaclient.producer.batches.sequence import MAX_EPOCH, ProducerIdentity, advance
 
 LOST = BrokerConnectionError("lost")
 MAX = 2**31 - 1

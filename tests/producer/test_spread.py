@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaclient.cluster.view import PartitionView, TopicView
-from kafkaclient.producer.spread import Spread
+from kafkaclient.producer.partitioning.fair_share import FairShare
 
 
 def _topic(*leaders: int) -> TopicView:
@@ -16,9 +16,9 @@ def _topic(*leaders: int) -> TopicView:
     return TopicView("t", None, partitions)
 
 
-def _spread(*leaders: int) -> Spread:
+def _spread(*leaders: int) -> FairShare:
     counter = count()
-    spread = Spread(lambda: next(counter))
+    spread = FairShare(lambda: next(counter))
     spread.follow(_topic(*leaders))
     return spread
 
@@ -149,14 +149,14 @@ def test_the_pick_is_always_the_one_furthest_behind(
 # --- cost: in draws, one for each entry that is made ----------------------------------------------
 
 
-def _counted(*leaders: int) -> tuple[Spread, list[int]]:
+def _counted(*leaders: int) -> tuple[FairShare, list[int]]:
     draws: list[int] = []
 
     def draw() -> int:
         draws.append(0)
         return len(draws)
 
-    spread = Spread(draw)
+    spread = FairShare(draw)
     spread.follow(_topic(*leaders))
     draws.clear()
     return spread, draws

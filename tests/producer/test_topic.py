@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkaclient.producer.partitioner import LoadTable
+from kafkaclient.producer.partitioning.kip794 import LoadTable
 
 
 def fill(accumulator: Any, *batches: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkaclient.broker_errors import BROKER_ERRORS
-from kafkaclient.producer.transaction_state import (
+from kafkaclient.producer.transactions.states import (
     TRANSITIONS,
     Outcome,
     TransactionState,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kafkaclient.errors import KafkaError, TransactionTimeoutError
 from kafkaclient.producer.producer import Producer
-from kafkaclient.producer.transaction_state import TransactionState
+from kafkaclient.producer.transactions.states import TransactionState
 from kafkaclient.testing.clock import run_virtual
 from kafkaclient.testing.fake import (
     CLOSE,

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from kafkaclient.broker_errors import BROKER_ERRORS, broker_error
-from kafkaclient.producer.verdict import AMBIGUOUS_CODES, REFRESH_CODES, Verdict, verdict_for
+from kafkaclient.producer.sender.error_actions import (
+    AMBIGUOUS_CODES,
+    REFRESH_CODES,
+    ErrorAction,
+    action_for,
+)
 
 RETRY = {
     2, 3, 5, 6, 7, 9, 13, 14, 15, 16, 19, 20, 41, 51, 56, 70, 71, 72, 74, 75, 78, 80, 83, 84, 88,
@@ -19,15 +24,15 @@ FAIL = {
     124, 125, 126, 127, 128, 129,
 }  # fmt: skip
 EXPECTED = {
-    0: Verdict.DONE,
-    10: Verdict.SPLIT,
-    45: Verdict.RESEQUENCE,
-    46: Verdict.DONE,
-    47: Verdict.RESEQUENCE,
-    59: Verdict.RESEQUENCE,
-    90: Verdict.FATAL,
-    **dict.fromkeys(RETRY, Verdict.RETRY),
-    **dict.fromkeys(FAIL, Verdict.FAIL),
+    0: ErrorAction.DONE,
+    10: ErrorAction.SPLIT,
+    45: ErrorAction.RESEQUENCE,
+    46: ErrorAction.DONE,
+    47: ErrorAction.RESEQUENCE,
+    59: ErrorAction.RESEQUENCE,
+    90: ErrorAction.FATAL,
+    **dict.fromkeys(RETRY, ErrorAction.RETRY),
+    **dict.fromkeys(FAIL, ErrorAction.FAIL),
 }
 
 
@@ -38,15 +43,15 @@ def test_the_table_is_complete() -> None:
 
 @pytest.mark.parametrize("code", sorted(EXPECTED))
 def test_verdict(code: int) -> None:
-    assert verdict_for(code) is EXPECTED[code]
+    assert action_for(code) is EXPECTED[code]
 
 
 def test_a_code_unknown_to_this_client_fails_the_batch() -> None:
-    assert verdict_for(31999) is Verdict.FAIL
+    assert action_for(31999) is ErrorAction.FAIL
 
 
 def test_what_is_retried_is_what_kafka_calls_retriable() -> None:
-    retried = {code for code, verdict in EXPECTED.items() if verdict is Verdict.RETRY}
+    retried = {code for code, verdict in EXPECTED.items() if verdict is ErrorAction.RETRY}
     assert retried == {code for code in BROKER_ERRORS if broker_error(code).retriable}
 
 
@@ -59,4 +64,4 @@ def test_codes_after_which_the_batch_may_be_in_the_log() -> None:
 def test_codes_that_mean_old_metadata() -> None:
     """Java's InvalidMetadataException and its subclasses, and the leader epochs' errors."""
     assert frozenset({3, 5, 6, 13, 56, 72, 74, 75, 100, 103}) == REFRESH_CODES
-    assert all(verdict_for(code) is Verdict.RETRY for code in REFRESH_CODES)
+    assert all(action_for(code) is ErrorAction.RETRY for code in REFRESH_CODES)

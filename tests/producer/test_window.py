@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaclient.producer.window import Window
+from kafkaclient.producer.sender.in_flight_window import InFlightWindow
 
 
-def _settled(round_trip: float, service: float, limit: int = 5) -> Window:
-    window = Window(limit)
+def _settled(round_trip: float, service: float, limit: int = 5) -> InFlightWindow:
+    window = InFlightWindow(limit)
     for _ in range(40):
         window.measured(round_trip)
         window.answered(round_trip + service, 0)
@@ -16,7 +16,7 @@ def _settled(round_trip: float, service: float, limit: int = 5) -> Window:
 
 
 def test_nothing_is_known_at_first() -> None:
-    window = Window(5)
+    window = InFlightWindow(5)
     assert window.value == 1
     window.answered(0.02, 0)  # without a round trip it says nothing
     assert window.value == 1
@@ -41,7 +41,7 @@ def test_the_window_hides_the_network_and_no_more(
 
 
 def test_requests_ahead_share_the_latency() -> None:
-    window = Window(5)
+    window = InFlightWindow(5)
     window.measured(0.001)
     for ahead in (0, 1, 2, 3, 4):
         window.answered(0.001 + 0.020 * (1 + ahead), ahead)

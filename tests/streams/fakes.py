@@ -12,7 +12,7 @@ from aiokafka import TopicPartition as ConsumerPartition
 
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import PartitionOutOfRangeError
-from kafkaclient.producer.record import checked_record
+from kafkaclient.producer.batches.record import checked_record
 from kafkaclient.streams.state.checkpoint import UNKNOWN_CHANGELOG, Checkpoint
 from kafkaclient.streams.topology import Processor, Topology
 

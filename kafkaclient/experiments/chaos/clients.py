@@ -15,7 +15,7 @@ from kafkaclient.producer.producer import Producer
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kafkaclient.producer.delivery import Delivery
+    from kafkaclient.producer.batches.delivery import Delivery
 
 __all__ = ["CLIENTS", "ChaosClient", "Done", "cause_of", "make_client"]
 

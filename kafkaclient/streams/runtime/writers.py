@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from aiokafka import TopicPartition as ConsumerPartition
 
-from kafkaclient.producer.record import checked_record
+from kafkaclient.producer.batches.record import checked_record
 from kafkaclient.types import NO_OFFSET, TopicPartition
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from aiokafka import AIOKafkaConsumer
 
-    from kafkaclient.producer.delivery import Delivery
+    from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.producer.producer import Producer
     from kafkaclient.types import ConsumerGroupMetadata, HeadersLike
 

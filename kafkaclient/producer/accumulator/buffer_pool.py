@@ -1,0 +1,122 @@
+"""The byte budget of the record buffer (``buffer.memory``), with first-come, first-served waiters.
+
+Java: ``BufferPool``. Unlike there, no memory is pooled: batches are charged by the capacity of
+their buffer and give the charge back when they are done.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["BufferPool", "Claim", "Spending"]
+
+
+class Claim:
+    """A place among those who wait for bytes."""
+
+    __slots__ = ("granted", "nbytes")
+
+    def __init__(self, nbytes: int, granted: Callable[[], None]) -> None:
+        self.nbytes = nbytes
+        self.granted = granted
+
+
+class BufferPool:
+    """Counts bytes; never lets the sum of all charges pass ``total``, except by :meth:`force`."""
+
+    __slots__ = ("_spendable", "available", "total", "waiters")
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.available = total
+        self._spendable = 0
+        self.waiters: deque[Claim] = deque()
+        """Who waits for bytes, first come first."""
+
+    def __repr__(self) -> str:
+        used = self.total - self.available
+        return f"<BufferPool used={used} total={self.total} waiting={len(self.waiters)}>"
+
+    @property
+    def waiting(self) -> int:
+        """How many callers wait for bytes (Java metric ``waiting-threads``)."""
+        return len(self.waiters)
+
+    @property
+    def room(self) -> int:
+        """How many bytes :meth:`try_take` would charge now, at the most."""
+        return min(self._spendable, self.available) if self.waiters else self.available
+
+    def try_take(self, nbytes: int) -> bool:
+        """Charge ``nbytes`` and return True if they are free. While claims wait, only bytes within
+        :meth:`spend` are free."""
+        if nbytes > max(0, self.available) or (self.waiters and nbytes > self._spendable):
+            return False
+        self.available -= nbytes
+        self._spendable = max(0, self._spendable - nbytes)
+        return True
+
+    def force(self, nbytes: int) -> None:
+        """Charge ``nbytes`` in any case, for what is in memory already."""
+        self.available -= nbytes
+
+    def ask(self, nbytes: int, granted: Callable[[], None]) -> Claim | None:
+        """Charge ``nbytes`` now (None), or call ``granted()`` once they are charged."""
+        if self.try_take(nbytes):
+            return None
+        claim = Claim(nbytes, granted)
+        self.waiters.append(claim)
+        return claim
+
+    def withdraw(self, claim: Claim) -> None:
+        """Give up a claim that was not granted; the next one may need less."""
+        self.waiters.remove(claim)
+        self.admit()
+
+    def spend(self, nbytes: int) -> Spending:
+        """Hand a charge of ``nbytes`` over to code that calls :meth:`try_take` or :meth:`force`::
+
+            with budget.spend(nbytes):
+                ...try_take(...)
+
+        The charge is free inside the block, for this code only: do not await, and do not call
+        :meth:`give_back` or :meth:`admit` inside. Bytes left over go to the waiting claims.
+        """
+        return Spending(self, nbytes)
+
+    def give_back(self, nbytes: int) -> None:
+        """Return a charge, and admit as many waiters as now fit, in their order."""
+        self.available += nbytes
+        if self.waiters:
+            self.admit()
+
+    def admit(self) -> None:
+        """Let in as many waiters as fit, in their order."""
+        # Only the first waiter is looked at, so a release costs O(1) plus O(1) for each waiter that
+        # it admits, with thousands of waiting senders, too.
+        while self.waiters and self.waiters[0].nbytes <= self.available:
+            claim = self.waiters.popleft()
+            self.available -= claim.nbytes
+            claim.granted()
+
+
+class Spending:
+    """See :meth:`BufferPool.spend`."""
+
+    __slots__ = ("_budget", "_nbytes")
+
+    def __init__(self, budget: BufferPool, nbytes: int) -> None:
+        self._budget = budget
+        self._nbytes = nbytes
+
+    def __enter__(self) -> None:
+        self._budget.available += self._nbytes
+        self._budget._spendable = self._nbytes
+
+    def __exit__(self, *exc: object) -> None:
+        self._budget._spendable = 0
+        self._budget.admit()

@@ -1,0 +1,77 @@
+"""A topic's choice where a partitioner is asked for every record: the asking, and the checking."""
+
+from __future__ import annotations
+
+from operator import index
+from typing import TYPE_CHECKING, Any, SupportsIndex
+
+from kafkaclient.errors import PartitionerError
+from kafkaclient.producer.batches.strategy import PartitionStrategy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaclient.cluster.view import ClusterView, TopicView
+    from kafkaclient.producer.batches.partition_queue import PartitionQueue
+    from kafkaclient.producer.batches.record import Record
+    from kafkaclient.producer.batches.topic_buffer import TopicBuffer
+    from kafkaclient.producer.partitioning.load_view import LoadView
+    from kafkaclient.producer.partitioning.partitioners import Partitioner
+
+__all__ = ["CustomPartitioner"]
+
+
+class CustomPartitioner(PartitionStrategy):
+    """A partitioner's choice, checked. ``cluster()`` is the metadata of now.
+
+    Java of before 4.0, where a partitioner was told of new batches, and of 4.x, where it is asked
+    exactly once (KAFKA-18295): whether it has a method ``on_new_batch`` decides.
+    """
+
+    __slots__ = ("_cluster", "_load", "_on_new_batch", "_partition", "_topic", "_who")
+
+    def __init__(
+        self,
+        topic: TopicBuffer,
+        partitioner: Partitioner,
+        cluster: Callable[[], ClusterView],
+        load: LoadView,
+    ) -> None:
+        self._topic = topic
+        self._cluster = cluster
+        self._load = load
+        self._who = type(partitioner).__qualname__
+        self._partition: Callable[..., Any] = partitioner.partition
+        self._on_new_batch: Callable[..., Any] | None = getattr(partitioner, "on_new_batch", None)
+
+    def queue_for(self, record: Record, view: TopicView) -> PartitionQueue:
+        name, count = self._topic.name, view.partition_count
+        try:
+            answer = self._partition(name, record.key, record.value, self._cluster(), self._load)
+        except Exception as error:
+            raise self._refused(f"raised {error!r}") from error
+        partition = answer if answer.__class__ is int else self._as_int(answer)
+        if not 0 <= partition < count:
+            raise self._refused(f"gave {partition}, not one of the partitions 0 to {count - 1}")
+        return self._topic.queue(partition)
+
+    def next_queue(self, queue: PartitionQueue, record: Record, view: TopicView) -> PartitionQueue:
+        if self._on_new_batch is None:
+            return queue
+        try:
+            self._on_new_batch(self._topic.name, self._cluster(), queue.partition)
+        except Exception as error:
+            raise self._refused(f"raised {error!r} in on_new_batch") from error
+        return self.queue_for(record, view)
+
+    def _as_int(self, answer: object) -> int:
+        """An int of numpy's is one; a bool is a mistake."""
+        if isinstance(answer, bool) or not isinstance(answer, SupportsIndex):
+            raise self._refused(f"gave a {type(answer).__name__}, not an int")
+        return index(answer)
+
+    def _refused(self, what: str) -> PartitionerError:
+        return PartitionerError(
+            f"a record for topic {self._topic.name!r} was not sent: the partitioner {self._who} "
+            f"{what}"
+        )

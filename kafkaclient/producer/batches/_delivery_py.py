@@ -1,0 +1,456 @@
+"""The pure-Python twin of ``_delivery.pyx``; see ``delivery.py``."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from bisect import bisect_right
+from contextvars import copy_context
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any, Never, cast
+
+from kafkaclient.errors import ProducerStateError
+from kafkaclient.types import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from contextvars import Context
+
+    from kafkaclient.errors import KafkaError
+
+__all__ = ["BatchResult", "Callback", "Delivery"]
+
+_log = logging.getLogger("kafkaclient.producer.batches.delivery")
+_ELSEWHERE = (
+    "a delivery can be awaited only in the event loop that its producer was started in; from "
+    "another thread, use asyncio.run_coroutine_threadsafe"
+)
+
+
+class BatchResult:
+    """What became of one batch; all its records' deliveries point here.
+
+    Pending until :meth:`resolve`, :meth:`fail` or :meth:`divide` is called, once.
+    ``on_unseen(receipt, error, count)`` is told of failed records whose delivery nobody holds.
+    """
+
+    __slots__ = (
+        "_dropped",
+        "_dropped_from",
+        "_dropped_to",
+        "_parts",
+        "_waiters",
+        "awaited",
+        "base_offset",
+        "count",
+        "done",
+        "error",
+        "handles",
+        "home",
+        "hook",
+        "hooked",
+        "log_append_time",
+        "on_unseen",
+        "partition",
+        "record_errors",
+        "topic",
+    )
+
+    def __init__(
+        self, topic: str, on_unseen: Callable[[BatchResult, KafkaError, int], None] | None = None
+    ) -> None:
+        self.topic = topic
+        self.partition = -1
+        self.base_offset = NO_OFFSET
+        self.log_append_time = NO_TIMESTAMP
+        self.count = 0
+        self.done = False
+        self.error: KafkaError | None = None
+        self.record_errors: dict[int, KafkaError] | None = None
+        self.on_unseen = on_unseen
+        self.home: asyncio.AbstractEventLoop | None = None
+        """The producer's event loop, which alone wakes those who wait; None: not known."""
+        self.handles = 0
+        """Deliveries of this receipt that are still referenced by somebody."""
+        self.hook: Callable[[Delivery], object] | None = None
+        """The producer's ``on_delivery``; called for each record, in order."""
+        self.hooked: list[Delivery] = []
+        """The deliveries that the hook is owed; empty without one."""
+        self.awaited: Callable[[], None] | None = None
+        """Called when somebody awaits the only record so far."""
+        self._waiters: dict[_Waiter, int] | None = None  # to the record's index
+        self._parts: tuple[list[int], list[BatchResult], list[int]] | None = None
+        # Which records nobody stands for any more: the latest run of them, and those before.
+        self._dropped_from = self._dropped_to = 0
+        self._dropped: list[tuple[int, int]] = []
+
+    def handle(self, timestamp: int) -> Delivery:
+        """The delivery of the record that was added last."""
+        delivery = Delivery(self, self.count - 1, timestamp)
+        self.handles += 1
+        if self.hook is not None:
+            self.hooked.append(delivery)
+        return delivery
+
+    def drop(self, index: int, count: int = 1) -> None:
+        """Nobody stands any more for the records from ``index`` on."""
+        self.handles -= count
+        if self.done:
+            return
+        # Most often the one after, or the one before, that was dropped last.
+        if index == self._dropped_to:
+            self._dropped_to += count
+        elif index + count == self._dropped_from:
+            self._dropped_from = index
+        else:
+            self._dropped.append((self._dropped_from, self._dropped_to))
+            self._dropped_from, self._dropped_to = index, index + count
+
+    def resolve(self, base_offset: int, log_append_time: int = NO_TIMESTAMP) -> None:
+        """The batch is written: its first record has ``base_offset`` (-1: not known)."""
+        self.base_offset = base_offset
+        self.log_append_time = log_append_time
+        self._finish()
+
+    def fail(self, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> None:
+        """The batch failed; ``record_errors`` names culprits by their index (KIP-467)."""
+        self.error = error
+        self.record_errors = record_errors
+        self._finish()
+        unseen = self.count - self.handles
+        if unseen > 0 and self.on_unseen is not None:
+            self.on_unseen(self, error, unseen)
+
+    def divide(
+        self, firsts: list[int], parts: list[BatchResult], places: list[int] | None = None
+    ) -> None:
+        """The batch was taken apart: the records from ``firsts[i]`` on went to ``parts[i]``, where
+        they begin at ``places[i]`` (by default at 0).
+
+        The handles keep pointing here and are led on, so waiters move with their records.
+        """
+        shifts = firsts if places is None else [f - p for f, p in zip(firsts, places, strict=True)]
+        self._parts = (firsts, parts, shifts)
+        self.awaited = None  # it knows the batch, which is no more
+        for waiter, index in self.take_waiters():
+            part, at = self.locate(index)
+            part.when_done(at, waiter)
+        hooked, self.hooked = self.hooked, []
+        for delivery in hooked:
+            part, _ = delivery._receipt.locate(delivery._index)  # it may stand for an earlier whole
+            part.hook = self.hook
+            part.hooked.append(delivery)
+        for part in dict.fromkeys(parts):
+            part.handles = part.count
+        for first, end in ((self._dropped_from, self._dropped_to), *self._dropped):
+            index = first
+            while index < end:
+                part, at, run = self.run_at(index)
+                part.drop(at, min(run, end - index))
+                index += run
+
+    def locate(self, index: int) -> tuple[BatchResult, int]:
+        """The receipt (of the last split) that the record ``index`` belongs to, and its index."""
+        receipt = self
+        while receipt._parts is not None:
+            firsts, parts, shifts = receipt._parts
+            at = bisect_right(firsts, index) - 1
+            receipt, index = parts[at], index - shifts[at]
+        return receipt, index
+
+    def run_at(self, index: int) -> tuple[BatchResult, int, int]:
+        """:meth:`locate`, and how many records from there on have stayed together."""
+        receipt, run = self, self.count - index
+        while receipt._parts is not None:
+            firsts, parts, shifts = receipt._parts
+            at = bisect_right(firsts, index) - 1
+            if at + 1 < len(firsts):
+                run = min(run, firsts[at + 1] - index)
+            receipt, index = parts[at], index - shifts[at]
+        return receipt, index, run
+
+    @property
+    def waiting(self) -> int:
+        """How many tasks and callbacks wait here."""
+        return len(self._waiters or ())
+
+    def when_done(self, index: int, waiter: _Waiter) -> None:
+        """Wake the waiter once this receipt, or the part that ``index`` moves to, is done."""
+        if self._waiters is None:
+            self._waiters = {}
+        self._waiters[waiter] = index
+
+    def knows(self, waiter: _Waiter) -> bool:
+        return self._waiters is not None and waiter in self._waiters
+
+    def forget(self, waiter: _Waiter) -> bool:
+        """Undo :meth:`when_done`; False when there is nothing to undo."""
+        return self._waiters is not None and self._waiters.pop(waiter, None) is not None
+
+    def take_waiters(self) -> list[tuple[_Waiter, int]]:
+        waiters, self._waiters = self._waiters, None
+        return list(waiters.items()) if waiters else []
+
+    def error_of(self, index: int) -> KafkaError | None:
+        if self.error is not None and self.record_errors is not None:
+            return self.record_errors.get(index, self.error)
+        return self.error
+
+    def check_home(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Raise unless whoever waits in ``loop`` can be woken."""
+        if self.home is not None and loop is not self.home:
+            raise ProducerStateError(_ELSEWHERE)
+
+    def _finish(self) -> None:
+        self.done = True
+        self.awaited = None
+        if self._waiters:
+            waiters = [waiter for waiter, _ in self.take_waiters()]
+            try:
+                waiters[0].loop.call_soon(_wake, waiters)
+            except Exception:  # noqa: BLE001 - a loop that is closed
+                _log.exception("waking who waits for %s-%d failed", self.topic, self.partition)
+        if self.hook is not None:
+            hooked, self.hooked = self.hooked, []
+            for delivery in hooked:
+                delivery.add_done_callback(self.hook)
+
+
+def _wake(waiters: list[_Waiter]) -> None:
+    """Wake all that wait for a batch, in one turn of the event loop."""
+    for n, waiter in enumerate(waiters):
+        try:
+            waiter.wake()
+        except Exception as error:  # noqa: BLE001 - the others wait for theirs
+            waiter.loop.call_exception_handler(
+                {"message": f"Exception in callback {waiter!r}", "exception": error}
+            )
+        except BaseException:  # the program is told to end, and may go on all the same
+            waiter.loop.call_soon(_wake, waiters[n + 1 :])
+            raise
+
+
+class _Waiter:
+    """Somebody who waits in a receipt."""
+
+    __slots__ = ("context", "loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, context: Context) -> None:
+        self.loop = loop
+        self.context = context
+
+    def wake(self) -> None:
+        raise NotImplementedError
+
+
+class Callback(_Waiter):
+    """A callback of a delivery, or of whatever it is called with; equal ones are the same callback
+    of the same delivery."""
+
+    __slots__ = ("_key",)
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        callback: Callable[[Any], object],
+        delivery: object,
+        nth: int,
+    ) -> None:
+        super().__init__(loop, copy_context())
+        self._key = (callback, delivery, nth)
+
+    def __repr__(self) -> str:
+        return f"{self._key[0]!r}({self._key[1]!r})"
+
+    def __hash__(self) -> int:
+        return hash(self._key[1:])  # a callback need not have a hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Callback) and self._key == other._key
+
+    def wake(self) -> None:
+        callback, delivery, _ = self._key
+        self.context.run(callback, delivery)
+
+
+class _Awaiting(_Waiter):
+    """What a task that awaits a delivery waits for: an asyncio future as far as the task needs
+    one, at a fraction of its cost. Tasks look for ``_asyncio_future_blocking``."""
+
+    __slots__ = ("_asyncio_future_blocking", "_callback", "_cancelled", "_delivery")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, delivery: Delivery) -> None:
+        self.loop = loop
+        self._delivery = delivery
+        self._callback: Callable[[_Awaiting], object] | None = None
+        self._cancelled = False
+        self._asyncio_future_blocking = False
+
+    def __iter__(self) -> _Awaiting:
+        return self
+
+    def __next__(self) -> _Awaiting:
+        """Once to be waited for, then to say what became of the record."""
+        if self._callback is None and not self._delivery.done():
+            self._delivery._receipt.check_home(self.loop)
+            self._asyncio_future_blocking = True
+            return self
+        raise StopIteration(self._delivery.result())
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return self.loop
+
+    def add_done_callback(
+        self, callback: Callable[[_Awaiting], object], *, context: Context
+    ) -> None:
+        self._callback, self.context = callback, context
+        receipt, index = self._delivery._receipt.locate(self._delivery._index)
+        receipt.when_done(index, self)
+        if receipt.count == 1 and receipt.awaited is not None:
+            receipt.awaited()
+
+    def cancel(self, msg: object = None) -> bool:
+        receipt, _ = self._delivery._receipt.locate(self._delivery._index)
+        if receipt.done or self._cancelled or self._callback is None:
+            return False
+        self._cancelled = True
+        receipt.forget(self)
+        self.loop.call_soon(self._callback, self, context=self.context)
+        return True
+
+    def result(self) -> None:
+        """Asked by the task when it wakes; it learns the record's own result from ``__next__``."""
+        if self._cancelled:
+            raise asyncio.CancelledError
+
+    def wake(self) -> None:
+        assert self._callback is not None
+        self.context.run(self._callback, self)
+
+
+class Delivery:
+    """One record on its way: await it for its :class:`RecordMetadata`, any number of times.
+
+    Works with ``asyncio.gather``, ``wait``, ``wait_for``, ``as_completed`` and ``ensure_future``
+    (not with ``create_task``, which takes coroutines only). Cancelling a task that awaits a
+    delivery never takes the record back: once ``send`` has returned, the record is sent. If it
+    fails and nobody looks (no await, ``exception()``, ``result()`` or callback), the failure is
+    counted, logged and given to the producer's ``on_error``.
+    """
+
+    __slots__ = ("_counted", "_index", "_receipt", "_timestamp", "_unseen")
+
+    def __init__(self, receipt: BatchResult, index: int, timestamp: int) -> None:
+        self._receipt = receipt
+        self._index = index
+        self._timestamp = timestamp
+        self._unseen = self._counted = True
+
+    def __reduce_ex__(self, protocol: object) -> Never:
+        raise TypeError("a Delivery cannot be copied or pickled: it stands for a record on its way")
+
+    def hand_on(self) -> tuple[BatchResult, int, int]:
+        """Have something else stand for the record: (its receipt, its index, 1)."""
+        self._counted = False
+        return self._receipt, self._index, 1
+
+    def __repr__(self) -> str:
+        receipt, index = self._receipt.locate(self._index)
+        state = "pending"
+        if receipt.done:
+            error = receipt.error_of(index)
+            state = f"failed: {error}" if error else f"offset={self.result().offset}"
+        return f"<Delivery {receipt.topic}-{receipt.partition} {state}>"
+
+    def __del__(self) -> None:
+        if not self._counted:
+            return
+        receipt, index = self._receipt.locate(self._index)
+        receipt.drop(index)
+        if self._unseen and receipt.error is not None and receipt.on_unseen is not None:
+            receipt.on_unseen(receipt, receipt.error_of(index) or receipt.error, 1)
+
+    def done(self) -> bool:
+        """Whether the record is acknowledged or has failed."""
+        return self._receipt.locate(self._index)[0].done
+
+    def cancelled(self) -> bool:
+        """Always False: a record cannot be taken back. Here for ``asyncio.wait``."""
+        return False
+
+    def exception(self) -> KafkaError | None:
+        """The error the record failed with, None when it was delivered.
+
+        Raises:
+            asyncio.InvalidStateError: it is not done yet.
+        """
+        self._unseen = False
+        receipt, index = self._receipt.locate(self._index)
+        if not receipt.done:
+            raise asyncio.InvalidStateError("the record is still on its way")
+        return receipt.error_of(index)
+
+    def result(self) -> RecordMetadata:
+        """Where the record was written; raises the error it failed with.
+
+        Raises:
+            KafkaError: the record failed.
+            asyncio.InvalidStateError: it is not done yet.
+        """
+        error = self.exception()
+        if error is not None:
+            raise error.for_one()
+        receipt, index = self._receipt.locate(self._index)
+        offset = receipt.base_offset
+        return RecordMetadata(
+            receipt.topic,
+            receipt.partition,
+            offset if offset < 0 else offset + index,
+            self._timestamp if receipt.log_append_time < 0 else receipt.log_append_time,
+        )
+
+    def add_done_callback(self, callback: Callable[[Delivery], Any]) -> None:
+        """Call ``callback(delivery)`` from the event loop once the record is done (or at once
+        in the loop's next turn if it is done already).
+
+        Raises:
+            TypeError: ``callback`` is not callable, or a coroutine function.
+            ProducerStateError: it is not done yet, and this is not the producer's event loop.
+        """
+        if not callable(callback) or iscoroutinefunction(callback):
+            raise TypeError(f"a callback must be a plain function, not {callback!r}")
+        self._unseen = False
+        loop = asyncio.get_running_loop()
+        receipt, index = self._receipt.locate(self._index)
+        if receipt.done:
+            loop.call_soon(callback, self)
+        else:
+            self._receipt.check_home(loop)
+            nth = 0
+            while receipt.knows(waiting := Callback(loop, callback, self, nth)):
+                nth += 1
+            receipt.when_done(index, waiting)
+
+    def remove_done_callback(self, callback: Callable[[Delivery], Any]) -> int:
+        """Take back :meth:`add_done_callback`; how many times it had been called with it."""
+        receipt, _ = self._receipt.locate(self._index)
+        loop, removed = asyncio.get_running_loop(), 0
+        while receipt.forget(Callback(loop, callback, self, removed)):
+            removed += 1
+        return removed
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        self._unseen = False
+        awaiting = _Awaiting(asyncio.get_running_loop(), self)
+        return cast("Generator[Any, None, RecordMetadata]", awaiting)
+
+    def move_to(self, other: Delivery) -> None:
+        """Stand for another delivery's record: a parked record got its place in a batch."""
+        parked, receipt = self._receipt, other._receipt
+        parked.handles -= 1
+        other.hand_on()
+        self._receipt, self._index = receipt, other._index
+        for waiter, _ in parked.take_waiters():
+            receipt.when_done(self._index, waiter)
+        if receipt.hook is not None:
+            receipt.hooked[-1] = self  # the hook sees the handle that the caller holds

@@ -1,0 +1,94 @@
+"""Batches taken apart: halved because they are too large, or freed of records that were refused.
+
+The deliveries of a batch's records are led on to the parts that the records went to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from kafkaclient.producer.batches.batch import ProducerBatch
+from kafkaclient.producer.batches.delivery import BatchResult
+from kafkaclient.producer.batches.record import Record
+from kafkaclient.wire.records import BATCH_OVERHEAD, iter_records, record_size
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from kafkaclient.errors import KafkaError
+    from kafkaclient.wire.record_reader import Record as ReadRecord
+
+__all__ = ["Make", "halves", "lead_on", "leave_behind", "without"]
+
+Make = Callable[[int, BatchResult], ProducerBatch]
+"""``make(capacity, receipt)`` creates an open batch in the place of the one that is taken apart."""
+
+
+def halves(batch: ProducerBatch, make: Make) -> list[ProducerBatch]:
+    """Two batches with half of the records each (KIP-126).
+
+    Halving ends whatever the topic's limit is: a record alone either fits or fails alone.
+    """
+    batch.expect_less()
+    records = list(iter_records(batch.buffer()))
+    middle = (len(records) + 1) // 2
+    return [_part(batch, half, make) for half in (records[:middle], records[middle:])]
+
+
+def without(batch: ProducerBatch, culprits: Collection[int], make: Make) -> ProducerBatch:
+    """A batch with all records but those with these indices."""
+    records = enumerate(iter_records(batch.buffer()))
+    return _part(batch, [record for n, record in records if n not in culprits], make)
+
+
+def lead_on(batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
+    """The deliveries of a batch become those of its parts, one after the other."""
+    firsts = [0, *accumulate(part.count for part in parts[:-1])]
+    batch.receipt.divide(firsts, [part.receipt for part in parts])
+
+
+def leave_behind(
+    batch: ProducerBatch, errors: Mapping[int, KafkaError], error: KafkaError, rest: ProducerBatch
+) -> None:
+    """The records with these indices fail; the deliveries of the others become those of ``rest``.
+    ``error`` is for those that nobody holds a delivery of."""
+    failed = _receipt(batch)
+    firsts, receipts, places = [], [], []
+    taken = {True: 0, False: 0}
+    last: bool | None = None
+    for n in range(batch.count):
+        guilty = n in errors
+        if guilty is not last:
+            firsts.append(n)
+            receipts.append(failed if guilty else rest.receipt)
+            places.append(taken[guilty])
+            last = guilty
+        taken[guilty] += 1
+    failed.count = len(errors)
+    batch.receipt.divide(firsts, receipts, places)
+    failed.fail(error, dict(enumerate(errors[n] for n in sorted(errors))))
+
+
+def _part(batch: ProducerBatch, records: Sequence[ReadRecord], make: Make) -> ProducerBatch:
+    base = records[0].timestamp
+    capacity = BATCH_OVERHEAD + sum(
+        record_size(n, r.timestamp - base, r.key, r.value, r.headers) for n, r in enumerate(records)
+    )
+    part = make(capacity, _receipt(batch))
+    for r in records:
+        part.append(Record(r.timestamp, r.key, r.value, r.headers, None, 0))
+    part.seal()
+    part.attempts, part.retries = batch.attempts, batch.retries
+    part.last_error, part.ordinal = batch.last_error, batch.ordinal
+    part.decision, part.free = batch.decision, batch.free
+    part.topic_id = batch.topic_id
+    part.maybe_written, part.torn = batch.maybe_written, batch.torn or batch.maybe_written
+    return part
+
+
+def _receipt(batch: ProducerBatch) -> BatchResult:
+    receipt = BatchResult(batch.receipt.topic, batch.receipt.on_unseen)
+    receipt.partition, receipt.home = batch.receipt.partition, batch.receipt.home
+    return receipt

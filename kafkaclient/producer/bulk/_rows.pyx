@@ -1,0 +1,153 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
+"""The compiled twin of ``_bulk_py.py``: the same names and behaviour.
+
+A record's way through this file: :meth:`Rows.pour` -> ``Rows.put`` -> ``look`` (where are its key
+and value?) -> ``TopicAppendSlots.find`` (which batch?) -> ``AppendSlot.begin`` (is there room?), then its bytes
+are copied there. No Python object is made for a record.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.list cimport PyList_GET_ITEM
+from libc.stdint cimport int64_t, uint8_t
+from libc.string cimport memcpy
+
+from kafkaclient.producer.batches._direct_append cimport AppendSlot, TopicAppendSlots
+from kafkaclient.wire._records cimport header_pairs, headers_size, put_headers
+from kafkaclient.wire._varint cimport blob_size, put_blob
+
+__all__ = ["Rows", "Values"]
+
+
+cdef class Rows:
+    """Records to be sent, numbered from 0; where they are is the subclasses' business."""
+
+    cdef int look(self, Py_ssize_t at, Row* row) except -1:
+        """Point to the parts of a row; 0: it cannot be sent as it is."""
+        raise NotImplementedError
+
+    cdef uint8_t* put_headers(self, Py_ssize_t at, uint8_t* end) noexcept:
+        """Write the encoded headers of a row that was looked at."""
+        return end
+
+    def check(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t largest, int64_t partitions):
+        """The first row from ``start`` on that cannot be sent as it is, or ``stop``.
+
+        Key, value and headers may take ``largest`` bytes; ``partitions`` is how many there are.
+        """
+        cdef Row row
+        cdef Py_ssize_t at
+        for at in range(start, min(stop, len(self))):
+            if not self.look(at, &row) or row.partition >= partitions:
+                return at
+            if blob_size(row.key_size) + blob_size(row.value_size) + row.headers_size > largest:
+                return at
+        return stop
+
+    def pour(
+        self, TopicAppendSlots taps not None, Py_ssize_t start, Py_ssize_t stop, int64_t now, list runs
+    ):
+        """Send rows through the taps, from ``start`` on; returns the first row that has to go the
+        long way, or ``stop``. ``runs`` is extended by (receipt, index of the first, count) of the
+        records of each batch. ``now`` is the timestamp of those without."""
+        cdef list touched = []
+        cdef AppendSlot tap
+        stop = min(stop, len(self))
+        try:
+            while start < stop and self.put(taps, start, now, touched):
+                start += 1
+        finally:
+            for tap in touched:
+                first, tap._run_first = tap._run_first, -1
+                count = tap._receipt.count - first
+                tap._receipt.handles += count
+                runs.append((tap._receipt, first, count))
+        return start
+
+    cdef bint put(self, TopicAppendSlots taps, Py_ssize_t at, int64_t now, list touched) except -1:
+        cdef Row row
+        if not self.look(at, &row):
+            return False
+        cdef AppendSlot tap = taps.find(row.partition, row.key, row.key_size)
+        if tap is None:
+            return False
+        cdef int64_t timestamp = now if row.timestamp < 0 else row.timestamp
+        cdef Py_ssize_t fields = blob_size(row.key_size) + blob_size(row.value_size)
+        cdef uint8_t* end = tap.begin(timestamp, fields + row.headers_size)
+        if end is NULL:
+            return False
+        end = put_blob(end, row.key, row.key_size)
+        end = put_blob(end, row.value, row.value_size)
+        self.put_headers(at, end)
+        if tap._run_first < 0:
+            tap._run_first = tap._receipt.count
+            touched.append(tap)
+        tap.end(timestamp)
+        return True
+
+
+@cython.final
+cdef class Values(Rows):
+    """Records of two lists, and of what they have in common. ``keys`` None: none has a key."""
+
+    cdef list _values
+    cdef list _keys
+    cdef object _partition
+    cdef object _timestamp
+    cdef object _headers
+    cdef bytes _encoded_headers
+    cdef Row _common
+
+    def __init__(self, list values not None, list keys, partition, timestamp_ms, headers):
+        if keys is not None and len(keys) != len(values):
+            raise ValueError("there must be as many keys as values")
+        self._values, self._keys = values, keys
+        self._partition, self._timestamp, self._headers = partition, timestamp_ms, headers
+        self._encoded_headers = encoded_headers(headers)
+        self._common.key_size = self._common.value_size = -1
+        self._common.headers_size = len(self._encoded_headers)
+        self._common.timestamp = -1 if timestamp_ms is None else timestamp_ms
+        self._common.partition = -1 if partition is None else partition
+
+    def __len__(self):
+        return len(self._values)
+
+    def record(self, Py_ssize_t at):
+        """(value, key, partition, timestamp, headers), as ``send`` takes them."""
+        key = None if self._keys is None else self._keys[at]
+        return self._values[at], key, self._partition, self._timestamp, self._headers
+
+    def replace(self, Py_ssize_t at, value, key):
+        """Take other forms of a record's value and key."""
+        self._values[at] = value
+        if self._keys is not None:
+            self._keys[at] = key
+
+    cdef int look(self, Py_ssize_t at, Row* row) except -1:
+        row[0] = self._common
+        if not point(self._values, at, &row.value, &row.value_size):
+            return 0
+        return self._keys is None or point(self._keys, at, &row.key, &row.key_size)
+
+    cdef uint8_t* put_headers(self, Py_ssize_t at, uint8_t* end) noexcept:
+        memcpy(end, PyBytes_AS_STRING(self._encoded_headers), self._common.headers_size)
+        return end + self._common.headers_size
+
+
+cdef inline bint point(
+    list items, Py_ssize_t at, const uint8_t** data, Py_ssize_t* size
+) noexcept:
+    """Point to the bytes of an item; False: it is neither bytes nor None."""
+    cdef object item = <object>PyList_GET_ITEM(items, at)
+    if type(item) is bytes:
+        data[0] = <const uint8_t*>PyBytes_AS_STRING(item)
+        size[0] = PyBytes_GET_SIZE(item)
+        return True
+    return item is None
+
+
+cdef bytes encoded_headers(headers):
+    cdef list pairs = header_pairs(headers)
+    cdef bytes encoded = PyBytes_FromStringAndSize(NULL, headers_size(pairs))
+    put_headers(<uint8_t*>PyBytes_AS_STRING(encoded), pairs)
+    return encoded

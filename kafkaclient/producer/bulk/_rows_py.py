@@ -1,0 +1,113 @@
+"""The pure-Python twin of ``_bulk.pyx``; see ``rows.py``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from kafkaclient.wire.records import fields_size
+
+if TYPE_CHECKING:
+    from kafkaclient.producer.batches.delivery import Run
+    from kafkaclient.producer.batches.direct_append import AppendSlot, TopicAppendSlots
+
+__all__ = ["Row", "Rows", "Values"]
+
+
+Row: TypeAlias = tuple[Any, Any, int | None, int | None, Any]
+"""(value, key, partition, timestamp, headers), as ``send`` takes them."""
+
+
+# The lengths of key and value, and the count of headers, take no more bytes.
+_LENGTHS = 11
+
+
+class Rows:
+    """Records to be sent, numbered from 0; where they are is the subclasses' business."""
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def record(self, at: int) -> Row:
+        """(value, key, partition, timestamp, headers), as ``send`` takes them."""
+        raise NotImplementedError
+
+    def replace(self, at: int, value: bytes | None, key: bytes | None) -> None:
+        """Take other forms of a record's value and key."""
+
+    def check(self, start: int, stop: int, largest: int, partitions: int) -> int:
+        """The first row from ``start`` on that cannot be sent as it is, or ``stop``.
+
+        Key, value and headers may take ``largest`` bytes; ``partitions`` is how many there are.
+        """
+        for at in range(start, min(stop, len(self))):
+            value, key, partition, timestamp, headers = self.record(at)
+            if not (_plain(value) and _plain(key)) or (timestamp or 0) < 0:
+                return at
+            if partition is not None and not 0 <= partition < partitions:
+                return at
+            if not headers and len(key or b"") + len(value or b"") + _LENGTHS <= largest:
+                continue
+            if any(name is None for name, _ in headers):
+                return at
+            if fields_size(key, value, headers) > largest:
+                return at
+        return stop
+
+    def pour(self, taps: TopicAppendSlots, start: int, stop: int, now: int, runs: list[Run]) -> int:
+        """Send rows through the taps, from ``start`` on; returns the first row that has to go the
+        long way, or ``stop``. ``runs`` is extended by (receipt, index of the first, count) of the
+        records of each batch. ``now`` is the timestamp of those without."""
+        stop = min(stop, len(self))
+        firsts: dict[AppendSlot, int] = {}
+        try:
+            for at in range(start, stop):
+                value, key, partition, timestamp, headers = self.record(at)
+                tap = taps.get(partition, key)
+                if tap is None:
+                    return at
+                count = tap.count
+                if not tap.pour(now if timestamp is None else timestamp, key, value, headers):
+                    return at
+                if tap not in firsts:
+                    firsts[tap] = count
+        finally:
+            for tap, first in firsts.items():
+                runs.append(tap.run_from(first))
+        return stop
+
+
+class Values(Rows):
+    """Records of two lists, and of what they have in common. ``keys`` None: none has a key."""
+
+    __slots__ = ("_headers", "_keys", "_partition", "_timestamp", "_values")
+
+    def __init__(
+        self,
+        values: list[Any],
+        keys: list[Any] | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Any,
+    ) -> None:
+        if keys is not None and len(keys) != len(values):
+            raise ValueError("there must be as many keys as values")
+        self._values, self._keys = values, keys
+        self._partition, self._timestamp, self._headers = partition, timestamp_ms, headers
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def record(self, at: int) -> Row:
+        key = None if self._keys is None else self._keys[at]
+        return self._values[at], key, self._partition, self._timestamp, self._headers
+
+    def replace(self, at: int, value: bytes | None, key: bytes | None) -> None:
+        self._values[at] = value
+        if self._keys is not None:
+            self._keys[at] = key
+
+
+def _plain(item: object) -> bool:
+    return item.__class__ is bytes or item is None

@@ -1,0 +1,253 @@
+"""What a caller holds of many records at once: one awaitable for all of them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Never
+
+from kafkaclient.errors import BulkDeliveryError, BulkFailure
+from kafkaclient.producer.batches.delivery import Callback, Run
+from kafkaclient.types import NO_OFFSET, BulkMetadata, OffsetRange
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable, Iterator
+
+    from kafkaclient.errors import KafkaError
+    from kafkaclient.producer.batches.delivery import BatchResult
+
+__all__ = ["BulkDelivery"]
+
+# So many batches are kept before those that are done are summed up.
+_KEPT = 64
+
+
+class BulkDelivery:
+    """Records on their way together: await it for their :class:`~kafkaclient.BulkMetadata`, any
+    number of times.
+
+    It is done when each record has an outcome. If any failed, awaiting raises one
+    :class:`~kafkaclient.errors.BulkDeliveryError` for all. Cancelling a task that awaits it takes
+    no record back. If records fail and nobody looks (no await, :meth:`exception` or
+    :meth:`result`), that is counted, logged and given to the producer's ``on_error``.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_error",
+        "_failed",
+        "_keep",
+        "_pending",
+        "_records",
+        "_topic",
+        "_unseen",
+        "_written",
+    )
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._records = 0
+        self._pending: list[Run] = []
+        self._keep = _KEPT
+        self._written: dict[int, list[OffsetRange]] = {}
+        self._failed: dict[Any, tuple[BatchResult, BulkFailure]] = {}
+        self._error: BulkDeliveryError | None = None
+        self._unseen = True
+
+    @property
+    def records(self) -> int:
+        """How many records were handed over."""
+        return self._records
+
+    def __reduce_ex__(self, protocol: object) -> Never:
+        raise TypeError("a BulkDelivery cannot be copied or pickled: it stands for records")
+
+    def __repr__(self) -> str:
+        state = "done" if self.done() else "pending"
+        failed = sum(failure.records for _, failure in self._failed.values())
+        return f"<BulkDelivery {self._topic} records={self._records} failed={failed} {state}>"
+
+    def __del__(self) -> None:
+        for run in self._pending:
+            for part, first, count in _parts(*run):
+                if part.done:
+                    self._settle(part, first, count)
+                else:
+                    part.drop(first, count)
+        if self._unseen:
+            for receipt, failure in self._failed.values():
+                if receipt.on_unseen is not None and receipt.hook is None:
+                    receipt.on_unseen(receipt, failure.error, failure.records)
+
+    def add(self, runs: Iterable[Run]) -> None:
+        """Stand for further records; their receipts count them as having a handle."""
+        pending = self._pending
+        for receipt, first, count in runs:
+            self._records += count
+            if pending and pending[-1][0] is receipt and sum(pending[-1][1:]) == first:
+                pending[-1] = (receipt, pending[-1][1], pending[-1][2] + count)
+            else:
+                pending.append((receipt, first, count))
+        if len(pending) > self._keep:
+            self._sum_up()
+
+    def done(self) -> bool:
+        """Whether every record is acknowledged or has failed."""
+        return self._latest() is None
+
+    def exception(self) -> BulkDeliveryError | None:
+        """The error that tells which records failed; None when all were delivered.
+
+        Raises:
+            asyncio.InvalidStateError: it is not done yet.
+        """
+        self._unseen = False
+        if not self.done():
+            raise asyncio.InvalidStateError("records are still on their way")
+        if self._failed and self._error is None:
+            self._error = self._tell()
+        return self._error
+
+    def result(self) -> BulkMetadata:
+        """Where the records were written.
+
+        Raises:
+            BulkDeliveryError: some failed.
+            asyncio.InvalidStateError: it is not done yet.
+        """
+        error = self.exception()
+        if error is not None:
+            raise error.with_traceback(None)  # it would gather every caller's frames
+        return self._metadata()
+
+    def __await__(self) -> Generator[Any, None, BulkMetadata]:
+        self._unseen = False
+        return self._wait().__await__()
+
+    async def _wait(self) -> BulkMetadata:
+        # The latest first: the others are likely to be done by then.
+        while (run := self._latest()) is not None:
+            await _until_done(*run)
+        return self.result()
+
+    def _latest(self) -> Run | None:
+        """The last records without an outcome."""
+        if self._pending:
+            receipt, first, count = self._pending[-1]
+            if receipt.locate(first + count - 1)[0].done:
+                self._sum_up()
+        return self._pending[-1] if self._pending else None
+
+    def _sum_up(self) -> None:
+        """Let go of batches that are done: there may be many more than are on their way."""
+        left: list[Run] = []
+        for run in self._pending:
+            for part, first, count in _parts(*run):
+                if part.done:
+                    self._settle(part, first, count)
+                else:
+                    left.append((part, first, count))
+        self._pending = left
+        self._keep = max(_KEPT, 2 * len(left))
+
+    def _settle(self, receipt: BatchResult, first: int, count: int) -> None:
+        receipt.handles -= count
+        if receipt.error is not None:
+            self._add_failure(receipt, first, count)
+        elif receipt.base_offset == NO_OFFSET:
+            self._add_written(receipt.partition, OffsetRange(NO_OFFSET, count))
+        else:
+            self._add_written(receipt.partition, OffsetRange(receipt.base_offset + first, count))
+
+    def _add_written(self, partition: int, written: OffsetRange) -> None:
+        ranges = self._written.setdefault(partition, [])
+        if ranges and _adjoin(ranges[-1], written):
+            ranges[-1] = OffsetRange(ranges[-1].first, ranges[-1].records + written.records)
+        else:
+            ranges.append(written)
+
+    def _add_failure(self, receipt: BatchResult, first: int, count: int) -> None:
+        error: KafkaError | None = None
+        for index in sorted(receipt.record_errors or ()):
+            if first <= index < first + count:
+                error = receipt.error_of(index)  # a culprit says more than its company
+                break
+        error = error or receipt.error
+        assert error is not None
+        kind = (receipt.partition, type(error), error.code)
+        known = self._failed.get(kind)
+        if known is not None:
+            receipt, (_, records, error) = known
+            count += records
+        self._failed[kind] = (receipt, BulkFailure(receipt.partition, count, error))
+
+    def _metadata(self) -> BulkMetadata:
+        partitions = {p: _merged(ranges) for p, ranges in sorted(self._written.items())}
+        records = sum(written.records for ranges in partitions.values() for written in ranges)
+        return BulkMetadata(self._topic, records, partitions)
+
+    def _tell(self) -> BulkDeliveryError:
+        failures = tuple(failure for _, failure in self._failed.values())
+        by_partition: dict[int, int] = {}
+        for failure in failures:
+            known = by_partition.get(failure.partition, 0)
+            by_partition[failure.partition] = known + failure.records
+        where = ", ".join(
+            f"{'none yet' if partition < 0 else partition} ({records})"
+            for partition, records in sorted(by_partition.items())
+        )
+        error = BulkDeliveryError(
+            f"{sum(by_partition.values())} of {self._records} records for topic {self._topic!r} "
+            f"failed; by partition: {where}. The first failure: {failures[0].error}"
+        )
+        error.records, error.failures = self._records, failures
+        error.delivered = self._metadata()
+        error.retriable = all(failure.error.retriable for failure in failures)
+        error.__cause__ = failures[0].error
+        return error
+
+
+def _parts(receipt: BatchResult, first: int, count: int) -> Iterator[Run]:
+    """The records' receipts after all splits."""
+    while count > 0:
+        part, at, run = receipt.run_at(first)
+        number = min(count, run)
+        yield part, at, number
+        first += number
+        count -= number
+
+
+def _adjoin(before: OffsetRange, after: OffsetRange) -> bool:
+    if before.first == NO_OFFSET:
+        return after.first == NO_OFFSET
+    return before.first + before.records == after.first
+
+
+def _merged(ranges: list[OffsetRange]) -> tuple[OffsetRange, ...]:
+    merged: list[OffsetRange] = []
+    for written in sorted(ranges):
+        if merged and _adjoin(merged[-1], written):
+            merged[-1] = OffsetRange(merged[-1].first, merged[-1].records + written.records)
+        else:
+            merged.append(written)
+    return tuple(merged)
+
+
+async def _until_done(receipt: BatchResult, first: int, count: int) -> None:
+    """Wait for the last of the records of a batch."""
+    loop = asyncio.get_running_loop()
+    receipt.check_home(loop)
+    woken = loop.create_future()
+    waiter = Callback(loop, _wake, woken, 0)
+    part, at = receipt.locate(first + count - 1)
+    part.when_done(at, waiter)
+    if part.count == 1 and part.awaited is not None:
+        part.awaited()
+    try:
+        await woken
+    finally:
+        receipt.locate(first + count - 1)[0].forget(waiter)
+
+
+def _wake(woken: asyncio.Future[None]) -> None:
+    if not woken.done():
+        woken.set_result(None)

@@ -1,0 +1,75 @@
+"""Metrics that Java has not: how partitions are chosen, and the load that they are chosen by."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import nan
+from typing import TYPE_CHECKING
+
+from kafkaclient.producer.observability.load import partition_skew
+from kafkaclient.producer.sender.broker_lane import Exclusion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kafkaclient.metrics import ProducerMetrics
+    from kafkaclient.metrics.producer import Gauges
+    from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
+    from kafkaclient.producer.sender.broker_lane import BrokerLane
+
+__all__ = ["bind_load_gauges"]
+
+_MS_PER_S = 1000.0
+
+
+def bind_load_gauges(
+    metrics: ProducerMetrics, accumulator: RecordAccumulator, lanes: Iterable[BrokerLane]
+) -> None:
+    """Have the metrics read, at each snapshot, what the accumulator and the lanes know."""
+
+    def of_nodes() -> dict[int, Gauges]:
+        in_flight: Counter[int] = Counter()
+        for lane in lanes:
+            in_flight[lane.node_id] += len(lane.in_flight)
+        return {
+            lane.node_id: {**_lane_gauges(lane), "requests-in-flight": in_flight[lane.node_id]}
+            for lane in lanes
+            if lane.main is lane
+        }
+
+    def of_topics() -> dict[str, Gauges]:
+        topics = accumulator.topics
+        return {name: {"partition-skew": partition_skew(topics[name])} for name in topics}
+
+    def of_partitions() -> dict[str, dict[int, Gauges]]:
+        return {
+            name: {
+                partition: {
+                    "batch-bound-total": queue.batches_bound,
+                    "byte-bound-total": queue.bytes_bound,
+                }
+                for partition, queue in topic.queues.items()
+            }
+            for name, topic in accumulator.topics.items()
+        }
+
+    metrics.bind_node_gauges(of_nodes)
+    metrics.bind_topic_gauges(of_topics)
+    metrics.bind_partition_gauges(of_partitions)
+
+
+def _lane_gauges(lane: BrokerLane) -> Gauges:
+    window = lane.window
+    gauges = {
+        "in-flight-window": window.value,
+        "round-trip-time-ms": _ms(window.round_trip),
+        "service-time-ms": _ms(window.service),
+        "produce-latency-median-ms": _ms(lane.median_latency),
+    }
+    for reason in Exclusion:
+        gauges[f"exclusion-{reason.name.lower()}-total"] = lane.exclusions[reason]
+    return gauges
+
+
+def _ms(seconds: float | None) -> float:
+    return nan if seconds is None else seconds * _MS_PER_S

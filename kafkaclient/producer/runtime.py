@@ -1,0 +1,380 @@
+"""A started producer from the inside: its parts, how they are joined, and their end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kafkaclient.cluster.metadata import Metadata
+from kafkaclient.cluster.router import Router
+from kafkaclient.errors import KafkaError, ProducerClosedError, TransactionAbortedError
+from kafkaclient.metrics import ProducerMetrics
+from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
+from kafkaclient.producer.accumulator.compressor import CompressionThreads
+from kafkaclient.producer.accumulator.custom_strategy import CustomPartitioner
+from kafkaclient.producer.admission import Admission
+from kafkaclient.producer.batches.delivery import BatchResult
+from kafkaclient.producer.batches.sequence import ProducerIdentity
+from kafkaclient.producer.coordinator import Coordinators
+from kafkaclient.producer.observability.gauges import bind_load_gauges
+from kafkaclient.producer.observability.load import LiveLoad
+from kafkaclient.producer.observability.unobserved_failures import UnobservedFailures
+from kafkaclient.producer.partitioning.partitioners import named_partitioner
+from kafkaclient.producer.sender.sender import Sender
+from kafkaclient.producer.sender.wakeup import Wakeup
+from kafkaclient.producer.settings import accumulator_settings, sender_settings
+from kafkaclient.producer.transactions.manager import TransactionManager
+from kafkaclient.producer.transactions.producer_id import ProducerIdFetcher
+from kafkaclient.producer.transactions.records import TransactionRecords
+from kafkaclient.producer.transactions.requests import TransactionalIdentity, TransactionRequests
+from kafkaclient.wire.produce import FIRST_OF_TRANSACTIONS_V2, MAX_VERSION, MIN_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from kafkaclient.cluster.view import ClusterView
+    from kafkaclient.config import ProducerConfig
+    from kafkaclient.net.dialer import Dialer
+    from kafkaclient.producer.batches.batch import ProducerBatch
+    from kafkaclient.producer.observability.batch_telemetry import BatchTelemetry
+
+__all__ = ["ProducerRuntime"]
+
+_log = logging.getLogger(__name__)
+
+
+class ProducerRuntime:
+    """The parts; docs/architecture.md shows how they stand to each other.
+
+    Made in the event loop that it works in. ``check_open()`` raises when the producer takes no
+    more records. Once ``fatal`` is set, everything has failed with it, and nothing is sent.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        *,
+        dialer: Dialer | None,
+        clock: Callable[[], float] | None,
+        wall_clock: Callable[[], float],
+        rng: Random,
+        check_open: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self.fatal: KafkaError | None = None
+        self.loop = asyncio.get_running_loop()
+        now = self.now = clock or _fine_clock(self.loop)
+        self.max_block = config.max_block_ms / 1000
+        self.metrics = metrics = ProducerMetrics(
+            now, config.metrics_sample_window_ms, config.metrics_num_samples
+        )
+        self._failures = UnobservedFailures(now, config.on_error, self.loop)
+        self.router = Router.secured(
+            config, dialer, clock=now, wall_clock=wall_clock, rng=rng, meter=metrics
+        )
+        transactional = config.transactional_id is not None
+        identity = (
+            TransactionalIdentity()
+            if transactional
+            else ProducerIdentity(config.enable_idempotence)
+        )
+        alarm = Wakeup(now)
+        self.accumulator = RecordAccumulator(
+            accumulator_settings(config, early=0.0 if clock else _lateness(now)),
+            identity=identity,
+            random31=lambda: rng.getrandbits(31),
+            wake=alarm.ring,
+            new_receipt=self._new_receipt,
+            on_switch=metrics.partition_switched,
+            background=CompressionThreads(self.loop),
+        )
+        partitioner = named_partitioner(
+            config.partitioner,
+            lambda: rng.getrandbits(31),
+            ignore_keys=config.partitioner_ignore_keys,
+        )
+        if partitioner is not None:
+            self.accumulator.new_choice = lambda topic: CustomPartitioner(
+                topic, partitioner, lambda: self.metadata.view, self.load
+            )
+        self.metadata = Metadata(
+            config,
+            self.router,
+            clock=now,
+            rng=rng,
+            release=self._release,
+            on_crash=self._crashed,
+        )
+        self.keeper = ProducerIdFetcher(
+            identity,
+            self.router,
+            retry_backoff=config.retry_backoff_ms / 1000,
+            retry_backoff_max=config.retry_backoff_max_ms / 1000,
+            rng=rng,
+            on_assigned=self._identity_assigned,
+            on_denied=self._identity_denied,
+            on_fatal=self.die,
+            on_crash=self._crashed,
+        )
+        self.intake = Admission(
+            self.accumulator,
+            self.metadata,
+            metrics,
+            max_block=self.max_block,
+            ignore_keys=config.partitioner_ignore_keys or partitioner is not None,
+            ask_once=partitioner is not None,
+            clock=now,
+            new_receipt=self._new_receipt,
+            check_open=check_open,
+        )
+        settings = sender_settings(config)
+        self.sender = Sender(
+            self.accumulator,
+            self.metadata,
+            self.router,
+            settings,
+            metrics,
+            alarm,
+            clock=now,
+            rng=rng,
+            on_identity_wanted=self.keeper.ensure,
+            on_fatal=self.die,
+        )
+        self.load = LiveLoad(
+            self.accumulator,
+            self.sender.lanes,
+            settings,
+            brokers=lambda: self.metadata.view.brokers,
+            clock=now,
+        )
+        self.metadata.subscribe(self._view_changed)
+        self.transactions = None
+        if isinstance(identity, TransactionalIdentity):
+            self.transactions = self._new_transactions(identity, rng)
+        self.router.on_connection_change = lambda _node: self.sender.wake()
+        self._task: asyncio.Task[None] | None = None
+        self._orphan: asyncio.Task[int] | None = None
+        self._telemetry = self._open_telemetry(wall_clock)
+        self._bind_gauges()
+        bind_load_gauges(metrics, self.accumulator, self.sender.lanes)
+
+    def begin(self) -> None:
+        """The cluster is known: ask for the producer id, and start the sender."""
+        self.keeper.ensure()
+        self._task = asyncio.create_task(self._run_sender(), name="kafkaclient-sender")
+
+    async def _run_sender(self) -> None:
+        try:
+            await self.sender.run()
+        except asyncio.CancelledError:
+            self._crashed("the sender", None)
+        except Exception as error:  # noqa: BLE001 - nobody may be left waiting
+            self._crashed("the sender", error)
+
+    def _crashed(self, what: str, error: BaseException | None) -> None:
+        """A task of ours has ended that should not have; without an error it was cancelled."""
+        if error is None:
+            # Programs that end cancel every task of the loop, and then await their deliveries.
+            self.die(ProducerClosedError(f"{what}'s task was cancelled; nothing is sent"))
+            return
+        _log.error("%s failed; the producer cannot go on", what, exc_info=error)
+        crash = ProducerClosedError(f"{what} failed: {error!r}; this is a defect")
+        crash.__cause__ = error
+        self.die(crash)
+
+    def die(self, error: KafkaError) -> None:
+        """Fail everything pending, and every further send, with ``error``."""
+        if self.fatal is None:
+            self.fatal = error
+            if self.transactions is not None:
+                self.transactions.dead(error)
+            self._fail_pending(error)
+
+    async def stop(self, timeout: float | None) -> int:
+        """Send what is there, wait for its outcome up to ``timeout`` seconds, disconnect; how
+        many records were left without an outcome."""
+        self.accumulator.close(self.now())
+        undelivered = 0
+        try:
+            async with asyncio.timeout(timeout):
+                if self.transactions is not None:
+                    await self.transactions.close()
+                await self.drained()
+        except TimeoutError:
+            pass
+        finally:
+            undelivered = self._fail_pending(
+                ProducerClosedError(
+                    f"the producer was stopped with timeout={timeout} before the record was "
+                    "acknowledged; it may have been written if it had been sent"
+                )
+            )
+            self.accumulator.sealer.close()
+            self.sender.close()
+            await self.disconnect()
+            if self._task is not None:
+                await asyncio.wait({self._task})
+            self._failures.close()
+            if self._telemetry is not None:
+                await self._telemetry.close()
+        if undelivered:
+            _log.error("the producer stopped with %d records undelivered", undelivered)
+        return undelivered
+
+    def stop_later(self) -> None:
+        """Stop in the background; may be called from anywhere, by a garbage collector too. Not in
+        an event loop that has ended: then all of this ends with it."""
+        with contextlib.suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(self._stop_in_background)
+
+    def _stop_in_background(self) -> None:
+        self._orphan = self.loop.create_task(self.stop(None), name="kafkaclient-stop")
+
+    async def disconnect(self) -> None:
+        """End everything that is under way, also a start."""
+        await self.intake.waiting.close()
+        await self.keeper.close()
+        await self.metadata.stop()
+        await self.router.close()
+
+    async def drained(self) -> None:
+        """Send what is there without lingering; wait until all of it has an outcome."""
+        asked_at, waiting = self.now(), self.intake.waiting
+        held = waiting.holds_from(asked_at)
+        await self.accumulator.incomplete.flush(asked_at)
+        if held:
+            await waiting.wait_gone(asked_at)
+            await self.accumulator.incomplete.flush(self.now())
+
+    async def initialize_transactions(self) -> None:
+        """Fence older producers with the same transactional id."""
+        if self.transactions is not None:
+            await self.transactions.timed("init", self.transactions.initialize())
+            first = FIRST_OF_TRANSACTIONS_V2
+            v1, v2 = (MIN_VERSION, first - 1), (first, MAX_VERSION)
+            self.sender.produce_versions = v2 if self.transactions.calls.v2 else v1
+
+    def _new_transactions(self, identity: TransactionalIdentity, rng: Random) -> TransactionManager:
+        config, name = self._config, self._config.transactional_id or ""
+        coordinators = Coordinators(
+            self.router,
+            retry_backoff=config.retry_backoff_ms / 1000,
+            retry_backoff_max=config.retry_backoff_max_ms / 1000,
+            request_timeout=config.request_timeout_ms / 1000,
+            rng=rng,
+            on_unknown=self.metadata.request_refresh,
+        )
+        transactions = TransactionManager(
+            name,
+            TransactionRecords(self.accumulator, self.intake.waiting, self.drained, self.now),
+            identity,
+            TransactionRequests(name, config.transaction_timeout_ms, identity, coordinators),
+            limit=config.call_limit,
+            clock=self.now,
+            on_fatal=self.die,
+            on_waited=self.metrics.transaction_waited,
+            wake=self.sender.wake,
+        )
+        self.accumulator.incomplete.on_failed = transactions.failed
+        self.intake.waiting.on_failed = transactions.failed
+        self.intake.admission = partial(transactions.admission, self.intake.check_open)
+        return transactions
+
+    def _new_receipt(self, topic: str) -> BatchResult:
+        if self.transactions is not None:
+            self.transactions.new_batch()
+        if self.keeper.denials:
+            self.keeper.ensure()
+        receipt = BatchResult(topic, self._report_unseen)
+        receipt.home, receipt.hook = self.loop, self._config.on_delivery
+        return receipt
+
+    def _report_unseen(self, receipt: BatchResult, error: KafkaError, records: int) -> None:
+        if isinstance(error, TransactionAbortedError):
+            return  # as the application wished, or for a failure that is told of by itself
+        self.metrics.errors_unseen(records)
+        self._failures.report(receipt, error, records)
+
+    def _identity_assigned(self) -> None:
+        self.accumulator.incomplete.reschedule(self.now())
+        self.sender.wake()  # batches without a partition were ready all the time
+
+    def _identity_denied(self, error: KafkaError) -> None:
+        self._fail_batches(error, [b for b in self.accumulator.incomplete if not b.on_wire])
+
+    def _view_changed(self, old: ClusterView, new: ClusterView) -> None:
+        self.accumulator.update_brokers(new.brokers.values())
+        for name, view in new.topics.items():
+            if old.topics.get(name) is not view:
+                self.intake.update_topic(view)
+        self.accumulator.routes.renew(self.now())
+        for name in old.topics.keys() - new.topics.keys():
+            self.accumulator.forget_topic(name)
+        self.sender.wake()
+
+    def _release(self, topic: str) -> bool:
+        """A topic was not used for long: free what is kept for it, if nothing depends on it."""
+        if not self.accumulator.release(topic):
+            return False
+        self.metrics.forget_topic(topic)
+        return True
+
+    def pending_records(self) -> int:
+        batched = sum(batch.count for batch in self.accumulator.incomplete)
+        return batched + len(self.intake.waiting)
+
+    def _fail_pending(self, error: KafkaError) -> int:
+        failed = self.intake.waiting.fail_all(error)
+        return failed + self._fail_batches(error, list(self.accumulator.incomplete))
+
+    def _fail_batches(self, error: KafkaError, batches: list[ProducerBatch]) -> int:
+        now, failed = self.now(), 0
+        for batch in batches:
+            failed += batch.count
+            self.metrics.records_failed(batch.receipt.topic, batch.count)
+            self.accumulator.incomplete.abandon(batch, error, now)
+        return failed
+
+    def _open_telemetry(self, wall_clock: Callable[[], float]) -> BatchTelemetry | None:
+        directory = self._config.telemetry
+        if directory is None:
+            return None
+        from kafkaclient.producer.observability.batch_telemetry import BatchTelemetry  # noqa: PLC0415 - it needs pyarrow
+
+        telemetry = BatchTelemetry(
+            self._config,
+            directory,
+            in_flight_of=self.sender.lanes.in_flight_of,
+            clock=self.now,
+            wall_clock=wall_clock,
+        )
+        self.accumulator.places.observer = self.accumulator.incomplete.observer = telemetry
+        return telemetry
+
+    def _bind_gauges(self) -> None:
+        metrics, budget = self.metrics, self.accumulator.budget
+        lanes = self.sender.lanes
+        metrics.bind_gauge("buffer-total-bytes", lambda: budget.total)
+        metrics.bind_gauge("buffer-available-bytes", lambda: budget.available)
+        metrics.bind_gauge("waiting-threads", lambda: self.intake.waiting.callers)
+        metrics.bind_gauge("requests-in-flight", lambda: sum(len(lane.in_flight) for lane in lanes))
+        metrics.bind_gauge("metadata-age", lambda: self.now() - self.metadata.refreshed_at)
+
+
+def _lateness(clock: Callable[[], float]) -> float:
+    """By how much the event loop's timers come too late on average, in seconds: they count whole
+    milliseconds, but for a loop with a time of its own."""
+    return 0.0005 if clock is time.monotonic else 0.0
+
+
+def _fine_clock(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
+    """The loop's time in fine grain: uvloop's own counts whole milliseconds.
+
+    A loop with a time of its own (tests in virtual time) keeps it.
+    """
+    return time.monotonic if abs(loop.time() - time.monotonic()) < 1.0 else loop.time

@@ -1,0 +1,300 @@
+"""The way back: what becomes of the batches of a Produce request when its answer comes, or none."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from kafkaclient.broker_errors import broker_error, denied
+from kafkaclient.cluster.backoff import backoff_s
+from kafkaclient.cluster.view import LeaderHint
+from kafkaclient.errors import (
+    AuthenticationError,
+    DeliveryTimeoutError,
+    KafkaError,
+    ProtocolError,
+    RecordTooLargeError,
+)
+from kafkaclient.producer.batches.partition_queue import QueueState
+from kafkaclient.producer.sender.error_actions import (
+    AMBIGUOUS_CODES,
+    REFRESH_CODES,
+    ErrorAction,
+    action_for,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from random import Random
+
+    from kafkaclient.metrics import ProducerMetrics
+    from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
+    from kafkaclient.producer.batches.batch import ProducerBatch
+    from kafkaclient.producer.sender.ports import Leaders
+    from kafkaclient.producer.settings import RetrySettings
+    from kafkaclient.wire.produce import PartitionResult, ProduceResult
+
+__all__ = ["ResponseHandler", "delivery_timeout"]
+
+_log = logging.getLogger(__name__)
+
+_TOPIC_DENIED, _CLUSTER_DENIED = 29, 31
+_INVALID_PRODUCER_EPOCH = 47
+
+
+class ResponseHandler:
+    """Applies verdicts. ``on_fatal(error)``: the producer may not go on."""
+
+    def __init__(
+        self,
+        accumulator: RecordAccumulator,
+        leaders: Leaders,
+        settings: RetrySettings,
+        metrics: ProducerMetrics,
+        *,
+        rng: Random,
+        on_fatal: Callable[[KafkaError], None],
+    ) -> None:
+        self._accumulator = accumulator
+        self._incomplete = accumulator.incomplete
+        self._leaders = leaders
+        self._settings = settings
+        self._metrics = metrics
+        self._rng = rng
+        self._on_fatal = on_fatal
+
+    def none(
+        self,
+        batches: Sequence[ProducerBatch],
+        error: KafkaError,
+        now: float,
+        *,
+        at_once: bool = False,
+    ) -> None:
+        """No answer came: each batch may or may not have been written.
+
+        ``at_once`` retries without a pause, and does not count it: the connection had been idle
+        or was given up by us, and its end says nothing about the broker's health.
+        """
+        for batch in batches:
+            batch.maybe_written = True
+            try:
+                self.retry(batch, error, now, at_once=at_once)
+            except Exception as defect:  # noqa: BLE001 - the others must not suffer for it
+                self._give_up(batch, defect, now)
+        self._leaders.request_refresh(f"a Produce request went unanswered: {error}")
+
+    def take(
+        self, batches: Sequence[ProducerBatch], result: ProduceResult, node_id: int, now: float
+    ) -> None:
+        """Broker ``node_id`` has answered for these batches."""
+        answers = {(p.topic, p.partition): p for p in result.partitions}
+        answered = [(b, answers.get((b.receipt.topic, b.receipt.partition))) for b in batches]
+        hints = []
+        for batch, answer in answered:
+            if answer is None or not answer.error_code or answer.leader_id < 0:
+                continue
+            # A former topic's epochs mean nothing for the one that was created anew.
+            if not batch.outlived_its_topic:
+                topic, partition = answer.topic, answer.partition
+                hints.append(LeaderHint(topic, partition, answer.leader_id, answer.leader_epoch))
+        if hints:  # first, so that a retry knows its new leader (KIP-951)
+            self._leaders.apply_leaders(hints, result.endpoints)
+        for batch, answer in answered:
+            try:
+                if answer is not None:
+                    self._judge(batch, answer, node_id, now)
+                else:
+                    self._left_out(batch, node_id, now)
+            except Exception as defect:  # noqa: BLE001 - the others must not suffer for it
+                self._give_up(batch, defect, now)
+
+    def _left_out(self, batch: ProducerBatch, node_id: int, now: float) -> None:
+        batch.maybe_written = True
+        tp = batch.queue.tp
+        missing = ProtocolError(f"broker {node_id} left {tp} out of its answer to a Produce")
+        self.retry(batch, missing, now)
+
+    def _give_up(self, batch: ProducerBatch, defect: Exception, now: float) -> None:
+        """A defect of ours in handling one batch's answer costs that batch and no other."""
+        _log.error("handling the answer for %r failed", batch, exc_info=defect)
+        error = KafkaError(
+            f"handling the broker's answer for {batch.count} records to {batch.queue.tp} "
+            f"failed: {defect!r}; this is a defect. They may have been written."
+        )
+        error.__cause__ = defect
+        self._incomplete.discard(batch, error, now)
+
+    def retry(
+        self, batch: ProducerBatch, error: KafkaError, now: float, *, at_once: bool = False
+    ) -> None:
+        """Send the batch again after its back-off, unless its retries are used up."""
+        error.with_traceback(None)  # whoever keeps it would keep the frames, and so the request
+        pause = 0.0
+        if not batch.receipt.done:
+            used_up = batch.retries >= self._settings.retries and not at_once
+            if used_up or self._accumulator.identity.doomed:
+                self.refuse(batch, error, now)
+                return
+            self._metrics.records_retried(batch.receipt.topic, batch.count)
+            pause = 0.0 if at_once else self._backoff(batch)
+        self._incomplete.retry(batch, error, now + pause, now, counts=not at_once)
+
+    def refuse(
+        self,
+        batch: ProducerBatch,
+        error: KafkaError,
+        now: float,
+        record_errors: dict[int, KafkaError] | None = None,
+    ) -> None:
+        """The batch has failed for good."""
+        error.with_traceback(None)  # as above
+        if not batch.receipt.done:
+            self._metrics.records_failed(batch.receipt.topic, batch.count)
+        self._incomplete.fail(batch, error, now, record_errors)
+
+    def _judge(
+        self, batch: ProducerBatch, answer: PartitionResult, node_id: int, now: float
+    ) -> None:
+        code = answer.error_code
+        verdict = action_for(code)
+        if verdict is ErrorAction.DONE:
+            self._incomplete.complete(batch, answer.base_offset, answer.log_append_time_ms, now)
+            return
+        what = f"{batch.count} records to {batch.queue.tp} on broker {node_id}"
+        error: KafkaError = broker_error(
+            code, what, answer.error_message, advice=_denied(code, batch.receipt.topic)
+        )
+        batch.maybe_written |= code in AMBIGUOUS_CODES
+        too_large = verdict is ErrorAction.SPLIT
+        if code in REFRESH_CODES:
+            self._leaders.request_refresh(str(error))
+        if batch.receipt.done:  # given up meanwhile: only its place in the sequence matters
+            self._incomplete.retry(batch, error, now, now)
+        elif too_large and batch.count > 1:
+            self._metrics.batch_split()
+            self._accumulator.split(batch, now)
+        elif verdict is ErrorAction.RESEQUENCE and batch.torn and batch.queue.unacked[0] is batch:
+            # The log expects what follows the whole, or has lost what came before it.
+            self.refuse(batch, _torn(batch, error), now)
+        elif verdict is ErrorAction.RESEQUENCE and self._repairs(batch, code):
+            self._metrics.records_retried(batch.receipt.topic, batch.count)
+            self._incomplete.resequence(batch, error, now + self._backoff(batch), now)
+        elif verdict is ErrorAction.RETRY:
+            self.retry(batch, error, now)
+        else:
+            self._refused(batch, answer, _too_large(batch, error) if too_large else error, now)
+            if verdict is ErrorAction.FATAL and batch.stamped:  # else only this batch was refused
+                self._on_fatal(error)
+
+    def _refused(
+        self, batch: ProducerBatch, answer: PartitionResult, error: KafkaError, now: float
+    ) -> None:
+        culprits = _culprits(answer, batch)
+        innocent = batch.count - len(culprits)
+        doomed = self._accumulator.identity.transactional
+        if not culprits or not innocent or batch.maybe_written or doomed:
+            self.refuse(batch, error, now, culprits or None)
+            return
+        # Which records share a batch is chance: the innocent ones don't fail for it. Java's do.
+        self._metrics.records_failed(batch.receipt.topic, len(culprits))
+        self._metrics.records_retried(batch.receipt.topic, innocent)
+        self._accumulator.sort_out(batch, culprits, error, now)
+
+    def _repairs(self, batch: ProducerBatch, code: int) -> bool:
+        """Whether the sequence goes on with a new epoch, or with the batch that is missing. Within
+        a transaction the epoch is not ours to raise: the coordinator does, when it is aborted."""
+        if self._accumulator.identity.transactional:
+            return code != _INVALID_PRODUCER_EPOCH and batch.queue.unacked[0] is not batch
+        return batch.stamped
+
+    def _backoff(self, batch: ProducerBatch) -> float:
+        if batch.queue.leader_epoch > batch.leader_epoch:
+            return 0.0  # a newer leader is known already: ask it at once
+        settings = self._settings
+        return backoff_s(
+            batch.attempts, settings.retry_backoff, settings.retry_backoff_max, self._rng
+        )
+
+
+def _denied(code: int, topic: str) -> str | None:
+    operation = "IdempotentWrite" if code == _CLUSTER_DENIED else "Write"
+    return denied(code, operation, topic if code == _TOPIC_DENIED else "")
+
+
+def _culprits(answer: PartitionResult, batch: ProducerBatch) -> dict[int, KafkaError]:
+    """The broker's word on single records (KIP-467), by their index in the batch."""
+    return {
+        index: broker_error(
+            answer.error_code,
+            f"a record to {batch.queue.tp}",
+            message or answer.error_message,
+        )
+        for index, message in answer.record_errors
+        if 0 <= index < batch.count
+    }
+
+
+def _too_large(batch: ProducerBatch, error: KafkaError) -> RecordTooLargeError:
+    known = "it was not written. Raise the topic's limit or send less at a time."
+    if batch.maybe_written:
+        known = "an earlier attempt ended without an answer, so it may have been written."
+    return _record_too_large(
+        batch,
+        error,
+        f"{batch.count} records to {batch.queue.tp} make a batch of {batch.size} bytes, more than "
+        f"the topic's max.message.bytes allows ({error}); {known}",
+    )
+
+
+def _torn(batch: ProducerBatch, error: KafkaError) -> RecordTooLargeError:
+    return _record_too_large(
+        batch,
+        error,
+        f"{batch.count} records to {batch.queue.tp} were part of a batch that an attempt without "
+        "an answer may have written before the topic's max.message.bytes was lowered. Sent again "
+        f"in parts, the broker did not take them ({error}): most likely they were written.",
+    )
+
+
+def _record_too_large(batch: ProducerBatch, error: KafkaError, message: str) -> RecordTooLargeError:
+    too_large = RecordTooLargeError(message)
+    too_large.code = error.code
+    too_large.maybe_written = batch.maybe_written
+    return too_large
+
+
+_WAITING = {
+    QueueState.IDLE: "waited for its turn",
+    QueueState.LINGER: "waited for its turn",
+    QueueState.BACKOFF: "waited for its retry",
+    QueueState.BLOCKED: "waited for earlier batches of its partition, or for a producer id",
+    QueueState.SEALING: "waited to be compressed",
+    QueueState.LEADERLESS: "waited for {whom}",
+    QueueState.READY: "waited for {whom} to take requests",
+}
+
+
+def delivery_timeout(
+    batch: ProducerBatch, age: float, limit: float, cause: KafkaError | None
+) -> DeliveryTimeoutError:
+    """The error for a batch that was not acknowledged in time: where it was, why, and whether it
+    may have been written. ``age`` and ``limit`` are in seconds; ``cause``: what went wrong last."""
+    queue = batch.queue
+    if not isinstance(cause, AuthenticationError):  # which is why there was no further attempt
+        cause = batch.last_error or cause
+    maybe_written = batch.on_wire or batch.maybe_written
+    state = "was on its way to {whom}" if batch.on_wire else _WAITING[queue.place]
+    error = DeliveryTimeoutError(
+        f"{batch.count} records to {queue.tp} were not acknowledged within "
+        f"delivery.timeout.ms={limit * 1000:.0f}: after {age:.3f} s and {batch.attempts} attempts "
+        f"the batch {state.format(whom=queue.awaits)}; last error: {cause or 'none'}. "
+        + (
+            "It may have been written nevertheless."
+            if maybe_written
+            else "It has not been written; it can be sent again."
+        )
+    )
+    error.maybe_written = maybe_written
+    error.__cause__ = cause
+    return error

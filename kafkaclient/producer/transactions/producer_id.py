@@ -1,0 +1,129 @@
+"""Asks the cluster for a producer id when one is wanted, for as long as it takes.
+
+Since Kafka 2.8 who may write to some topic may have one (KIP-679); before, it took IdempotentWrite
+on the cluster. A refusal fails the records that wait for the id, and nothing more: permissions are
+granted while producers run (Java: ``Sender.shouldHandleAuthorizationError``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from kafkaclient.broker_errors import broker_error, denied
+from kafkaclient.cluster.backoff import backoff_s
+from kafkaclient.errors import (
+    AuthorizationError,
+    KafkaError,
+    ProducerFencedError,
+    UnsupportedVersionError,
+)
+from kafkaclient.wire.codec import InitProducerIdCall
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from kafkaclient.cluster.router import Router
+    from kafkaclient.producer.batches.sequence import ProducerIdentity
+
+__all__ = ["ProducerIdFetcher"]
+
+_log = logging.getLogger(__name__)
+
+_REFUSALS = (ProducerFencedError, UnsupportedVersionError)
+
+
+class ProducerIdFetcher:
+    """``on_assigned()`` is called with a new id in place; ``on_denied(error)`` when this user may
+    not have one: it is asked for again when it is wanted again; ``on_fatal(error)`` when the
+    cluster refuses idempotence for good; ``on_crash(who, error)`` when the asking has ended
+    otherwise, without an error when it was cancelled. Times in seconds."""
+
+    def __init__(
+        self,
+        identity: ProducerIdentity,
+        router: Router,
+        *,
+        retry_backoff: float,
+        retry_backoff_max: float,
+        rng: Random,
+        on_assigned: Callable[[], None],
+        on_denied: Callable[[KafkaError], None],
+        on_fatal: Callable[[KafkaError], None],
+        on_crash: Callable[[str, BaseException | None], None],
+    ) -> None:
+        self._identity = identity
+        self._router = router
+        self._retry_backoff = retry_backoff
+        self._retry_backoff_max = retry_backoff_max
+        self._rng = rng
+        self._on_assigned = on_assigned
+        self._on_denied = on_denied
+        self._on_fatal = on_fatal
+        self._on_crash = on_crash
+        self.denials = 0
+        """How often in a row an id was refused; none is asked for until :meth:`ensure`."""
+        self._task: asyncio.Task[None] | None = None
+
+    def ensure(self) -> None:
+        """Begin to ask if an id is wanted and nobody asks yet."""
+        if self._identity.wanted and (self._task is None or self._task.done()):
+            self._task = asyncio.get_running_loop().create_task(
+                self._obtain(), name="kafkaclient-producer-id"
+            )
+            self._task.add_done_callback(self._ended)
+
+    async def close(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if task is not self._task:
+            return  # stopped on purpose
+        error = None if task.cancelled() else task.exception()
+        if task.cancelled() or error is not None:
+            self._on_crash("the asking for a producer id", error)
+
+    async def _obtain(self) -> None:
+        failures = 0
+        if self.denials:  # not more often than this, whatever is sent meanwhile
+            await self._pause(self.denials)
+        while True:
+            try:
+                answer = await self._router.call(InitProducerIdCall())
+                if answer.error_code:
+                    advice = denied(answer.error_code, "IdempotentWrite")
+                    if advice:
+                        advice += ", and so does Write on any topic, since Kafka 2.8"
+                    raise broker_error(
+                        answer.error_code, "asking for a producer id (idempotence)", advice=advice
+                    )
+            except AuthorizationError as error:
+                if not self.denials:
+                    _log.error("records fail until there is a producer id: %s", error)
+                self.denials += 1
+                self._on_denied(error)
+                return
+            except KafkaError as error:
+                # A cluster that starts or restarts answers with all kinds of errors, also such as
+                # UNKNOWN_SERVER_ERROR; only a clear refusal ends the producer.
+                if isinstance(error, _REFUSALS):
+                    self._on_fatal(error)
+                    return
+                failures += 1
+                _log.debug("no producer id yet: %s", error)
+                await self._pause(failures)
+            else:
+                self.denials = 0
+                self._identity.assign(answer.producer_id, answer.producer_epoch)
+                self._on_assigned()
+                return
+
+    async def _pause(self, failures: int) -> None:
+        await asyncio.sleep(
+            backoff_s(failures, self._retry_backoff, self._retry_backoff_max, self._rng)
+        )

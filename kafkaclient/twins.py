@@ -73,8 +73,8 @@ def _missing(package: Path) -> list[str]:
     """Which compiled modules cannot be found in the package's folder; none of them is loaded."""
     missing = []
     for name in COMPILED:
-        _, folder, _ = name.split(".")
-        if PathFinder.find_spec(name, [str(package / folder)]) is None:
+        folders = name.split(".")[1:-1]
+        if PathFinder.find_spec(name, [str(package.joinpath(*folders))]) is None:
             missing.append(name)
     return missing
 

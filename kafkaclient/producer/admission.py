@@ -72,7 +72,7 @@ class Admission:
     def put(self, topic: str, record: Record) -> Delivery:
         """Append, or keep until its turn; raises BufferFullError instead of waiting."""
         buffer = self._accumulator.topic(topic)
-        if buffer.view is None or buffer.crowded:
+        if buffer.view is None or buffer.has_waiters:
             delivery = self.waiting.keep(buffer, record)
         else:
             delivery = self._place_at_once(buffer, record)
@@ -90,7 +90,7 @@ class Admission:
     def has_line(self, topic: str) -> bool:
         """Whether the topic is not known yet, or others wait for it."""
         buffer = self._accumulator.topics.get(topic)
-        return buffer is None or buffer.view is None or buffer.crowded
+        return buffer is None or buffer.view is None or buffer.has_waiters
 
     def append(
         self, topic: str, record: Record, *, force: bool = False, grown: bool = False
@@ -226,7 +226,7 @@ class Admission:
         return others_wait or partition >= buffer.view.partition_count
 
     async def _wait_turn(self, turn: PendingSend, deadline: float) -> None:
-        asked_at, buffer = self._clock(), turn.topic
+        asked_at, buffer = self._clock(), turn.line.topic
         try:
             if buffer.view is None:
                 view = await self._metadata.wait_topic(buffer.name, deadline - asked_at)

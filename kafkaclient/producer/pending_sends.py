@@ -12,6 +12,7 @@ already; it is a :class:`HeldRecord` here and :class:`PendingSends` appends it.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ from kafkaclient.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from kafkaclient.cluster.metadata import Metadata
     from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
@@ -34,6 +35,53 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
 
 __all__ = ["HeldRecord", "PendingSend", "PendingSends"]
+
+
+class TopicLine:
+    """One topic's waiters, first come first. Keeps ``topic.has_waiters`` true to the two deques."""
+
+    __slots__ = ("called", "topic", "waiting")
+
+    def __init__(self, topic: TopicBuffer) -> None:
+        self.topic = topic
+        self.waiting: deque[PendingSend | HeldRecord] = deque()
+        """For metadata or for buffer space."""
+        self.called: deque[PendingSend] = deque()
+        """Called to append, and not done yet."""
+
+    def join(self, waiter: PendingSend | HeldRecord) -> None:
+        self.waiting.append(waiter)
+        self.topic.has_waiters = True
+
+    def take_first(self) -> PendingSend | HeldRecord:
+        """Take the first waiter out; a caller is called from now on."""
+        waiter = self.waiting.popleft()
+        if isinstance(waiter, PendingSend):
+            self.called.append(waiter)
+        self._changed()
+        return waiter
+
+    def leave(self, waiter: PendingSend | HeldRecord) -> None:
+        """Take a waiter out, wherever it stands."""
+        if isinstance(waiter, PendingSend) and waiter in self.called:
+            self.called.remove(waiter)
+        else:
+            self.waiting.remove(waiter)
+        self._changed()
+
+    def put_back(self, send: PendingSend) -> None:
+        """A caller that was called waits again, right behind the last held record."""
+        self.called.remove(send)
+        held = [at for at, waiter in enumerate(self.waiting) if isinstance(waiter, HeldRecord)]
+        self.waiting.insert(held[-1] + 1 if held else 0, send)
+        self._changed()
+
+    @property
+    def oldest_held(self) -> HeldRecord | None:
+        return next((waiter for waiter in self.waiting if isinstance(waiter, HeldRecord)), None)
+
+    def _changed(self) -> None:
+        self.topic.has_waiters = bool(self.waiting or self.called)
 
 
 class HeldRecord:
@@ -57,12 +105,10 @@ class PendingSend:
     many records, so no other waiter of the topic is called before this turn has ended.
     """
 
-    __slots__ = ("_called", "_lines", "claim", "exclusive", "given", "room", "spent", "topic")
+    __slots__ = ("_called", "_sends", "claim", "exclusive", "given", "line", "room", "spent")
 
-    def __init__(
-        self, lines: PendingSends, topic: TopicBuffer, room: int, *, exclusive: bool
-    ) -> None:
-        self.topic = topic
+    def __init__(self, sends: PendingSends, line: TopicLine, room: int, *, exclusive: bool) -> None:
+        self.line = line
         self.room = room
         self.exclusive = exclusive
         self.given = False
@@ -71,7 +117,7 @@ class PendingSend:
         """Whether the caller has taken the charge over."""
         self.claim: Claim | None = None
         """The place among those who wait for buffer space."""
-        self._lines = lines
+        self._sends = sends
         self._called: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def wait(self) -> None:
@@ -79,13 +125,13 @@ class PendingSend:
         if not self._called.done():
             await self._called
         # Turns called earlier are ready to run: they append and end within a few loop passes.
-        while self.topic.called[0] is not self:  # noqa: ASYNC110
+        while self.line.called[0] is not self:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
     @property
     def come(self) -> bool:
         """Whether the caller can append now: :meth:`wait` would return at once."""
-        return self._called.done() and self.topic.called[0] is self
+        return self._called.done() and self.line.called[0] is self
 
     def call(self) -> None:
         if not self._called.done():
@@ -105,20 +151,20 @@ class PendingSend:
     def spend(self) -> Spending:
         """Use the charge: append within ``with turn.spend():``, which lends it to the append."""
         self.spent = True
-        return self._lines.budget.spend(self.room)
+        return self._sends.budget.spend(self.room)
 
     def waits_in_vain(self, room: int) -> bool:
         """Whether ``room`` bytes cannot come free before this turn ends: kept records behind it
         hold too much of the buffer."""
-        if not any(isinstance(waiter, HeldRecord) for waiter in self.topic.line):
+        if self.line.oldest_held is None:
             return False
-        return self._lines.held > self._lines.budget.total - room
+        return self._sends.held > self._sends.budget.total - room
 
     def ask_more(self, room: int) -> None:
         """Keep the turn, and wait for more room; what was charged has been spent."""
         self.room, self.spent = room, False
         self._called = asyncio.get_running_loop().create_future()
-        self._lines.ask(self)
+        self._sends.ask(self)
         if self.given:
             self.call()
 
@@ -126,11 +172,11 @@ class PendingSend:
         """Let the kept records go first, and wait for ``room`` bytes right behind them."""
         self.room, self.spent, self.given = room, False, False
         self._called = asyncio.get_running_loop().create_future()
-        self._lines.put_back(self)
+        self._sends.put_back(self)
 
     def end(self) -> None:
         """Leave the line, wherever the turn stands in it."""
-        self._lines.leave(self)
+        self._sends.leave(self)
 
 
 class PendingSends:
@@ -166,8 +212,8 @@ class PendingSends:
         self._on_failed = on_failed
         self.on_failed: Callable[[KafkaError], None] = lambda _: None
         """Called with the error of every kept record that fails."""
-        self._topics: dict[TopicBuffer, None] = {}
-        """The topics with a waiter, in line or called (an ordered set)."""
+        self._lines: dict[TopicBuffer, TopicLine] = {}
+        """Of the topics with a waiter."""
         self._watches: dict[TopicBuffer, asyncio.Task[None]] = {}
         """One task for each topic with kept records."""
         self._some_left = asyncio.Event()
@@ -189,7 +235,7 @@ class PendingSends:
     def turn(self, topic: TopicBuffer, room: int, *, exclusive: bool = False) -> PendingSend:
         """Join the topic's line; the caller sees to it that the topic's metadata is fetched, and
         calls :meth:`PendingSend.end` in the end, whatever happens."""
-        turn = PendingSend(self, topic, room, exclusive=exclusive)
+        turn = PendingSend(self, self._line_of(topic), room, exclusive=exclusive)
         self._join(topic, turn)
         self._call(topic)
         return turn
@@ -203,21 +249,17 @@ class PendingSends:
             self._accumulator.incomplete.reschedule(self._clock())
 
     def leave(self, turn: PendingSend) -> None:
-        topic = turn.topic
-        (topic.called if turn in topic.called else topic.line).remove(turn)
+        turn.line.leave(turn)
         if turn.claim is not None:
             self.budget.withdraw(turn.claim)
         elif turn.given and not turn.spent:
             self.budget.give_back(turn.room)
-        self._call(topic)
+        self._call(turn.line.topic)
 
     def put_back(self, turn: PendingSend) -> None:
         """A turn that was called stands behind the last kept record again."""
-        topic = turn.topic
-        topic.called.remove(turn)
-        kept = [at for at, waiter in enumerate(topic.line) if isinstance(waiter, HeldRecord)]
-        topic.line.insert(kept[-1] + 1 if kept else 0, turn)
-        self._call(topic)
+        turn.line.put_back(turn)
+        self._call(turn.line.topic)
 
     def known(self, topic: TopicBuffer) -> None:
         """The topic has metadata, perhaps for the first time: let its line go on."""
@@ -226,10 +268,13 @@ class PendingSends:
     def _charge_all(self, topic: TopicBuffer) -> bool:
         """Charge the room of every turn in line, before a record behind them is charged: else the
         record could hold the very bytes that a turn before it waits for. False: no buffer space."""
-        if topic.called and topic.called[-1].claim is not None:
+        line = self._lines.get(topic)
+        if line is None:
+            return True
+        if line.called and line.called[-1].claim is not None:
             return False  # a bulk call needs more
         waiting: list[PendingSend] = []
-        for waiter in reversed(topic.line):
+        for waiter in reversed(line.waiting):
             if isinstance(waiter, HeldRecord) or waiter.given:
                 break  # so are all before it
             waiting.append(waiter)
@@ -240,16 +285,21 @@ class PendingSends:
         return True
 
     def _join(self, topic: TopicBuffer, waiter: PendingSend | HeldRecord) -> None:
-        topic.line.append(waiter)
-        self._topics[topic] = None
+        self._line_of(topic).join(waiter)
         self._accumulator.close_taps(topic)
+
+    def _line_of(self, topic: TopicBuffer) -> TopicLine:
+        line = self._lines.get(topic)
+        if line is None:
+            line = self._lines[topic] = TopicLine(topic)
+        return line
 
     def _granted(self, turn: PendingSend) -> None:
         turn.claim, turn.given = None, True
-        if turn in turn.topic.called:
+        if turn in turn.line.called:
             turn.call()  # it had asked for more
         else:
-            self._call(turn.topic)
+            self._call(turn.line.topic)
 
     def _call(self, topic: TopicBuffer) -> None:
         """Call the waiters at the front of the line that can go on.
@@ -259,31 +309,33 @@ class PendingSends:
         all turns called before have ended. Only the first waiter in line asks for buffer space, so
         that no charge lies idle.
         """
-        line, called = topic.line, topic.called
-        while line and topic.view is not None and not (called and called[-1].exclusive):
-            first = line[0]
+        line = self._lines.get(topic)
+        if line is None:
+            return
+        waiting, called = line.waiting, line.called
+        while waiting and topic.view is not None and not (called and called[-1].exclusive):
+            first = waiting[0]
             if called and (isinstance(first, HeldRecord) or first.exclusive):
                 break
             if isinstance(first, HeldRecord):
-                line.popleft()
+                line.take_first()
                 self._settle(topic, first)
                 continue
             if first.claim is None and not first.given:
                 self.ask(first)
             if not first.given:
                 break
-            line.popleft()
-            called.append(first)
+            line.take_first()
             first.call()
-        if not line and not called:
-            self._topics.pop(topic, None)
+        if not waiting and not called:
+            self._lines.pop(topic, None)
             self._accumulator.open_taps(topic)
 
     @property
     def held(self) -> int:
         """The bytes of buffer space that waiters in line have been charged."""
         held = 0
-        for waiter in chain.from_iterable(topic.line for topic in self._topics):
+        for waiter in self._waiters():
             if isinstance(waiter, HeldRecord):
                 held += waiter.record.upper_bound
             elif waiter.given:
@@ -295,21 +347,27 @@ class PendingSends:
         """How many callers wait for buffer space (Java metric ``waiting-threads``)."""
         return sum(
             isinstance(waiter, PendingSend)
-            for topic in self._topics
+            for topic, line in self._lines.items()
             if topic.view is not None
-            for waiter in topic.line
+            for waiter in line.waiting
         )
 
     # --- kept records ---------------------------------------------------------------------------
 
     def __len__(self) -> int:
         """How many records are kept."""
-        return sum(isinstance(w, HeldRecord) for topic in self._topics for w in topic.line)
+        return sum(isinstance(waiter, HeldRecord) for waiter in self._waiters())
+
+    def _waiters(self) -> Iterator[PendingSend | HeldRecord]:
+        return chain.from_iterable(line.waiting for line in self._lines.values())
 
     def fail_all(self, error: KafkaError) -> int:
         """Fail every kept record; how many there were."""
         failed = [
-            (topic, w) for topic in self._topics for w in topic.line if isinstance(w, HeldRecord)
+            (topic, waiter)
+            for topic, line in self._lines.items()
+            for waiter in line.waiting
+            if isinstance(waiter, HeldRecord)
         ]
         for topic, kept in failed:
             self._fail_kept(topic, kept, error)
@@ -317,8 +375,7 @@ class PendingSends:
 
     def holds_from(self, until: float) -> bool:
         """Whether a record is still here that was kept at the time ``until`` or before."""
-        waiters = chain.from_iterable(topic.line for topic in self._topics)
-        return any(isinstance(w, HeldRecord) and w.since <= until for w in waiters)
+        return any(isinstance(w, HeldRecord) and w.since <= until for w in self._waiters())
 
     async def wait_gone(self, until: float) -> None:
         """Wait until :meth:`holds_from` is false."""
@@ -328,8 +385,8 @@ class PendingSends:
 
     async def close(self) -> None:
         """Refuse all who wait; the kept records have failed by now."""
-        for topic in list(self._topics):
-            for turn in [w for w in (*topic.called, *topic.line) if isinstance(w, PendingSend)]:
+        for topic, line in list(self._lines.items()):
+            for turn in [w for w in (*line.called, *line.waiting) if isinstance(w, PendingSend)]:
                 turn.refuse(
                     ProducerClosedError(
                         f"the producer was stopped while records for topic {topic.name!r} waited "
@@ -353,7 +410,7 @@ class PendingSends:
         self._some_left.set()
 
     def _fail_kept(self, topic: TopicBuffer, kept: HeldRecord, error: KafkaError) -> None:
-        topic.line.remove(kept)
+        self._line_of(topic).leave(kept)
         self.budget.give_back(kept.record.upper_bound)
         self._fail(topic, kept, error)
         self._some_left.set()
@@ -364,6 +421,11 @@ class PendingSends:
         kept.receipt.fail(error)
         self.on_failed(error)
 
+    def _oldest(self, topic: TopicBuffer) -> HeldRecord | None:
+        """The topic's first held record."""
+        line = self._lines.get(topic)
+        return None if line is None else line.oldest_held
+
     def _start_watch(self, topic: TopicBuffer) -> None:
         watch = asyncio.get_running_loop().create_task(
             self._watch(topic), name=f"kafkaclient-metadata-{topic.name}"
@@ -373,7 +435,7 @@ class PendingSends:
 
     async def _watch(self, topic: TopicBuffer) -> None:
         """See to it that the topic's kept records get their turn, or fail in time."""
-        while (oldest := _oldest(topic)) is not None:
+        while (oldest := self._oldest(topic)) is not None:
             if (
                 topic.view is not None
             ):  # who is before them has been charged, and appends in a moment
@@ -386,17 +448,17 @@ class PendingSends:
                 if self._accumulator.update_topic(view, self._clock()) is topic:
                     self.known(topic)
             except MetadataTimeoutError as error:
-                while (kept := _oldest(topic)) is not None and kept.since <= oldest.since:
+                while (kept := self._oldest(topic)) is not None and kept.since <= oldest.since:
                     self._fail_kept(topic, kept, error)
             except KafkaError as error:
-                while (kept := _oldest(topic)) is not None:
+                while (kept := self._oldest(topic)) is not None:
                     self._fail_kept(topic, kept, error)
 
     def _unwatched(self, topic: TopicBuffer, watch: asyncio.Task[None]) -> None:
         """A watch has ended; no record stays here without one."""
         del self._watches[topic]
         if not watch.cancelled() and watch.exception() is None:
-            if _oldest(topic) is not None:  # it came after the watch had looked
+            if self._oldest(topic) is not None:  # it came after the watch had looked
                 self._start_watch(topic)
             return
         cause = "was cancelled" if watch.cancelled() else f"failed: {watch.exception()!r}"
@@ -404,10 +466,5 @@ class PendingSends:
             f"the record was not sent: the task that waits for the metadata of topic "
             f"{topic.name!r} {cause}"
         )
-        while (kept := _oldest(topic)) is not None:
+        while (kept := self._oldest(topic)) is not None:
             self._fail_kept(topic, kept, error)
-
-
-def _oldest(topic: TopicBuffer) -> HeldRecord | None:
-    """The topic's first kept record in line."""
-    return next((waiter for waiter in topic.line if isinstance(waiter, HeldRecord)), None)

@@ -133,7 +133,7 @@ class RecordAccumulator:
         self.taps.pop(topic.name, None)
 
     def open_taps(self, topic: TopicBuffer) -> None:
-        if not topic.crowded and not topic.beyond:
+        if not topic.has_waiters and not topic.beyond:
             self.taps[topic.name] = topic.taps
 
     # --- in: from send ------------------------------------------------------------------------

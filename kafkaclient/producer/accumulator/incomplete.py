@@ -299,8 +299,8 @@ class IncompleteBatches:
         self._landed.set()
         self._settle(batch, now)
         queue = batch.queue
-        if queue.sequence.unresolved:
-            queue.sequence.resolve(queue)
+        if queue.sequence.unresolved and not queue.unacked:
+            queue.sequence.resolve()
         self._lines.schedule(queue, now)
         self._release(batch)
 

@@ -98,7 +98,9 @@ class ReadyQueues:
             self._take_away(queue)
             queue.lane = queue.route
         sequence = queue.sequence
-        if sequence.start_over and not sequence.restart(queue, self._identity):
+        if sequence.start_over and (
+            queue.on_wire or not sequence.restart(queue.unacked, self._identity)
+        ):
             self._wake(_NOW)  # a producer id may be wanted
         if self._sealer.compressing:
             self._sealer.prepare(queue)
@@ -248,7 +250,7 @@ class ReadyQueues:
             return False
         if self.gate is not None and not self.gate.holds(queue):
             return False
-        return not self._identity.enabled or queue.sequence.may_stamp(queue, self._identity)
+        return not self._identity.enabled or queue.sequence.may_stamp(queue.unacked, self._identity)
 
 
 def _is_current(queue: PartitionQueue, when: float) -> bool:

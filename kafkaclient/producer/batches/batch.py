@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,11 +20,10 @@ if TYPE_CHECKING:
     from kafkaclient.errors import KafkaError
     from kafkaclient.producer.batches.delivery import BatchResult
     from kafkaclient.producer.batches.direct_append import AppendSlot
-    from kafkaclient.producer.batches.observer import BindingFacts
     from kafkaclient.producer.batches.partition_queue import PartitionQueue
     from kafkaclient.producer.batches.record import Record
 
-__all__ = ["NO_SEQUENCE", "CompressionRatio", "ProducerBatch"]
+__all__ = ["NO_SEQUENCE", "BindingFacts", "CompressionRatio", "ProducerBatch"]
 
 NO_SEQUENCE = -1
 _INITIAL_CAPACITY = 1024
@@ -33,6 +33,23 @@ _MOST_RAW = 4
 # Java's CompressionRatioEstimator: rises at once, sinks slowly, so that a batch rarely outgrows
 # what it was estimated at.
 _RATIO_STEP_UP, _RATIO_STEP_DOWN, _ESTIMATE_MARGIN = 0.05, 0.005, 1.05
+
+
+@dataclass(slots=True)
+class BindingFacts:
+    """How a batch came to its partition, and the load that was seen then.
+
+    Times are the clock's, in seconds. The parts of a split share it.
+    """
+
+    bound_by: str | None = None
+    bound_at: float | None = None
+    queued_batches: int | None = None
+    queued_bytes: int | None = None
+    in_flight: int | None = None
+    window: int | None = None
+    broker: int = -1
+    sent_at: float | None = None
 
 
 class CompressionRatio:

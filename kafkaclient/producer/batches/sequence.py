@@ -25,10 +25,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from kafkaclient.producer.batches.batch import ProducerBatch
-    from kafkaclient.producer.batches.partition_queue import PartitionQueue
 
 __all__ = ["MAX_EPOCH", "NO_PRODUCER_ID", "PartitionSequence", "ProducerIdentity", "advance"]
 
@@ -126,15 +125,15 @@ class PartitionSequence:
         self.start_over = False
         """A new epoch is due, as soon as nothing of the partition is on the wire."""
 
-    def may_stamp(self, queue: PartitionQueue, identity: ProducerIdentity) -> bool:
-        """Whether a fresh batch may leave now."""
+    def may_stamp(self, unacked: Sequence[ProducerBatch], identity: ProducerIdentity) -> bool:
+        """Whether a fresh batch may leave now. ``unacked``: the partition's, oldest first."""
         if not identity.valid or self.unresolved or self.start_over:
             return False
-        if not queue.unacked:
+        if not unacked:
             return True
         if self.producer_id != identity.producer_id or self.epoch != identity.epoch:
             return False  # those of the old epoch come first; after the new one they are refused
-        ahead = self.numbered - queue.unacked[0].ordinal
+        ahead = self.numbered - unacked[0].ordinal
         return self.last_acked >= 0 and ahead < _REMEMBERED_BATCHES
 
     def is_of(self, identity: ProducerIdentity) -> bool:
@@ -169,21 +168,22 @@ class PartitionSequence:
         name (before Kafka 4.1), it may have got batches before we were told of it."""
         self.start_over |= self.producer_id != NO_PRODUCER_ID
 
-    def resolve(self, queue: PartitionQueue) -> None:
-        """Once nothing is unacknowledged: was a gap left by what ended without an answer?"""
-        if not self.unresolved or queue.unacked:
+    def resolve(self) -> None:
+        """Nothing is unacknowledged: look whether what ended without an answer left a gap."""
+        if not self.unresolved:
             return
         self.unresolved = False
         expected = 0 if self.last_acked < 0 else advance(self.last_acked, 1)
         if self.next != expected:
             self.start_over = True
 
-    def restart(self, queue: PartitionQueue, identity: ProducerIdentity) -> bool:
-        """Take up the raised epoch if it is due and possible; True when numbers changed."""
-        if not self.start_over or queue.on_wire or not identity.valid:
+    def restart(self, unacked: Sequence[ProducerBatch], identity: ProducerIdentity) -> bool:
+        """Take up the raised epoch if it is due and possible; True when numbers changed. Nothing of
+        the partition is on the wire."""
+        if not self.start_over or not identity.valid:
             return False
         # The log has no gaps: if the first one is not in it, nor are those that follow.
-        if queue.unacked and queue.unacked[0].maybe_written:
+        if unacked and unacked[0].maybe_written:
             return False
         current = self.producer_id == identity.producer_id and self.epoch == identity.epoch
         if current and not identity.raise_epoch():
@@ -191,7 +191,7 @@ class PartitionSequence:
         self.start_over = self.unresolved = False
         self.producer_id, self.epoch = identity.producer_id, identity.epoch
         self.next, self.last_acked = 0, -1
-        for batch in queue.unacked:
+        for batch in unacked:
             batch.maybe_written = False
             self._number(batch)
         return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from kafkaclient.producer.batches.batch import CompressionRatio
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.direct_append import TopicAppendSlots
     from kafkaclient.producer.batches.strategy import PartitionStrategy
     from kafkaclient.producer.partitioning.fair_share import FairShare
-    from kafkaclient.producer.pending_sends import HeldRecord, PendingSend
 
 __all__ = ["TopicBuffer"]
 
@@ -30,12 +29,11 @@ class TopicBuffer:
         "avoided",
         "batch_limit",
         "beyond",
-        "called",
         "choice",
         "chosen",
         "detours",
+        "has_waiters",
         "last_view",
-        "line",
         "name",
         "queues",
         "ratio",
@@ -70,10 +68,9 @@ class TopicBuffer:
         """The partitions that get no records that could go elsewhere (routes.py)."""
         self.queues: dict[int, PartitionQueue] = {}
         """Created with the first record for the partition."""
-        self.line: deque[PendingSend | HeldRecord] = deque()
-        """Who waits for metadata or for buffer space, first come first (waiting.py)."""
-        self.called: deque[PendingSend] = deque()
-        """Who has been called out of the line, and has not appended yet."""
+        self.has_waiters = False
+        """Whether records wait, for metadata or for buffer space: later ones wait behind them.
+        Assigned by pending_sends.py only."""
         self.beyond: Counter[int] = Counter()
         """For partitions that the topic does not have, as far as is known: how many records wait to
         hear whether it has grown."""
@@ -81,11 +78,6 @@ class TopicBuffer:
         self.choice = new_choice(self)
         self.chosen = UNBOUND
         """The partition of the latest batch that was bound by choice, not by key or caller."""
-
-    @property
-    def crowded(self) -> bool:
-        """Whether somebody waits, so that what comes now has to wait behind."""
-        return bool(self.line or self.called)
 
     @property
     def known_view(self) -> TopicView:
@@ -109,7 +101,7 @@ class TopicBuffer:
     def in_use(self) -> bool:
         """Whether a record without an outcome depends on the topic's metadata."""
         return bool(
-            self.crowded
+            self.has_waiters
             or self.beyond
             or self.unbound.batches
             or any(queue.batches or queue.unacked for queue in self.queues.values())

@@ -171,7 +171,7 @@ class Router:
 
     # --- signs of life ------------------------------------------------------------------------
 
-    async def sign_of_life(self, node_id: int) -> None:
+    async def probe(self, node_id: int) -> None:
         """Have the broker answer something, over a connection that serves nothing else.
 
         Raises :class:`~kafkaclient.errors.BrokerConnectionError` when it cannot be reached,

@@ -56,10 +56,10 @@ class Admission:
         self._ask_once = ask_once
         self._clock = clock
         self.check_open = check_open
-        self.admission: Callable[[], Callable[[], None]] = lambda: self.check_open
+        self.transaction_guard: Callable[[], Callable[[], None]] = lambda: self.check_open
         """Called before the intake waits. The function that it returns is called after the wait,
         and raises if the producer or its transaction no longer accepts the record."""
-        self.waiting = PendingSends(
+        self.pending_sends = PendingSends(
             accumulator,
             metadata,
             max_block=max_block,
@@ -73,7 +73,7 @@ class Admission:
         """Append, or keep until its turn; raises BufferFullError instead of waiting."""
         buffer = self._accumulator.topic(topic)
         if buffer.view is None or buffer.has_waiters:
-            delivery = self.waiting.keep(buffer, record)
+            delivery = self.pending_sends.hold(buffer, record)
         else:
             delivery = self._place_at_once(buffer, record)
         if delivery is None:
@@ -85,9 +85,9 @@ class Admission:
 
     def try_put(self, topic: str, record: Record) -> Delivery | None:
         """Append if nothing and nobody has to be waited for."""
-        return None if self.has_line(topic) else self.append(topic, record)
+        return None if self.has_waiters(topic) else self.append(topic, record)
 
-    def has_line(self, topic: str) -> bool:
+    def has_waiters(self, topic: str) -> bool:
         """Whether the topic is not known yet, or others wait for it."""
         buffer = self._accumulator.topics.get(topic)
         return buffer is None or buffer.view is None or buffer.has_waiters
@@ -96,30 +96,30 @@ class Admission:
         self, topic: str, record: Record, *, force: bool = False, grown: bool = False
     ) -> Delivery | None:
         """Append without waiting. Call it only if the topic has no line, or in the caller's turn.
-        Returns None if there is no buffer space, or if :meth:`is_beyond` is true."""
+        Returns None if there is no buffer space, or if :meth:`is_new_partition` is true."""
         buffer = self._accumulator.topic(topic)
-        if self._is_beyond(buffer, record.partition, grown=grown):
+        if self._is_new_partition(buffer, record.partition, grown=grown):
             return None
         return self._place(buffer, record, force=force)
 
-    def is_beyond(self, topic: str, partition: int | None, *, grown: bool) -> bool:
+    def is_new_partition(self, topic: str, partition: int | None, *, grown: bool) -> bool:
         """Whether the record must wait for metadata first: the partition is not in the latest
         metadata, or earlier records still wait to learn whether the topic has grown. ``grown``: the
         caller has waited for that already, and does not wait for the earlier records."""
-        return self._is_beyond(self._accumulator.topic(topic), partition, grown=grown)
+        return self._is_new_partition(self._accumulator.topic(topic), partition, grown=grown)
 
     async def wait_and_put(self, topic: str, record: Record) -> Delivery:
         """Append once the topic is known, there is room, and all who came before have appended;
         within ``max_block``."""
         deadline = self._clock() + self._max_block
-        buffer, check_open = self._accumulator.topic(topic), self.admission()
+        buffer, check_open = self._accumulator.topic(topic), self.transaction_guard()
         grown = False
         while True:
-            turn = self.waiting.turn(buffer, record.upper_bound)
+            turn = self.pending_sends.turn(buffer, record.upper_bound)
             try:
                 await self._wait_turn(turn, deadline)
                 check_open()
-                if not self._is_beyond(buffer, record.partition, grown=grown):
+                if not self._is_new_partition(buffer, record.partition, grown=grown):
                     with turn.spend():
                         delivery = self._place(buffer, record, force=True)
                     assert delivery is not None
@@ -132,8 +132,8 @@ class Admission:
     async def turn(self, topic: str, room: int) -> PendingSend:
         """Wait for a turn with ``room`` bytes of buffer space, to append many records; at most
         ``max_block`` seconds. The caller must call :meth:`PendingSend.end`."""
-        check_open = self.admission()
-        turn = self.waiting.turn(self._accumulator.topic(topic), room, exclusive=True)
+        check_open = self.transaction_guard()
+        turn = self.pending_sends.turn(self._accumulator.topic(topic), room, exclusive=True)
         try:
             await self._wait_turn(turn, self._clock() + self._max_block)
             check_open()
@@ -142,13 +142,13 @@ class Admission:
             raise
         return turn
 
-    def hold(self, topic: str) -> PendingSend:
+    def join(self, topic: str) -> PendingSend:
         """A turn for a caller that waits for nothing, but lets other tasks run meanwhile."""
-        return self.waiting.turn(self._accumulator.topic(topic), 0, exclusive=True)
+        return self.pending_sends.turn(self._accumulator.topic(topic), 0, exclusive=True)
 
     async def wait_more(self, turn: PendingSend, room: int) -> None:
         """Wait for more room within ``max_block``, while everybody else waits for this caller."""
-        check_open = self.admission()
+        check_open = self.transaction_guard()
         if turn.waits_in_vain(room):
             turn.step_back(room)
         else:
@@ -161,8 +161,8 @@ class Admission:
 
         Raises PartitionOutOfRangeError when ``partition`` is not one of them.
         """
-        buffer, check_open = self._accumulator.topic(topic), self.admission()
-        if self._is_beyond(buffer, partition, grown=False):
+        buffer, check_open = self._accumulator.topic(topic), self.transaction_guard()
+        if self._is_new_partition(buffer, partition, grown=False):
             await self._wait_grown(buffer, partition, self._clock() + self._max_block)
             check_open()
         return buffer.known_view.partition_count
@@ -171,7 +171,7 @@ class Admission:
         """Take up a topic's metadata, and what waited for it."""
         buffer = self._accumulator.update_topic(view, self._clock())
         if buffer is not None:
-            self.waiting.known(buffer)
+            self.pending_sends.on_topic_known(buffer)
 
     def _place_kept(self, buffer: TopicBuffer, record: Record, since: float) -> Delivery | None:
         return self._place_at_once(buffer, record, force=True, since=since)
@@ -186,7 +186,7 @@ class Admission:
     ) -> Delivery | None:
         """Append a record of ``send_nowait``, which cannot wait behind callers that wait to hear
         whether the topic has grown. Their metadata may be here before they have appended."""
-        if record.partition in buffer.beyond:
+        if record.partition in buffer.awaiting_partitions:
             raise PartitionOutOfRangeError(
                 f"partition {record.partition} of topic {buffer.name!r} is new or does not exist, "
                 "and earlier calls wait for metadata that tells. The record was not sent: "
@@ -207,7 +207,7 @@ class Admission:
         view, partition, key = buffer.view, record.partition, record.key
         assert view is not None
         ask = self._ask_once and partition is None and not force
-        if ask and self._accumulator.budget.room < record.upper_bound:
+        if ask and self._accumulator.buffer_pool.room < record.upper_bound:
             return None
         if partition is not None:
             if partition >= view.partition_count:
@@ -219,10 +219,10 @@ class Admission:
             buffer, partition, record, self._clock(), force=force, since=since
         )
 
-    def _is_beyond(self, buffer: TopicBuffer, partition: int | None, *, grown: bool) -> bool:
+    def _is_new_partition(self, buffer: TopicBuffer, partition: int | None, *, grown: bool) -> bool:
         if partition is None or buffer.view is None:
             return False
-        others_wait = partition in buffer.beyond and not grown
+        others_wait = partition in buffer.awaiting_partitions and not grown
         return others_wait or partition >= buffer.view.partition_count
 
     async def _wait_turn(self, turn: PendingSend, deadline: float) -> None:
@@ -255,8 +255,8 @@ class Admission:
         """The topic may have grown since: ask once more before refusing."""
         assert partition is not None
         asked_at = self._clock()
-        buffer.beyond[partition] += 1
-        self._accumulator.close_taps(buffer)
+        buffer.awaiting_partitions[partition] += 1
+        self._accumulator.close_append_slots(buffer)
         try:
             view = await self._metadata.wait_topic(buffer.name, deadline - asked_at, fresh=True)
             if buffer.view is not view:
@@ -264,18 +264,18 @@ class Admission:
             if partition >= view.partition_count:
                 raise _out_of_range(view, partition)
         finally:
-            buffer.beyond[partition] -= 1
-            buffer.beyond += Counter()  # without those that are 0
-            self._accumulator.open_taps(buffer)
+            buffer.awaiting_partitions[partition] -= 1
+            buffer.awaiting_partitions += Counter()  # without those that are 0
+            self._accumulator.open_append_slots(buffer)
             self._metrics.metadata_waited(self._clock() - asked_at)
 
     def _buffer_full(self, topic: str, nbytes: int, within: str) -> BufferFullError:
-        budget = self._accumulator.budget
+        budget = self._accumulator.buffer_pool
         backlog = largest_backlog(self._accumulator.incomplete)
         return BufferFullError(
             f"a record of up to {nbytes} bytes for topic {topic!r} found no room in "
             f"buffer.memory={budget.total} ({budget.total - budget.available} bytes used, "
-            f"{self.waiting.callers} callers waiting) {within}; "
+            f"{self.pending_sends.callers} callers waiting) {within}; "
             f"{backlog}. It was not sent: send more slowly, or raise buffer.memory."
         )
 

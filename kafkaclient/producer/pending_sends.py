@@ -87,15 +87,15 @@ class TopicLine:
 class HeldRecord:
     """A record of ``send_nowait``, charged to the buffer already."""
 
-    __slots__ = ("delivery", "receipt", "record", "since")
+    __slots__ = ("delivery", "result", "record", "created")
 
     def __init__(
         self, delivery: Delivery, receipt: BatchResult, record: Record, since: float
     ) -> None:
         self.delivery = delivery
-        self.receipt = receipt
+        self.result = receipt
         self.record = record
-        self.since = since
+        self.created = since
 
 
 class PendingSend:
@@ -151,14 +151,14 @@ class PendingSend:
     def spend(self) -> Spending:
         """Use the charge: append within ``with turn.spend():``, which lends it to the append."""
         self.spent = True
-        return self._sends.budget.spend(self.room)
+        return self._sends.buffer_pool.spend(self.room)
 
     def waits_in_vain(self, room: int) -> bool:
         """Whether ``room`` bytes cannot come free before this turn ends: kept records behind it
         hold too much of the buffer."""
         if self.line.oldest_held is None:
             return False
-        return self._sends.held > self._sends.budget.total - room
+        return self._sends.held > self._sends.buffer_pool.total - room
 
     def ask_more(self, room: int) -> None:
         """Keep the turn, and wait for more room; what was charged has been spent."""
@@ -198,7 +198,7 @@ class PendingSends:
         new_receipt: Callable[[str], BatchResult],
         on_failed: Callable[[str], None],
     ) -> None:
-        self.budget = accumulator.budget
+        self.buffer_pool = accumulator.buffer_pool
         self._accumulator = accumulator
         self._metadata = metadata
         # Kept records already have a delivery, so delivery.timeout.ms bounds their wait as well.
@@ -220,9 +220,9 @@ class PendingSends:
 
     # --- joining and leaving --------------------------------------------------------------------
 
-    def keep(self, topic: TopicBuffer, record: Record) -> Delivery | None:
+    def hold(self, topic: TopicBuffer, record: Record) -> Delivery | None:
         """Keep the record of a ``send_nowait`` until its turn; None: no buffer space."""
-        if not (self._charge_all(topic) and self.budget.try_take(record.upper_bound)):
+        if not (self._charge_all(topic) and self.buffer_pool.try_take(record.upper_bound)):
             return None
         receipt = self._new_receipt(topic.name)
         receipt.count = 1
@@ -242,18 +242,18 @@ class PendingSends:
 
     def ask(self, turn: PendingSend) -> None:
         """Request the turn's buffer space; charged at once, or granted later."""
-        turn.claim = self.budget.ask(turn.room, partial(self._granted, turn))
+        turn.claim = self.buffer_pool.ask(turn.room, partial(self._granted, turn))
         turn.given = turn.claim is None
-        if self.budget.waiting == 1 and not turn.given:
+        if self.buffer_pool.waiting == 1 and not turn.given:
             # Nothing lingers while somebody waits for buffer space.
             self._accumulator.incomplete.reschedule(self._clock())
 
     def leave(self, turn: PendingSend) -> None:
         turn.line.leave(turn)
         if turn.claim is not None:
-            self.budget.withdraw(turn.claim)
+            self.buffer_pool.withdraw(turn.claim)
         elif turn.given and not turn.spent:
-            self.budget.give_back(turn.room)
+            self.buffer_pool.give_back(turn.room)
         self._call(turn.line.topic)
 
     def put_back(self, turn: PendingSend) -> None:
@@ -261,7 +261,7 @@ class PendingSends:
         turn.line.put_back(turn)
         self._call(turn.line.topic)
 
-    def known(self, topic: TopicBuffer) -> None:
+    def on_topic_known(self, topic: TopicBuffer) -> None:
         """The topic has metadata, perhaps for the first time: let its line go on."""
         self._call(topic)
 
@@ -279,14 +279,14 @@ class PendingSends:
                 break  # so are all before it
             waiting.append(waiter)
         for turn in reversed(waiting):
-            if turn.claim is not None or not self.budget.try_take(turn.room):
+            if turn.claim is not None or not self.buffer_pool.try_take(turn.room):
                 return False
             turn.given = True
         return True
 
     def _join(self, topic: TopicBuffer, waiter: PendingSend | HeldRecord) -> None:
         self._line_of(topic).join(waiter)
-        self._accumulator.close_taps(topic)
+        self._accumulator.close_append_slots(topic)
 
     def _line_of(self, topic: TopicBuffer) -> TopicLine:
         line = self._lines.get(topic)
@@ -329,7 +329,7 @@ class PendingSends:
             first.call()
         if not waiting and not called:
             self._lines.pop(topic, None)
-            self._accumulator.open_taps(topic)
+            self._accumulator.open_append_slots(topic)
 
     @property
     def held(self) -> int:
@@ -375,7 +375,7 @@ class PendingSends:
 
     def holds_from(self, until: float) -> bool:
         """Whether a record is still here that was kept at the time ``until`` or before."""
-        return any(isinstance(w, HeldRecord) and w.since <= until for w in self._waiters())
+        return any(isinstance(w, HeldRecord) and w.created <= until for w in self._waiters())
 
     async def wait_gone(self, until: float) -> None:
         """Wait until :meth:`holds_from` is false."""
@@ -399,9 +399,9 @@ class PendingSends:
 
     def _settle(self, topic: TopicBuffer, kept: HeldRecord) -> None:
         """It is the record's turn: it gets its place in a batch."""
-        with self.budget.spend(kept.record.upper_bound):
+        with self.buffer_pool.spend(kept.record.upper_bound):
             try:
-                delivery = self._place(topic, kept.record, kept.since)
+                delivery = self._place(topic, kept.record, kept.created)
             except KafkaError as error:
                 self._fail(topic, kept, error)
             else:
@@ -411,14 +411,14 @@ class PendingSends:
 
     def _fail_kept(self, topic: TopicBuffer, kept: HeldRecord, error: KafkaError) -> None:
         self._line_of(topic).leave(kept)
-        self.budget.give_back(kept.record.upper_bound)
+        self.buffer_pool.give_back(kept.record.upper_bound)
         self._fail(topic, kept, error)
         self._some_left.set()
         self._call(topic)
 
     def _fail(self, topic: TopicBuffer, kept: HeldRecord, error: KafkaError) -> None:
         self._on_failed(topic.name)
-        kept.receipt.fail(error)
+        kept.result.fail(error)
         self.on_failed(error)
 
     def _oldest(self, topic: TopicBuffer) -> HeldRecord | None:
@@ -442,13 +442,13 @@ class PendingSends:
                 self._some_left.clear()
                 await self._some_left.wait()
                 continue
-            remaining = oldest.since + self._limit.seconds - self._clock()
+            remaining = oldest.created + self._limit.seconds - self._clock()
             try:
                 view = await self._metadata.wait_topic(topic.name, remaining, limit=self._limit)
                 if self._accumulator.update_topic(view, self._clock()) is topic:
-                    self.known(topic)
+                    self.on_topic_known(topic)
             except MetadataTimeoutError as error:
-                while (kept := self._oldest(topic)) is not None and kept.since <= oldest.since:
+                while (kept := self._oldest(topic)) is not None and kept.created <= oldest.created:
                     self._fail_kept(topic, kept, error)
             except KafkaError as error:
                 while (kept := self._oldest(topic)) is not None:

@@ -169,7 +169,7 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin):
         if self._stopping is not None:
             raise ProducerClosedError("the producer was stopped while it was being started")
         self._state = _State.RUNNING
-        core.begin()
+        core.start_sender()
         if core.transactions is None:
             self._let_in()
         else:
@@ -182,7 +182,7 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin):
         assert core is not None
         if self.config.key_serializer is None and self.config.value_serializer is None:
             largest = min(self.config.max_request_size, self.config.buffer_memory) - _OVERHEAD
-            self._open_taps(core.accumulator.taps, core.loop, largest, self._wall_clock)
+            self._open_taps(core.accumulator.append_slots, core.loop, largest, self._wall_clock)
 
     async def stop(self, timeout: float | None = None) -> int:
         """Send what is there, wait for its outcome, disconnect. A transaction that is open is
@@ -316,7 +316,7 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin):
         headers: HeadersLike,
     ) -> tuple[Admission, Record]:
         """The way in for a record, and the record, if both are in order."""
-        return self._open().intake, checked_record(
+        return self._open().admission, checked_record(
             self.config, self._wall_clock, topic, value, key, partition, timestamp_ms, headers
         )
 
@@ -360,7 +360,7 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin):
         asked_at = core.now()
         try:
             async with asyncio.timeout(timeout):
-                await core.drained()
+                await core.drain()
         except TimeoutError:
             undelivered = core.pending_records()
             error = FlushTimeoutError(

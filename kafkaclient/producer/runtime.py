@@ -88,8 +88,8 @@ class ProducerRuntime:
             accumulator_settings(config, early=0.0 if clock else _lateness(now)),
             identity=identity,
             random31=lambda: rng.getrandbits(31),
-            wake=alarm.ring,
-            new_receipt=self._new_receipt,
+            wake=alarm.wake_at,
+            new_receipt=self._new_result,
             on_switch=metrics.partition_switched,
             background=CompressionThreads(self.loop),
         )
@@ -99,7 +99,7 @@ class ProducerRuntime:
             ignore_keys=config.partitioner_ignore_keys,
         )
         if partitioner is not None:
-            self.accumulator.new_choice = lambda topic: CustomPartitioner(
+            self.accumulator.new_strategy = lambda topic: CustomPartitioner(
                 topic, partitioner, lambda: self.metadata.view, self.load
             )
         self.metadata = Metadata(
@@ -110,7 +110,7 @@ class ProducerRuntime:
             release=self._release,
             on_crash=self._crashed,
         )
-        self.keeper = ProducerIdFetcher(
+        self.producer_ids = ProducerIdFetcher(
             identity,
             self.router,
             retry_backoff=config.retry_backoff_ms / 1000,
@@ -118,10 +118,10 @@ class ProducerRuntime:
             rng=rng,
             on_assigned=self._identity_assigned,
             on_denied=self._identity_denied,
-            on_fatal=self.die,
+            on_fatal=self.fail_fatally,
             on_crash=self._crashed,
         )
-        self.intake = Admission(
+        self.admission = Admission(
             self.accumulator,
             self.metadata,
             metrics,
@@ -129,7 +129,7 @@ class ProducerRuntime:
             ignore_keys=config.partitioner_ignore_keys or partitioner is not None,
             ask_once=partitioner is not None,
             clock=now,
-            new_receipt=self._new_receipt,
+            new_receipt=self._new_result,
             check_open=check_open,
         )
         settings = sender_settings(config)
@@ -142,8 +142,8 @@ class ProducerRuntime:
             alarm,
             clock=now,
             rng=rng,
-            on_identity_wanted=self.keeper.ensure,
-            on_fatal=self.die,
+            on_identity_wanted=self.producer_ids.ensure,
+            on_fatal=self.fail_fatally,
         )
         self.load = LiveLoad(
             self.accumulator,
@@ -163,9 +163,9 @@ class ProducerRuntime:
         self._bind_gauges()
         bind_load_gauges(metrics, self.accumulator, self.sender.lanes)
 
-    def begin(self) -> None:
+    def start_sender(self) -> None:
         """The cluster is known: ask for the producer id, and start the sender."""
-        self.keeper.ensure()
+        self.producer_ids.ensure()
         self._task = asyncio.create_task(self._run_sender(), name="kafkaclient-sender")
 
     async def _run_sender(self) -> None:
@@ -180,14 +180,14 @@ class ProducerRuntime:
         """A task of ours has ended that should not have; without an error it was cancelled."""
         if error is None:
             # Programs that end cancel every task of the loop, and then await their deliveries.
-            self.die(ProducerClosedError(f"{what}'s task was cancelled; nothing is sent"))
+            self.fail_fatally(ProducerClosedError(f"{what}'s task was cancelled; nothing is sent"))
             return
         _log.error("%s failed; the producer cannot go on", what, exc_info=error)
         crash = ProducerClosedError(f"{what} failed: {error!r}; this is a defect")
         crash.__cause__ = error
-        self.die(crash)
+        self.fail_fatally(crash)
 
-    def die(self, error: KafkaError) -> None:
+    def fail_fatally(self, error: KafkaError) -> None:
         """Fail everything pending, and every further send, with ``error``."""
         if self.fatal is None:
             self.fatal = error
@@ -204,7 +204,7 @@ class ProducerRuntime:
             async with asyncio.timeout(timeout):
                 if self.transactions is not None:
                     await self.transactions.close()
-                await self.drained()
+                await self.drain()
         except TimeoutError:
             pass
         finally:
@@ -214,7 +214,7 @@ class ProducerRuntime:
                     "acknowledged; it may have been written if it had been sent"
                 )
             )
-            self.accumulator.sealer.close()
+            self.accumulator.compressor.close()
             self.sender.close()
             await self.disconnect()
             if self._task is not None:
@@ -237,14 +237,14 @@ class ProducerRuntime:
 
     async def disconnect(self) -> None:
         """End everything that is under way, also a start."""
-        await self.intake.waiting.close()
-        await self.keeper.close()
+        await self.admission.pending_sends.close()
+        await self.producer_ids.close()
         await self.metadata.stop()
         await self.router.close()
 
-    async def drained(self) -> None:
+    async def drain(self) -> None:
         """Send what is there without lingering; wait until all of it has an outcome."""
-        asked_at, waiting = self.now(), self.intake.waiting
+        asked_at, waiting = self.now(), self.admission.pending_sends
         held = waiting.holds_from(asked_at)
         await self.accumulator.incomplete.flush(asked_at)
         if held:
@@ -271,30 +271,30 @@ class ProducerRuntime:
         )
         transactions = TransactionManager(
             name,
-            TransactionRecords(self.accumulator, self.intake.waiting, self.drained, self.now),
+            TransactionRecords(self.accumulator, self.admission.pending_sends, self.drain, self.now),
             identity,
             TransactionRequests(name, config.transaction_timeout_ms, identity, coordinators),
             limit=config.call_limit,
             clock=self.now,
-            on_fatal=self.die,
+            on_fatal=self.fail_fatally,
             on_waited=self.metrics.transaction_waited,
             wake=self.sender.wake,
         )
         self.accumulator.incomplete.on_failed = transactions.failed
-        self.intake.waiting.on_failed = transactions.failed
-        self.intake.admission = partial(transactions.admission, self.intake.check_open)
+        self.admission.pending_sends.on_failed = transactions.failed
+        self.admission.transaction_guard = partial(transactions.admission, self.admission.check_open)
         return transactions
 
-    def _new_receipt(self, topic: str) -> BatchResult:
+    def _new_result(self, topic: str) -> BatchResult:
         if self.transactions is not None:
             self.transactions.new_batch()
-        if self.keeper.denials:
-            self.keeper.ensure()
-        receipt = BatchResult(topic, self._report_unseen)
+        if self.producer_ids.refusals:
+            self.producer_ids.ensure()
+        receipt = BatchResult(topic, self._report_unobserved)
         receipt.home, receipt.hook = self.loop, self._config.on_delivery
         return receipt
 
-    def _report_unseen(self, receipt: BatchResult, error: KafkaError, records: int) -> None:
+    def _report_unobserved(self, receipt: BatchResult, error: KafkaError, records: int) -> None:
         if isinstance(error, TransactionAbortedError):
             return  # as the application wished, or for a failure that is told of by itself
         self.metrics.errors_unseen(records)
@@ -305,14 +305,14 @@ class ProducerRuntime:
         self.sender.wake()  # batches without a partition were ready all the time
 
     def _identity_denied(self, error: KafkaError) -> None:
-        self._fail_batches(error, [b for b in self.accumulator.incomplete if not b.on_wire])
+        self._fail_batches(error, [b for b in self.accumulator.incomplete if not b.in_flight])
 
     def _view_changed(self, old: ClusterView, new: ClusterView) -> None:
         self.accumulator.update_brokers(new.brokers.values())
         for name, view in new.topics.items():
             if old.topics.get(name) is not view:
-                self.intake.update_topic(view)
-        self.accumulator.routes.renew(self.now())
+                self.admission.update_topic(view)
+        self.accumulator.detours.recompute(self.now())
         for name in old.topics.keys() - new.topics.keys():
             self.accumulator.forget_topic(name)
         self.sender.wake()
@@ -326,17 +326,17 @@ class ProducerRuntime:
 
     def pending_records(self) -> int:
         batched = sum(batch.count for batch in self.accumulator.incomplete)
-        return batched + len(self.intake.waiting)
+        return batched + len(self.admission.pending_sends)
 
     def _fail_pending(self, error: KafkaError) -> int:
-        failed = self.intake.waiting.fail_all(error)
+        failed = self.admission.pending_sends.fail_all(error)
         return failed + self._fail_batches(error, list(self.accumulator.incomplete))
 
     def _fail_batches(self, error: KafkaError, batches: list[ProducerBatch]) -> int:
         now, failed = self.now(), 0
         for batch in batches:
             failed += batch.count
-            self.metrics.records_failed(batch.receipt.topic, batch.count)
+            self.metrics.records_failed(batch.result.topic, batch.count)
             self.accumulator.incomplete.abandon(batch, error, now)
         return failed
 
@@ -353,15 +353,15 @@ class ProducerRuntime:
             clock=self.now,
             wall_clock=wall_clock,
         )
-        self.accumulator.places.observer = self.accumulator.incomplete.observer = telemetry
+        self.accumulator.binding.observer = self.accumulator.incomplete.observer = telemetry
         return telemetry
 
     def _bind_gauges(self) -> None:
-        metrics, budget = self.metrics, self.accumulator.budget
+        metrics, budget = self.metrics, self.accumulator.buffer_pool
         lanes = self.sender.lanes
         metrics.bind_gauge("buffer-total-bytes", lambda: budget.total)
         metrics.bind_gauge("buffer-available-bytes", lambda: budget.available)
-        metrics.bind_gauge("waiting-threads", lambda: self.intake.waiting.callers)
+        metrics.bind_gauge("waiting-threads", lambda: self.admission.pending_sends.callers)
         metrics.bind_gauge("requests-in-flight", lambda: sum(len(lane.in_flight) for lane in lanes))
         metrics.bind_gauge("metadata-age", lambda: self.now() - self.metadata.refreshed_at)
 

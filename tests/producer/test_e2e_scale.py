@@ -141,7 +141,7 @@ async def test_a_leader_that_moves_touches_what_it_led(
             producer.send_nowait("t0", b"v", partition=partition)
         await producer.flush()
         led: list[int] = []
-        lead = ReadyQueues.lead
+        lead = ReadyQueues.set_leader
 
         def noted(lines: ReadyQueues, queue: Any, *args: Any) -> None:
             led.append(queue.partition)

@@ -35,7 +35,7 @@ class Brokers:
     def knows(self, node_id: int) -> bool:
         return node_id in self.answers
 
-    async def sign_of_life(self, node_id: int) -> None:
+    async def probe(self, node_id: int) -> None:
         self.asked.append(node_id)
         answer = self.answers[node_id]
         if isinstance(answer, KafkaError):

@@ -72,50 +72,50 @@ class RecordAccumulator:
     ) -> None:
         self.settings = settings
         self.identity = identity
-        self.budget = BufferPool(settings.buffer_memory)
+        self.buffer_pool = BufferPool(settings.buffer_memory)
         self.topics: dict[str, TopicBuffer] = {}
-        self.taps: dict[str, TopicAppendSlots] = {}
+        self.append_slots: dict[str, TopicAppendSlots] = {}
         """By topic; see fastpath.py."""
-        self.circumstances = BrokerConditions(Rack(settings.rack))
+        self.conditions = BrokerConditions(Rack(settings.rack))
         self._sticky_bytes = max(1, settings.batch_size)
         elastic = settings.late and settings.adaptive and settings.batch_size
         self._elastic_limit = settings.elastic_limit if elastic else 0
-        self.sealer = BatchCompressor(
+        self.compressor = BatchCompressor(
             settings.codec,
             settings.level,
-            self.budget,
+            self.buffer_pool,
             background=background or InlineCompression(),
             wake=wake,
         )
-        self.lines = ReadyQueues(
+        self.ready_queues = ReadyQueues(
             one_in_flight=settings.one_in_flight,
             identity=identity,
-            sealer=self.sealer,
+            sealer=self.compressor,
             wake=wake,
-            hurried=self._hurried,
+            hurried=self._no_linger,
         )
         self.incomplete = IncompleteBatches(
-            self.budget,
-            self.lines,
+            self.buffer_pool,
+            self.ready_queues,
             delivery_timeout=settings.delivery_timeout,
         )
-        self.places = BatchBinding(self.lines, self.circumstances, on_switch)
-        self.routes = Detours(self.topics, self.lines, adaptive=settings.adaptive)
-        self.circumstances.takes_fresh = self.lines.takes_fresh
+        self.binding = BatchBinding(self.ready_queues, self.conditions, on_switch)
+        self.detours = Detours(self.topics, self.ready_queues, adaptive=settings.adaptive)
+        self.conditions.accepts_new_batch = self.ready_queues.accepts_new_batch
         self._closed = False
         self._growth = GROWTH * settings.delivery_timeout
         """How long a batch takes records, in seconds."""
         self._wake = wake
         self._random31 = random31
-        self._new_receipt = new_receipt
-        self.new_choice: Callable[[TopicBuffer], PartitionStrategy] = self._built_in_choice
+        self._new_result = new_receipt
+        self.new_strategy: Callable[[TopicBuffer], PartitionStrategy] = self._built_in_strategy
         """How a topic's records without partition get theirs; for topics yet to come."""
         self._serials = count(1)
 
     def __repr__(self) -> str:
         return (
             f"<RecordAccumulator topics={len(self.topics)} incomplete={len(self.incomplete)} "
-            f"{self.budget!r}>"
+            f"{self.buffer_pool!r}>"
         )
 
     def topic(self, name: str) -> TopicBuffer:
@@ -123,18 +123,18 @@ class RecordAccumulator:
         buffer = self.topics.get(name)
         if buffer is None:
             self.identity.take_up_topic()
-            taps = self.taps[name] = TopicAppendSlots(ignore_keys=self.settings.ignore_keys)
+            taps = self.append_slots[name] = TopicAppendSlots(ignore_keys=self.settings.ignore_keys)
             spread = FairShare(self._random31)
-            buffer = self.topics[name] = TopicBuffer(name, self.new_choice, spread, taps)
+            buffer = self.topics[name] = TopicBuffer(name, self.new_strategy, spread, taps)
         return buffer
 
-    def close_taps(self, topic: TopicBuffer) -> None:
+    def close_append_slots(self, topic: TopicBuffer) -> None:
         """Records of the topic take the long way from now on, behind those that wait."""
-        self.taps.pop(topic.name, None)
+        self.append_slots.pop(topic.name, None)
 
-    def open_taps(self, topic: TopicBuffer) -> None:
-        if not topic.has_waiters and not topic.beyond:
-            self.taps[topic.name] = topic.taps
+    def open_append_slots(self, topic: TopicBuffer) -> None:
+        if not topic.has_waiters and not topic.awaiting_partitions:
+            self.append_slots[topic.name] = topic.append_slots
 
     # --- in: from send ------------------------------------------------------------------------
 
@@ -156,13 +156,13 @@ class RecordAccumulator:
         later, nor one that expires much earlier.
         """
         created = now if since is None else since
-        view, choice = topic.known_view, topic.choice
+        view, choice = topic.known_view, topic.strategy
         final = partition is not None
         if partition is None:
-            queue = choice.queue_for(record, view)
+            queue = choice.choose_queue(record, view)
         else:
             queue = topic.queue(partition)
-            self.places.end_filling(queue, now)
+            self.binding.end_reservation(queue, now)
         while True:
             batch = queue.batches[-1] if queue.batches else None
             if batch is not None and not batch.closed:
@@ -173,8 +173,8 @@ class RecordAccumulator:
                 if fits:
                     break
                 batch.close()
-                self.lines.schedule(queue, now)
-            elsewhere = queue if final else choice.next_queue(queue, record, view)
+                self.ready_queues.schedule(queue, now)
+            elsewhere = queue if final else choice.queue_for_new_batch(queue, record, view)
             if elsewhere is queue:
                 batch = self._open(
                     queue, record, now, created, chosen=partition is None, force=force
@@ -185,38 +185,38 @@ class RecordAccumulator:
                 break
             queue, final = elsewhere, True
         if partition is None:
-            choice.appended(queue, batch, batch.size - before, view)
+            choice.on_append(queue, batch, batch.size - before, view)
         if not before or batch.full:
-            self.lines.schedule(queue, now)
-        self._lay_tap(queue, batch, now, chosen=partition is None)
-        return batch.receipt.handle(record.timestamp)
+            self.ready_queues.schedule(queue, now)
+        self._install_append_slot(queue, batch, now, chosen=partition is None)
+        return batch.result.handle(record.timestamp)
 
     def _filled_up(self, batch: ProducerBatch) -> None:
         # It is due whatever the time is by now.
-        self.lines.schedule(batch.queue, batch.created)
+        self.ready_queues.schedule(batch.queue, batch.created)
 
     def _awaited(self, batch: ProducerBatch) -> None:
         """Somebody awaits a batch's only record. If nothing else is under way, company is not to
         be expected: whoever would send it waits for this one (as with Nagle's algorithm)."""
         if len(self.incomplete) == 1 and not batch.closed:
-            batch.hurried = True
+            batch.no_linger = True
             batch.ready_at = batch.created
-            self.lines.schedule(batch.queue, batch.created)
+            self.ready_queues.schedule(batch.queue, batch.created)
 
-    def _lay_tap(
+    def _install_append_slot(
         self, queue: PartitionQueue, batch: ProducerBatch, now: float, *, chosen: bool
     ) -> None:
         """Where the record went, the next ones like it may go without being looked at one by one,
         unless somebody counts them."""
         topic = queue.topic
-        if batch.movable != queue.unbound or batch.tap is None:
+        if batch.rebindable != queue.unbound or batch.append_slot is None:
             return
         if now > batch.created + self._growth:
             return  # the next records would expire too early with it
-        if chosen and topic.choice.stays(queue):
-            topic.taps.choose(batch.tap)
+        if chosen and topic.strategy.is_sticky(queue):
+            topic.append_slots.choose(batch.append_slot)
         if not queue.unbound:
-            topic.taps.set(queue.partition, batch.tap)
+            topic.append_slots.set(queue.partition, batch.append_slot)
 
     def _fit(
         self, batch: ProducerBatch, record: Record, created: float, *, force: bool
@@ -231,12 +231,12 @@ class RecordAccumulator:
             return False
         least, best = growth
         # With little left, all of it: growing record by record is the slow way.
-        granted = max(least, min(best, self.budget.room))
-        if not self.budget.try_take(granted):
+        granted = max(least, min(best, self.buffer_pool.room))
+        if not self.buffer_pool.try_take(granted):
             if not force:
                 return None
             granted = least
-            self.budget.force(least)
+            self.buffer_pool.force(least)
         batch.charged += granted
         batch.builder.reserve(batch.builder.capacity + granted)
         return batch.append(record)
@@ -253,40 +253,40 @@ class RecordAccumulator:
     ) -> ProducerBatch | None:
         """A new batch with the record at the end of the queue; None: no buffer space. ``chosen``:
         the queue is a partitioner's choice."""
-        movable = chosen and queue.topic.choice.movable(queue)
+        movable = chosen and queue.topic.strategy.is_rebindable(queue)
         limit = max(self.settings.batch_size, record.upper_bound)
         elastic_limit = min(self._elastic_limit, queue.topic.batch_limit.at(now))
         # What gets large is looked at when it does, in case it is compressed ahead.
-        most = min(max(limit, elastic_limit), self.sealer.small)
-        usual = min(queue.usual_size, most)
+        most = min(max(limit, elastic_limit), self.compressor.small_batch_bytes)
+        usual = min(queue.typical_batch_size, most)
         capacity = ProducerBatch.first_capacity(limit, record.upper_bound, usual)
-        capacity = max(record.upper_bound, min(capacity, self.budget.room))
-        if not self.budget.try_take(capacity):
+        capacity = max(record.upper_bound, min(capacity, self.buffer_pool.room))
+        if not self.buffer_pool.try_take(capacity):
             if not force:
                 return None
-            self.budget.force(capacity)
+            self.buffer_pool.force(capacity)
         fits = False
         try:
-            receipt = self._new_receipt(queue.topic.name)
+            receipt = self._new_result(queue.topic.name)
             batch = self._make(queue, receipt, created, limit, capacity, next(self._serials))
-            batch.movable, batch.free = movable, movable or queue.unbound
+            batch.rebindable, batch.any_partition = movable, movable or queue.unbound
             batch.ready_at = now + self.settings.linger
             if movable and not queue.unbound:
-                batch.ready_at = max(batch.ready_at, now + queue.topic.choice.hold(queue))
+                batch.ready_at = max(batch.ready_at, now + queue.topic.strategy.extra_linger(queue))
             fits = batch.append(record)
         finally:
             if not fits:
-                self.budget.give_back(capacity)
+                self.buffer_pool.give_back(capacity)
         if not fits:
             raise KafkaError(
                 f"a record for {queue.tp} was not sent: it is larger than the {record.upper_bound} "
                 "bytes that it was taken for; this is a defect"
             )
         if not queue.unbound:
-            self.places.begun(batch, queue, now, chosen=chosen)
+            self.binding.opened(batch, queue, now, chosen=chosen)
         queue.batches.append(batch)
         self.incomplete.add(batch)
-        batch.tap = AppendSlot(
+        batch.append_slot = AppendSlot(
             batch.builder, receipt, batch.raw_full, partial(self._filled_up, batch)
         )
         receipt.awaited = partial(self._awaited, batch)
@@ -322,20 +322,20 @@ class RecordAccumulator:
 
     # --- out: to the sender -------------------------------------------------------------------
 
-    def sealed(self, batch: ProducerBatch, now: float) -> bool:
+    def is_sealed(self, batch: ProducerBatch, now: float) -> bool:
         """Whether the batch is compressed and may leave; a small one is by now."""
-        defect = self.sealer.seal(batch)
+        defect = self.compressor.compress_now(batch)
         if defect is not None:
             self._not_sealed(batch, defect, now)
         return batch.sealed
 
     def take_sealed(self, now: float) -> None:
         """Queues go on whose batches were compressed aside; to be called in each pass."""
-        for batch, defect in self.sealer.finished():
+        for batch, defect in self.compressor.finished():
             if defect is not None:
                 self._not_sealed(batch, defect, now)
             else:
-                self.lines.schedule(batch.queue, now)
+                self.ready_queues.schedule(batch.queue, now)
 
     def _not_sealed(self, batch: ProducerBatch, defect: Exception, now: float) -> None:
         """A codec that fails costs that batch and no other."""
@@ -347,24 +347,24 @@ class RecordAccumulator:
         error.__cause__ = defect
         self.incomplete.discard(batch, error, now)
 
-    def launch(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+    def begin_flight(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         if self.identity.enabled and not batch.stamped:
             queue.sequence.stamp(batch, self.identity)
         if not batch.attempts:
             queue.unacked.append(batch)
             queue.batches_bound += 1
             queue.bytes_bound += batch.size
-            queue.topic.choice.launched(queue, batch)
-        batch.movable = False
+            queue.topic.strategy.on_sent(queue, batch)
+        batch.rebindable = False
         batch.attempts += 1
         batch.leader_epoch = queue.leader_epoch
-        batch.on_wire = True
-        queue.on_wire += 1
+        batch.in_flight = True
+        queue.in_flight += 1
 
-    def forgive(self, lane: int) -> None:
+    def reset_share_to_average(self, lane: int) -> None:
         """The lane's broker is in order again."""
         for topic in self.topics.values():
-            topic.spread.forgive(lane)
+            topic.fair_share.reset_to_average(lane)
 
     def split(self, batch: ProducerBatch, now: float) -> None:
         """Halve a batch that its topic does not take as it is; see :class:`IncompleteBatches`."""
@@ -392,32 +392,32 @@ class RecordAccumulator:
 
     def update_brokers(self, brokers: Iterable[Broker]) -> None:
         """Take up which brokers are in the client's rack."""
-        if self.circumstances.rack.look(brokers):
+        if self.conditions.rack.look(brokers):
             for topic in self.topics.values():
                 if topic.view is not None:
-                    topic.choice.follow(topic.view)
+                    topic.strategy.update_metadata(topic.view)
 
     def update_topic(self, view: TopicView, now: float) -> TopicBuffer | None:
         """Take up new metadata of a topic: leaders, epochs, partition count."""
         topic = self.topics.get(view.name)
         if topic is None:
             return None
-        created_anew = topic.identify(view.topic_id)
+        created_anew = topic.set_topic_id(view.topic_id)
         if created_anew or topic.view is None or view.partition_count < topic.view.partition_count:
-            topic.choice.reset()
-        touched = topic.touched(view)
+            topic.strategy.reset()
+        touched = topic.changed_queues(view)
         topic.view = topic.last_view = view
-        topic.taps.reset(view.partition_count)
-        topic.choice.follow(view)
+        topic.append_slots.reset(view.partition_count)
+        topic.strategy.update_metadata(view)
         for queue in touched:
             leader, epoch = -1, queue.leader_epoch
             if queue.partition < view.partition_count:
                 _, leader, epoch, *_ = view.partitions[queue.partition]
-            self.lines.lead(queue, leader, epoch, now)
+            self.ready_queues.set_leader(queue, leader, epoch, now)
             if created_anew:
-                self.lines.schedule(queue, now)
+                self.ready_queues.schedule(queue, now)
         if view.partition_count == 1:
-            self.places.settle_on_only(topic, now)
+            self.binding.collapse_to_single_partition(topic, now)
         return topic
 
     def forget_topic(self, name: str) -> None:
@@ -425,7 +425,7 @@ class RecordAccumulator:
         topic = self.topics.get(name)
         if topic is not None:
             topic.view = None
-            topic.taps.reset(0)
+            topic.append_slots.reset(0)
 
     def release(self, name: str) -> bool:
         """Free what is kept for a topic whose metadata is about to be dropped, as it was not used
@@ -435,8 +435,8 @@ class RecordAccumulator:
             return True
         if topic.in_use:
             return False
-        if self.identity.let_go(queue.sequence for queue in topic.queues.values()):
-            del self.topics[name], self.taps[name]
+        if self.identity.forget_sequences(queue.sequence for queue in topic.queues.values()):
+            del self.topics[name], self.append_slots[name]
         return True
 
     def close(self, now: float) -> None:
@@ -451,25 +451,25 @@ class RecordAccumulator:
         at with its first draw: they cost in proportion to its partitions, and keyed records draw
         none.
         """
-        self.circumstances.passes += 1
-        self.circumstances.unavailable = unavailable
+        self.conditions.sender_passes += 1
+        self.conditions.kip794_unavailable = unavailable
 
-    def _built_in_choice(self, topic: TopicBuffer) -> PartitionStrategy:
+    def _built_in_strategy(self, topic: TopicBuffer) -> PartitionStrategy:
         settings = self.settings
         if not settings.late:
-            return Kip794(topic, self._sticky_bytes, self._random31, self.circumstances)
+            return Kip794(topic, self._sticky_bytes, self._random31, self.conditions)
         if not settings.adaptive:
             return RoundRobinBinding(
-                topic, MinimumShare(0.0, self._sticky_bytes), self.circumstances
+                topic, MinimumShare(0.0, self._sticky_bytes), self.conditions
             )
         floor = MinimumShare(settings.share_floor, self._sticky_bytes)
-        return LateBinding(topic, floor, self.circumstances)
+        return LateBinding(topic, floor, self.conditions)
 
-    def _hurried(self) -> bool:
+    def _no_linger(self) -> bool:
         # batch.size 0 means "do not batch": no record waits for company (KAFKA-14303).
         return (
             self._closed
             or self.settings.batch_size == 0
             or bool(self.incomplete.flushes)
-            or bool(self.budget.waiters)
+            or bool(self.buffer_pool.waiters)
         )

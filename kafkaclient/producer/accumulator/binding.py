@@ -30,84 +30,84 @@ class BatchBinding:
     def __init__(
         self, lines: ReadyQueues, circumstances: BrokerConditions, on_switch: Callable[[str], None]
     ) -> None:
-        self._lines = lines
-        self._circumstances = circumstances
+        self._ready_queues = lines
+        self._conditions = circumstances
         self._on_switch = on_switch
         self.observer: BatchObserver | None = None
 
     def bind(self, batch: ProducerBatch, queue: PartitionQueue, by: str, now: float) -> None:
         """The batch, taken out of its topic's unbound queue, gets the partition of ``queue``."""
         if self.observer is not None:
-            self.observer.bound(batch, queue, by, now)
+            self.observer.on_bound(batch, queue, by, now)
         batch.bind(queue)
         self._note(queue)
 
-    def begun(
+    def opened(
         self, batch: ProducerBatch, queue: PartitionQueue, now: float, *, chosen: bool
     ) -> None:
         """A batch was opened in its partition, which was ``chosen`` if not given."""
         if chosen:
             self._note(queue)
         if self.observer is not None:
-            self.observer.bound(batch, queue, "floor" if batch.movable else "append", now)
+            self.observer.on_bound(batch, queue, "floor" if batch.rebindable else "append", now)
 
     def _note(self, queue: PartitionQueue) -> None:
         topic, partition = queue.topic, queue.partition
-        if topic.chosen not in (partition, UNBOUND):
+        if topic.last_bound_partition not in (partition, UNBOUND):
             self._on_switch(topic.name)
-        topic.chosen = partition
+        topic.last_bound_partition = partition
 
-    def set_aside(self, batch: ProducerBatch, queue: PartitionQueue, now: float) -> None:
+    def reserve(self, batch: ProducerBatch, queue: PartitionQueue, now: float) -> None:
         """An open batch without partition waits for company in one that is below its floor."""
         self.bind(batch, queue, "floor", now)
-        batch.movable = True
-        queue.topic.choice.set_aside(queue, batch)
-        batch.ready_at = max(batch.ready_at, now + queue.topic.choice.hold(queue))
+        batch.rebindable = True
+        queue.topic.strategy.on_reserved(queue, batch)
+        batch.ready_at = max(batch.ready_at, now + queue.topic.strategy.extra_linger(queue))
         queue.batches.append(batch)
-        self._lines.schedule(queue, now)
+        self._ready_queues.schedule(queue, now)
 
-    def end_filling(self, queue: PartitionQueue, now: float) -> None:
+    def end_reservation(self, queue: PartitionQueue, now: float) -> None:
         """A record that belongs to the partition has come: what is set aside there waits for
         company that it must not wait for."""
-        if queue not in self._circumstances.set_aside or not queue.batches:
+        if queue not in self._conditions.reserved_queues or not queue.batches:
             return
         batch = queue.batches[-1]
-        if batch.movable and not batch.closed:
+        if batch.rebindable and not batch.closed:
             batch.close()
-            queue.topic.choice.closed(queue)
-            self._lines.schedule(queue, now)
+            queue.topic.strategy.on_batch_closed(queue)
+            self._ready_queues.schedule(queue, now)
 
-    def free_stranded(self, now: float) -> None:
+    def unbind_unsendable(self, now: float) -> None:
         """What was meant for partitions that cannot be written to may go elsewhere, if its records
         don't care where."""
-        for queue in list(self._lines.leaderless):
-            if queue.vanished:
-                self._move_out(queue, now)
-        found, brokers = self._circumstances.set_aside, self._circumstances.brokers
+        for queue in list(self._ready_queues.leaderless):
+            if queue.is_deleted:
+                self._rescue_from_deleted_partition(queue, now)
+        found, brokers = self._conditions.reserved_queues, self._conditions.brokers
         for queue in list(found):
             retrying = bool(queue.batches) and bool(queue.batches[0].attempts)
             avoided = queue.partition in queue.topic.avoided
-            if retrying or avoided or brokers is None or not brokers.in_order(queue.lane):
+            if retrying or avoided or brokers is None or not brokers.is_healthy(queue.lane):
                 self._unbind(queue, now)
 
     def _unbind(self, queue: PartitionQueue, now: float) -> None:
-        self._give_up_place([batch for batch in queue.batches if batch.movable], queue, now)
-        queue.topic.choice.moved(queue)
+        self._unbind_all([batch for batch in queue.batches if batch.rebindable], queue, now)
+        queue.topic.strategy.on_batch_moved(queue)
 
-    def _move_out(self, queue: PartitionQueue, now: float) -> None:
+    def _rescue_from_deleted_partition(self, queue: PartitionQueue, now: float) -> None:
         """The topic was created anew with fewer partitions. What has a key, or was sent to this
         partition, waits for it to come back."""
         # Without ids (before Kafka 2.8) an answer that is merely out of date looks the same.
         certain = queue.topic.topic_id is not None
-        homeless = [b for b in queue.batches if b.free and (certain or not b.maybe_written)]
+        homeless = [b for b in queue.batches if b.any_partition and (certain or not b.maybe_written)]
         for batch in homeless:
             if batch.attempts:
                 queue.unacked.remove(batch)
-                batch.send_anew()
+                batch.reset_attempts()
         if homeless:
-            self._give_up_place(homeless, queue, now)
+            self._unbind_all(homeless, queue, now)
 
-    def _give_up_place(
+    def _unbind_all(
         self, batches: list[ProducerBatch], queue: PartitionQueue, now: float
     ) -> None:
         unbound = queue.topic.unbound
@@ -115,16 +115,16 @@ class BatchBinding:
             queue.batches.remove(batch)
             batch.close()
             batch.bind(unbound)
-            batch.decision = None
+            batch.binding_facts = None
             unbound.batches.appendleft(batch)  # it has waited the longest
-        self._lines.schedule(unbound, now)
-        self._lines.schedule(queue, now)
+        self._ready_queues.schedule(unbound, now)
+        self._ready_queues.schedule(queue, now)
 
-    def settle_on_only(self, topic: TopicBuffer, now: float) -> None:
+    def collapse_to_single_partition(self, topic: TopicBuffer, now: float) -> None:
         """The topic was created anew with one partition, which keeps the order of its records:
         those that wait without partition come before any that are sent from now on."""
         only, waiting = topic.queue(0), topic.unbound.batches
-        for queue in [q for q in self._circumstances.set_aside if q.topic is topic]:
+        for queue in [q for q in self._conditions.reserved_queues if q.topic is topic]:
             self._unbind(queue, now)
         if not waiting:
             return
@@ -135,5 +135,5 @@ class BatchBinding:
             self.bind(batch, only, "append", now)
         only.batches = deque([*retried, *waiting, *fresh])
         waiting.clear()
-        self._lines.schedule(topic.unbound, now)
-        self._lines.schedule(only, now)
+        self._ready_queues.schedule(topic.unbound, now)
+        self._ready_queues.schedule(only, now)

@@ -141,33 +141,33 @@ class BatchCompressor:
         background: CompressionExecutor,
         wake: Callable[[float], None],
     ) -> None:
-        self.compressing = codec is not Codec.NONE
-        self.small = quickly_compressed(codec, level) if self.compressing else _UNLIMITED
+        self.enabled = codec is not Codec.NONE
+        self.small_batch_bytes = quickly_compressed(codec, level) if self.enabled else _UNLIMITED
         """The most bytes before compression of a batch that is compressed at once."""
-        self._budget = budget
+        self._buffer_pool = budget
         self._background = background
         self._wake = wake
-        self._allowance = _QUICK_PER_PASS * self.small
+        self._allowance = _QUICK_PER_PASS * self.small_batch_bytes
         """How many bytes may yet be compressed at once in this pass."""
-        self._line: deque[tuple[ProducerBatch, Callable[[], Packed]]] = deque()
+        self._waiting: deque[tuple[ProducerBatch, Callable[[], Packed]]] = deque()
         self._at_work = 0
         self._finished: list[tuple[ProducerBatch, Packed]] = []
 
     def __repr__(self) -> str:
         return (
-            f"<BatchCompressor waiting={len(self._line)} at_work={self._at_work} "
+            f"<BatchCompressor waiting={len(self._waiting)} at_work={self._at_work} "
             f"finished={len(self._finished)}>"
         )
 
-    def seal(self, batch: ProducerBatch) -> Exception | None:
+    def compress_now(self, batch: ProducerBatch) -> Exception | None:
         """Compress a batch that is about to leave, if that is quick; it is ``sealed`` then.
 
         Returns what has gone wrong.
         """
-        if batch.sealed or batch.sealing:
+        if batch.sealed or batch.compressing:
             return None
         raw_size = batch.raw_size
-        if raw_size > self.small or raw_size > self._allowance:
+        if raw_size > self.small_batch_bytes or raw_size > self._allowance:
             self._begin(batch)  # the event loop has other things to do, too
             return None
         self._allowance -= raw_size
@@ -178,69 +178,69 @@ class BatchCompressor:
         self._settle(batch)
         return None
 
-    def holds(self, batch: ProducerBatch) -> bool:
+    def start_if_large(self, batch: ProducerBatch) -> bool:
         """Whether the batch, which is due, is compressed aside first; if so it is seen to."""
-        if not batch.sealed and not batch.sealing and batch.raw_size > self.small:
+        if not batch.sealed and not batch.compressing and batch.raw_size > self.small_batch_bytes:
             self._begin(batch)
-        return batch.sealing
+        return batch.compressing
 
-    def prepare(self, queue: PartitionQueue) -> None:
+    def compress_ahead(self, queue: PartitionQueue) -> None:
         """Have what leaves the queue next compressed before there is a broker that takes it."""
         for batch in islice(queue.batches, _AHEAD):
             if batch.full:
-                self.holds(batch)
+                self.start_if_large(batch)
 
     def finished(self) -> list[tuple[ProducerBatch, Exception | None]]:
         """What was compressed aside since the last pass, and what has gone wrong with it."""
-        self._allowance = _QUICK_PER_PASS * self.small
+        self._allowance = _QUICK_PER_PASS * self.small_batch_bytes
         if not self._finished:
             return []
         ended, self._finished = self._finished, []
         return [
             (batch, self._take_up(batch, packed))
             for batch, packed in ended
-            if not batch.receipt.done
+            if not batch.result.done
         ]
 
     def close(self) -> None:
         """Tell nobody of what is still being compressed."""
-        self._line.clear()
+        self._waiting.clear()
         self._background.close()
 
     def _begin(self, batch: ProducerBatch) -> None:
-        work = partial(_attempt, batch.begin_sealing())
+        work = partial(_attempt, batch.begin_compression())
         # Until it is taken up there are the records as they are, and what is made of them.
         more = max(0, batch.raw_size + batch.size - batch.charged)
-        self._budget.force(more)
+        self._buffer_pool.force(more)
         batch.charged += more
-        self._line.append((batch, work))
+        self._waiting.append((batch, work))
         self._feed()
 
     def _feed(self) -> None:
-        while self._line and self._at_work < self._background.at_a_time:
-            batch, work = self._line.popleft()
-            if not batch.receipt.done:
+        while self._waiting and self._at_work < self._background.at_a_time:
+            batch, work = self._waiting.popleft()
+            if not batch.result.done:
                 self._at_work += 1
                 self._background.run(work, partial(self._done, batch))
 
     def _done(self, batch: ProducerBatch, packed: Packed) -> None:
         self._at_work -= 1
         self._feed()
-        if not batch.receipt.done:
+        if not batch.result.done:
             self._finished.append((batch, packed))
             self._wake(0.0)
 
     def _take_up(self, batch: ProducerBatch, packed: Packed) -> Exception | None:
         if isinstance(packed, Exception):
             return packed
-        batch.end_sealing(packed)
+        batch.end_compression(packed)
         self._settle(batch)
         return None
 
     def _settle(self, batch: ProducerBatch) -> None:
         size = batch.size
-        batch.queue.usual_size = batch.raw_size
-        self._budget.give_back(batch.charged - size)
+        batch.queue.typical_batch_size = batch.raw_size
+        self._buffer_pool.give_back(batch.charged - size)
         batch.charged = size
 
 

@@ -44,7 +44,7 @@ class CustomPartitioner(PartitionStrategy):
         self._partition: Callable[..., Any] = partitioner.partition
         self._on_new_batch: Callable[..., Any] | None = getattr(partitioner, "on_new_batch", None)
 
-    def queue_for(self, record: Record, view: TopicView) -> PartitionQueue:
+    def choose_queue(self, record: Record, view: TopicView) -> PartitionQueue:
         name, count = self._topic.name, view.partition_count
         try:
             answer = self._partition(name, record.key, record.value, self._cluster(), self._load)
@@ -55,14 +55,14 @@ class CustomPartitioner(PartitionStrategy):
             raise self._refused(f"gave {partition}, not one of the partitions 0 to {count - 1}")
         return self._topic.queue(partition)
 
-    def next_queue(self, queue: PartitionQueue, record: Record, view: TopicView) -> PartitionQueue:
+    def queue_for_new_batch(self, queue: PartitionQueue, record: Record, view: TopicView) -> PartitionQueue:
         if self._on_new_batch is None:
             return queue
         try:
             self._on_new_batch(self._topic.name, self._cluster(), queue.partition)
         except Exception as error:
             raise self._refused(f"raised {error!r} in on_new_batch") from error
-        return self.queue_for(record, view)
+        return self.choose_queue(record, view)
 
     def _as_int(self, answer: object) -> int:
         """An int of numpy's is one; a bool is a mistake."""

@@ -35,20 +35,20 @@ class Detours:
         self, topics: Mapping[str, TopicBuffer], lines: ReadyQueues, *, adaptive: bool
     ) -> None:
         self._topics = topics
-        self._lines = lines
+        self._ready_queues = lines
         self._adaptive = adaptive
         self._dead: frozenset[int] = frozenset()
-        self.sides: set[int] = set()
+        self.side_lanes: set[int] = set()
         """The second lanes that any partition is to go by."""
         self._detoured = False
 
-    def mourn(self, dead: frozenset[int], now: float) -> None:
+    def set_dead_brokers(self, dead: frozenset[int], now: float) -> None:
         """These brokers, and no others, are dead as far as is known."""
         if dead != self._dead:
             self._dead = dead
-            self.renew(now)
+            self.recompute(now)
 
-    def renew(self, now: float) -> None:
+    def recompute(self, now: float) -> None:
         """Find the routes anew; to be called when leaders or in-sync replicas have changed."""
         if not self._dead and not self._detoured:
             return
@@ -57,22 +57,22 @@ class Detours:
             for topic in self._topics.values()
         }
         # Where there is nothing to be kept from waiting, one lane does.
-        self.sides.clear()
+        self.side_lanes.clear()
         clean = {p.leader for known in partitions.values() for p in known if self._is_clean(p)}
         for topic, known in partitions.items():
             needy = [p for p in known if self._is_needy(p)]
             others = any(self._is_clean(p) for p in known)
-            topic.detours = {p.partition: side_of(p.leader) for p in needy if p.leader in clean}
-            self.sides.update(topic.detours.values())
+            topic.side_lane_of = {p.partition: side_of(p.leader) for p in needy if p.leader in clean}
+            self.side_lanes.update(topic.side_lane_of.values())
             avoided = known if self._adaptive and others else ()
             topic.avoided = frozenset([p.partition for p in avoided if not self._is_clean(p)])
             for partition, queue in topic.queues.items():
-                route = topic.detours.get(partition, queue.leader)
-                if queue.route != route:
-                    queue.route = route
-                    self._lines.schedule(queue, now)
+                route = topic.side_lane_of.get(partition, queue.leader)
+                if queue.target_lane != route:
+                    queue.target_lane = route
+                    self._ready_queues.schedule(queue, now)
             if topic.view is not None:
-                topic.choice.follow(topic.view)
+                topic.strategy.update_metadata(topic.view)
         self._detoured = bool(self._dead)
 
     def _is_needy(self, partition: PartitionView) -> bool:

@@ -42,8 +42,8 @@ class IncompleteBatches:
         delivery_timeout: float,
     ) -> None:
         self._batches: dict[ProducerBatch, None] = {}  # oldest first
-        self._budget = budget
-        self._lines = lines
+        self._buffer_pool = budget
+        self._ready_queues = lines
         self._delivery_timeout = delivery_timeout
         self._newest = -inf
         """The latest ``created`` of all batches so far."""
@@ -55,7 +55,7 @@ class IncompleteBatches:
         self.observer: BatchObserver | None = None
         self.on_failed: Callable[[KafkaError], None] | None = None
         """Called with the error of every batch that fails."""
-        self.on_first: Callable[[], None] = lambda: None
+        self.on_first_batch: Callable[[], None] = lambda: None
         """Called when there are batches again."""
         self.flushes: dict[asyncio.Future[None], int] = {}
         """Who waits for everything up to which batch to have its outcome."""
@@ -71,7 +71,7 @@ class IncompleteBatches:
 
     def add(self, batch: ProducerBatch) -> None:
         if not self._batches:
-            self.on_first()
+            self.on_first_batch()
         self._batches[batch] = None
         self._note_age(batch)
 
@@ -83,7 +83,7 @@ class IncompleteBatches:
     def reschedule(self, now: float) -> None:
         """Look at every queue with batches again: a flush began, or the producer id arrived."""
         for queue in dict.fromkeys(batch.queue for batch in self._batches):
-            self._lines.schedule(queue, now)
+            self._ready_queues.schedule(queue, now)
 
     async def flush(self, now: float) -> None:
         """Send what is there without lingering; wait until all of it has an outcome."""
@@ -97,7 +97,7 @@ class IncompleteBatches:
         finally:
             self.flushes.pop(flushed, None)
 
-    async def landed(self) -> None:
+    async def wait_adrift_landed(self) -> None:
         """Wait until no batch that was given up is on the wire any more: its answer has come, or
         its connection has ended (after request.timeout.ms at the latest)."""
         while self._adrift:
@@ -110,7 +110,7 @@ class IncompleteBatches:
         self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float
     ) -> None:
         """The batch is in the log."""
-        queue, receipt = _land(batch), batch.receipt
+        queue, receipt = _land(batch), batch.result
         queue.unacked.remove(batch)
         queue.sequence.acknowledged(batch)
         queue.records_sent += receipt.count
@@ -149,7 +149,7 @@ class IncompleteBatches:
         retries."""
         queue = _land(batch)
         batch.last_error = error
-        if batch.receipt.done:  # given up while it was on the wire
+        if batch.result.done:  # given up while it was on the wire
             queue.unacked.remove(batch)
             queue.sequence.unresolved |= batch.stamped
             self._finish(batch, now)
@@ -157,13 +157,13 @@ class IncompleteBatches:
         batch.retries += counts
         batch.retry_at = retry_at
         queue.put_back(batch)
-        self._lines.schedule(queue, now)
+        self._ready_queues.schedule(queue, now)
 
     def resequence(self, batch: ProducerBatch, error: KafkaError, at: float, now: float) -> None:
         """The broker expects another sequence. First in line, the partition starts over with a
         raised epoch; else a batch before this one is missing, and comes first (KIP-360)."""
         queue = batch.queue
-        if queue.unacked[0] is batch and not batch.receipt.done:
+        if queue.unacked[0] is batch and not batch.result.done:
             batch.maybe_written = False  # or the broker would have known it as a duplicate
             queue.sequence.start_over = True
         self.retry(batch, error, at, now)
@@ -204,7 +204,7 @@ class IncompleteBatches:
     ) -> None:
         # From here on nothing fails: until the parts are whole, the batch stands for its records.
         queue = _land(batch)
-        self._budget.force(sum(part.charged for part in parts))
+        self._buffer_pool.force(sum(part.charged for part in parts))
         lead_deliveries_on()
         at = queue.unacked.index(batch)
         queue.unacked.remove(batch)
@@ -217,7 +217,7 @@ class IncompleteBatches:
         for part in parts:
             self._note_age(part)
         self._release(batch)
-        self._lines.schedule(queue, now)
+        self._ready_queues.schedule(queue, now)
 
     # --- time ---------------------------------------------------------------------------------
 
@@ -245,14 +245,14 @@ class IncompleteBatches:
         for created, _, batch in self._early:
             if not batch.closed and created + age <= now + SOON:
                 batch.close()
-                self._lines.schedule(batch.queue, now)
+                self._ready_queues.schedule(batch.queue, now)
         for batch in self._batches:
             if batch.closed:
                 continue
             if batch.created + age > now + SOON:
                 return batch.created + age
             batch.close()
-            self._lines.schedule(batch.queue, now)
+            self._ready_queues.schedule(batch.queue, now)
         return now + age
 
     def abandon(self, batch: ProducerBatch, error: KafkaError, now: float) -> None:
@@ -260,7 +260,7 @@ class IncompleteBatches:
         and its place in the sequence until its answer comes or its connection ends."""
         queue = batch.queue
         self._tell(batch, error)
-        if batch.on_wire:
+        if batch.in_flight:
             self._adrift.add(batch)
             self._settle(batch, now)
             return
@@ -273,7 +273,7 @@ class IncompleteBatches:
     def discard(self, batch: ProducerBatch, error: KafkaError, now: float) -> None:
         """Take a batch out of wherever it is: handling it has failed, by a defect of ours."""
         queue = batch.queue
-        if batch.on_wire:
+        if batch.in_flight:
             _land(batch)
         for line in (queue.batches, queue.unacked):
             if batch in line:
@@ -288,9 +288,9 @@ class IncompleteBatches:
         error: KafkaError,
         record_errors: dict[int, KafkaError] | None = None,
     ) -> None:
-        if batch.receipt.done:
+        if batch.result.done:
             return
-        batch.receipt.fail(error, record_errors)
+        batch.result.fail(error, record_errors)
         if self.on_failed is not None:
             self.on_failed(error)
 
@@ -301,14 +301,14 @@ class IncompleteBatches:
         queue = batch.queue
         if queue.sequence.unresolved and not queue.unacked:
             queue.sequence.resolve()
-        self._lines.schedule(queue, now)
+        self._ready_queues.schedule(queue, now)
         self._release(batch)
 
     def _settle(self, batch: ProducerBatch, now: float) -> None:
         if not batch.closed:  # it has failed before it was sealed
             batch.close()
         if self.observer is not None and batch in self._batches:  # else it was given up before
-            self.observer.settled(batch, now)
+            self.observer.on_outcome(batch, now)
         self._batches.pop(batch, None)
         if not self._batches:
             self._early.clear()
@@ -328,12 +328,12 @@ class IncompleteBatches:
 
     def _release(self, batch: ProducerBatch) -> None:
         charged, batch.charged = batch.charged, 0
-        self._budget.give_back(charged)
+        self._buffer_pool.give_back(charged)
 
 
 def _land(batch: ProducerBatch) -> PartitionQueue:
-    batch.on_wire = False
-    batch.queue.on_wire -= 1
+    batch.in_flight = False
+    batch.queue.in_flight -= 1
     return batch.queue
 
 
@@ -344,7 +344,7 @@ def largest_backlog(oldest_first: Iterable[ProducerBatch]) -> str:
     """
     backlog: Counter[str] = Counter()
     for batch in islice(oldest_first, _OLDEST):
-        backlog[batch.queue.awaits] += batch.size
+        backlog[batch.queue.waits_for] += batch.size
     if not backlog:
         return "all of it waits for the metadata of its topics"
     awaited, nbytes = backlog.most_common(1)[0]

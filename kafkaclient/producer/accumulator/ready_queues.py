@@ -32,15 +32,15 @@ _NOW = 0.0
 class TransactionGate(Protocol):
     """The transaction: it decides which partitions may receive batches that were never sent."""
 
-    def holds(self, queue: PartitionQueue) -> bool:
+    def allows(self, queue: PartitionQueue) -> bool:
         """Whether the partition is part of the transaction, so that new batches may be sent."""
         ...
 
-    def want(self, queue: PartitionQueue) -> None:
+    def request(self, queue: PartitionQueue) -> None:
         """Ask for the partition to be added. The gate schedules the queue when that is done."""
         ...
 
-    def invite(self, topic: TopicBuffer, lanes: Iterable[int]) -> None:
+    def request_one_of(self, topic: TopicBuffer, lanes: Iterable[int]) -> None:
         """Ask for a partition on one of these lanes to be added, for an unbound batch."""
         ...
 
@@ -53,11 +53,11 @@ class ReadyQueues:
     """
 
     __slots__ = (
-        "_hurried",
+        "_no_linger",
         "_identity",
         "_one_in_flight",
         "_order",
-        "_sealer",
+        "_compressor",
         "_timers",
         "_wake",
         "blocked",
@@ -86,34 +86,34 @@ class ReadyQueues:
         self.gate: TransactionGate | None = None
         self._one_in_flight = one_in_flight
         self._identity = identity
-        self._sealer = sealer
+        self._compressor = sealer
         self._wake = wake
-        self._hurried = hurried
+        self._no_linger = hurried
         self._timers: list[tuple[float, int, PartitionQueue]] = []
         self._order = count()
 
     def schedule(self, queue: PartitionQueue, now: float) -> None:
         """Put the queue where it belongs; call it after anything that may change that."""
-        if queue.route != queue.lane and not queue.on_wire:
-            self._take_away(queue)
-            queue.lane = queue.route
+        if queue.target_lane != queue.lane and not queue.in_flight:
+            self._remove(queue)
+            queue.lane = queue.target_lane
         sequence = queue.sequence
         if sequence.start_over and (
-            queue.on_wire or not sequence.restart(queue.unacked, self._identity)
+            queue.in_flight or not sequence.restart(queue.unacked, self._identity)
         ):
             self._wake(_NOW)  # a producer id may be wanted
-        if self._sealer.compressing:
-            self._sealer.prepare(queue)
-        if queue.place is QueueState.READY and queue.batches and not queue.batches[0].sealing:
+        if self._compressor.enabled:
+            self._compressor.compress_ahead(queue)
+        if queue.state is QueueState.READY and queue.batches and not queue.batches[0].compressing:
             return  # it is looked at again before anything is taken
         # A ready queue leaves its line, too, if its first batch has expired or is being compressed
         # in the background: else the sender would go on asking for a connection for it.
-        if queue.place is not QueueState.IDLE:
-            self._take_away(queue)
-        queue.place = place = self._place_of(queue, now)
+        if queue.state is not QueueState.IDLE:
+            self._remove(queue)
+        queue.state = place = self._state_of(queue, now)
         if place is QueueState.READY:
-            queue.turn = next(self._order)
-            self._line_of(queue).append(queue)
+            queue.ready_number = next(self._order)
+            self._queue_of(queue).append(queue)
             self._wake(_NOW)
         elif place is QueueState.LEADERLESS:
             self.leaderless[queue] = None
@@ -123,39 +123,39 @@ class ReadyQueues:
         elif place in (QueueState.LINGER, QueueState.BACKOFF):
             self._wake(queue.timer)
 
-    def _take_away(self, queue: PartitionQueue) -> None:
-        if queue.place is QueueState.READY:
-            self._line_of(queue).remove(queue)
-        elif queue.place is QueueState.LEADERLESS:
+    def _remove(self, queue: PartitionQueue) -> None:
+        if queue.state is QueueState.READY:
+            self._queue_of(queue).remove(queue)
+        elif queue.state is QueueState.LEADERLESS:
             del self.leaderless[queue]
-        elif queue.place is QueueState.BLOCKED:
+        elif queue.state is QueueState.BLOCKED:
             self.blocked[queue.lane] -= 1
-        queue.place = QueueState.IDLE
+        queue.state = QueueState.IDLE
 
-    def leave(self, queue: PartitionQueue, now: float) -> None:
+    def pop_front(self, queue: PartitionQueue, now: float) -> None:
         """The queue had its turn: take it out of its line, and see where it belongs now."""
-        self._take_away(queue)
+        self._remove(queue)
         self.schedule(queue, now)
 
-    def _line_of(self, queue: PartitionQueue) -> deque[PartitionQueue]:
+    def _queue_of(self, queue: PartitionQueue) -> deque[PartitionQueue]:
         return self.unbound if queue.unbound else self.ready.setdefault(queue.lane, deque())
 
-    def lanes(self) -> set[int]:
+    def lanes_with_work(self) -> set[int]:
         """The lanes that have a batch to send, or could get an unbound one."""
         lanes = {lane for lane, line in self.ready.items() if line}
         for queue in self.unbound:
-            lanes.update(queue.topic.spread.lanes)
+            lanes.update(queue.topic.fair_share.lanes)
         return lanes
 
     @property
-    def astray(self) -> bool:
+    def has_no_reachable_leader(self) -> bool:
         """Whether the only ready batches are unbound, and no partition of their topics has a
         leader."""
         return bool(self.unbound) and not (
-            any(queue.topic.spread.lanes for queue in self.unbound) or any(self.ready.values())
+            any(queue.topic.fair_share.lanes for queue in self.unbound) or any(self.ready.values())
         )
 
-    def presses(self, lane: int) -> bool:
+    def has_full_head(self, lane: int) -> bool:
         """Whether a full batch is first in the lane's line."""
         line = self.ready.get(lane)
         return line is not None and any(q.batches and q.batches[0].full for q in islice(line, 1))
@@ -163,16 +163,16 @@ class ReadyQueues:
     def must_take_first(self, lane: int) -> bool:
         """Whether the batch that is first in the lane's line can go nowhere else."""
         line = self.ready.get(lane) or ()
-        return any(q.batches and not q.batches[0].movable for q in islice(line, 1))
+        return any(q.batches and not q.batches[0].rebindable for q in islice(line, 1))
 
-    def lead(self, queue: PartitionQueue, leader: int, epoch: int, now: float) -> None:
+    def set_leader(self, queue: PartitionQueue, leader: int, epoch: int, now: float) -> None:
         """The partition's leader is ``leader`` (-1: none) as of the leader epoch ``epoch``."""
         newer = epoch > queue.leader_epoch
         if leader == queue.leader and not newer:
             return
-        self._take_away(queue)
+        self._remove(queue)
         if leader != queue.leader:
-            queue.route = leader  # the lane follows when nothing is on the wire
+            queue.target_lane = leader  # the lane follows when nothing is on the wire
         queue.leader, queue.leader_epoch = leader, epoch
         if newer:
             for batch in queue.batches:
@@ -185,11 +185,11 @@ class ReadyQueues:
         """The first batch of a ready queue, or None if the batch must wait after all (backing off,
         being compressed, muted, or not yet part of the transaction)."""
         head = queue.batches[0] if queue.batches else None
-        if head is None or head.sealing or head.retry_at > now + SOON:
+        if head is None or head.compressing or head.retry_at > now + SOON:
             return None
         return head if self._may_leave(queue, head) else None
 
-    def takes_fresh(self, queue: PartitionQueue) -> bool:
+    def accepts_new_batch(self, queue: PartitionQueue) -> bool:
         """Whether a batch that was never sent may be bound to the partition and leave at once."""
         if queue.batches and queue.batches[0].attempts:
             return False  # a retry comes first
@@ -210,7 +210,7 @@ class ReadyQueues:
             heappop(timers)
         return timers[0][0] if timers else None
 
-    def _place_of(self, queue: PartitionQueue, now: float) -> QueueState:
+    def _state_of(self, queue: PartitionQueue, now: float) -> QueueState:
         head = queue.batches[0] if queue.batches else None
         if head is None:
             return QueueState.IDLE
@@ -222,17 +222,17 @@ class ReadyQueues:
         place, due = QueueState.READY, now
         if head.retry_at > now:
             place, due = QueueState.BACKOFF, head.retry_at
-        elif not (head.attempts or head.full or len(queue.batches) > 1 or self._hurried()):
+        elif not (head.attempts or head.full or len(queue.batches) > 1 or self._no_linger()):
             place, due = QueueState.LINGER, head.ready_at
         if due <= now + SOON:
-            aside = self._sealer.compressing and self._sealer.holds(head)
+            aside = self._compressor.enabled and self._compressor.start_if_large(head)
             return QueueState.SEALING if aside else QueueState.READY
         queue.timer = due
         heappush(self._timers, (due, next(self._order), queue))
         return place
 
     def _may_leave(self, queue: PartitionQueue, head: ProducerBatch) -> bool:
-        if queue.on_wire and queue.lane != queue.route:
+        if queue.in_flight and queue.lane != queue.target_lane:
             return False  # it changes lanes with nothing on the wire
         if head.attempts:
             # Retries go one at a time, oldest first: that keeps the order, however many batches
@@ -242,17 +242,17 @@ class ReadyQueues:
                 head.maybe_written or not queue.sequence.start_over
             )
         if self.gate is not None:
-            self.gate.want(queue)
+            self.gate.request(queue)
         return self._may_send_fresh(queue)
 
     def _may_send_fresh(self, queue: PartitionQueue) -> bool:
-        if queue.on_wire and (self._one_in_flight or queue.lane != queue.route):
+        if queue.in_flight and (self._one_in_flight or queue.lane != queue.target_lane):
             return False
-        if self.gate is not None and not self.gate.holds(queue):
+        if self.gate is not None and not self.gate.allows(queue):
             return False
         return not self._identity.enabled or queue.sequence.may_stamp(queue.unacked, self._identity)
 
 
 def _is_current(queue: PartitionQueue, when: float) -> bool:
     """Whether a timer still means something: later ones are set without taking it back."""
-    return queue.timer == when and queue.place in (QueueState.LINGER, QueueState.BACKOFF)
+    return queue.timer == when and queue.state in (QueueState.LINGER, QueueState.BACKOFF)

@@ -32,35 +32,35 @@ __all__ = [
 class Brokers(Protocol):
     """What is asked about brokers when a record comes."""
 
-    def spare(self, lane: int) -> bool:
+    def has_capacity(self, lane: int) -> bool:
         """Whether the lane's broker is in order and could take another request."""
 
-    def in_order(self, lane: int) -> bool:
+    def is_healthy(self, lane: int) -> bool:
         """Whether the broker would take requests if it had not its share of them already."""
 
-    def worth_waiting(self, lane: int) -> bool:
+    def may_be_waited_for(self, lane: int) -> bool:
         """Whether records may wait for the broker in order that it gets its share."""
 
-    def usual_latency(self, lane: int) -> float:
+    def p95_latency(self, lane: int) -> float:
         """What a Produce request to the broker usually takes at the most, in seconds."""
 
 
 class BrokerConditions:
     """What the sender has found out, for the topics' choices."""
 
-    __slots__ = ("brokers", "passes", "rack", "set_aside", "takes_fresh", "unavailable")
+    __slots__ = ("brokers", "sender_passes", "rack", "reserved_queues", "accepts_new_batch", "kip794_unavailable")
 
     def __init__(self, rack: Rack | None = None) -> None:
         self.rack = rack or Rack()
         """The brokers that are near, and preferred for it."""
-        self.passes = 0
+        self.sender_passes = 0
         """How often the sender has gone over everything."""
-        self.unavailable: Collection[int] = ()
+        self.kip794_unavailable: Collection[int] = ()
         """The brokers that KIP-794 leaves out, as of the last pass."""
         self.brokers: Brokers | None = None
-        self.takes_fresh: Callable[[PartitionQueue], bool] = lambda _queue: True
+        self.accepts_new_batch: Callable[[PartitionQueue], bool] = lambda _queue: True
         """Whether a batch that was never sent could leave from the queue at once."""
-        self.set_aside: dict[PartitionQueue, None] = {}
+        self.reserved_queues: dict[PartitionQueue, None] = {}
         """The queues that hold a batch set aside for their partition's share."""
 
 
@@ -72,125 +72,125 @@ class LateBinding(PartitionStrategy):
     of order.
     """
 
-    __slots__ = ("_circumstances", "_filled", "_floor", "_looked", "_topic")
+    __slots__ = ("_conditions", "_reserved", "_minimum_share", "_searched_in_pass", "_topic")
 
     def __init__(
         self, topic: TopicBuffer, floor: MinimumShare, circumstances: BrokerConditions
     ) -> None:
         self._topic = topic
-        self._floor = floor
-        self._circumstances = circumstances
-        self._filled: PartitionQueue | None = None
+        self._minimum_share = floor
+        self._conditions = circumstances
+        self._reserved: PartitionQueue | None = None
         """The queue that records are set aside in."""
-        self._looked = 0
+        self._searched_in_pass = 0
         """In which pass of the sender nobody was found to set records aside for."""
 
-    def queue_for(self, record: Record, view: TopicView) -> PartitionQueue:
+    def choose_queue(self, record: Record, view: TopicView) -> PartitionQueue:
         if view.partition_count == 1:
             return self._topic.queue(0)  # it keeps the order in which its records were sent
-        if self._filled is not None and not self._filled.batches:
-            self._filled = None  # its batch has expired
-        queue = self._filled
-        if queue is None and self._looked != self._circumstances.passes:
-            queue = self._filled = self._find()
+        if self._reserved is not None and not self._reserved.batches:
+            self._reserved = None  # its batch has expired
+        queue = self._reserved
+        if queue is None and self._searched_in_pass != self._conditions.sender_passes:
+            queue = self._reserved = self._find()
         return queue or self._topic.unbound
 
     def _find(self) -> PartitionQueue | None:
-        brokers = self._circumstances.brokers
+        brokers = self._conditions.brokers
         # Not past those that wait already: what is set aside would overtake them.
         idle = brokers is not None and not self._topic.unbound.batches
-        partition = self._floor.lowest(brokers.spare) if brokers and idle else None
+        partition = self._minimum_share.most_underserved(brokers.has_capacity) if brokers and idle else None
         queue = None if partition is None else self._topic.queue(partition)
-        if queue is None or queue.batches or not self._circumstances.takes_fresh(queue):
-            self._looked = self._circumstances.passes
+        if queue is None or queue.batches or not self._conditions.accepts_new_batch(queue):
+            self._searched_in_pass = self._conditions.sender_passes
             return None
-        self._circumstances.set_aside[queue] = None
+        self._conditions.reserved_queues[queue] = None
         return queue
 
-    def next_queue(self, queue: PartitionQueue, record: Record, view: TopicView) -> PartitionQueue:
-        if queue.batches and queue is self._filled:
-            self._filled = None  # one batch at a time, so that nobody waits twice
+    def queue_for_new_batch(self, queue: PartitionQueue, record: Record, view: TopicView) -> PartitionQueue:
+        if queue.batches and queue is self._reserved:
+            self._reserved = None  # one batch at a time, so that nobody waits twice
             return self._topic.unbound
         return queue
 
-    def appended(
+    def on_append(
         self, queue: PartitionQueue, batch: ProducerBatch, nbytes: int, view: TopicView
     ) -> None:
-        if queue is not self._filled:
+        if queue is not self._reserved:
             return
-        self._floor.add(queue.partition, nbytes)
-        batch.counted += nbytes
-        if not self._floor.below(queue.partition) or batch.full:
+        self._minimum_share.add(queue.partition, nbytes)
+        batch.credited_bytes += nbytes
+        if not self._minimum_share.is_below(queue.partition) or batch.full:
             batch.close()
-            self._filled = None
+            self._reserved = None
 
-    def stays(self, queue: PartitionQueue) -> bool:
-        return queue is not self._filled
+    def is_sticky(self, queue: PartitionQueue) -> bool:
+        return queue is not self._reserved
 
-    def movable(self, queue: PartitionQueue) -> bool:
-        return queue.unbound or queue is self._filled
+    def is_rebindable(self, queue: PartitionQueue) -> bool:
+        return queue.unbound or queue is self._reserved
 
     @property
-    def filling(self) -> PartitionQueue | None:
+    def reserved_queue(self) -> PartitionQueue | None:
         # Without a batch there is nothing that would end it: its record may have found no room.
-        return self._filled if self._filled is not None and self._filled.batches else None
+        return self._reserved if self._reserved is not None and self._reserved.batches else None
 
-    def fills(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
-        if self._filled is not None or batch.closed or batch.hurried or queue.batches:
+    def should_reserve(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
+        if self._reserved is not None or batch.closed or batch.no_linger or queue.batches:
             return False
-        brokers = self._circumstances.brokers
-        if brokers is None or not brokers.worth_waiting(queue.lane):
+        brokers = self._conditions.brokers
+        if brokers is None or not brokers.may_be_waited_for(queue.lane):
             return False
-        return self._floor.below(queue.partition, batch.size)
+        return self._minimum_share.is_below(queue.partition, batch.size)
 
-    def set_aside(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        self._floor.add(queue.partition, batch.size)
-        batch.counted = batch.size
-        self._circumstances.set_aside[queue] = None
-        self._filled = queue
+    def on_reserved(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        self._minimum_share.add(queue.partition, batch.size)
+        batch.credited_bytes = batch.size
+        self._conditions.reserved_queues[queue] = None
+        self._reserved = queue
 
-    def hold(self, queue: PartitionQueue) -> float:
-        brokers = self._circumstances.brokers
+    def extra_linger(self, queue: PartitionQueue) -> float:
+        brokers = self._conditions.brokers
         if queue.unbound or brokers is None:
             return 0.0
-        return brokers.usual_latency(queue.lane)
+        return brokers.p95_latency(queue.lane)
 
-    def moved(self, queue: PartitionQueue) -> None:
-        self._circumstances.set_aside.pop(queue, None)
-        self.closed(queue)
+    def on_batch_moved(self, queue: PartitionQueue) -> None:
+        self._conditions.reserved_queues.pop(queue, None)
+        self.on_batch_closed(queue)
 
-    def closed(self, queue: PartitionQueue) -> None:
-        if queue is self._filled:
-            self._filled = None
-            self._floor.settle(queue.partition)
+    def on_batch_closed(self, queue: PartitionQueue) -> None:
+        if queue is self._reserved:
+            self._reserved = None
+            self._minimum_share.write_off(queue.partition)
 
-    def launched(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        self._topic.spread.add(queue.partition, batch.size)
+    def on_sent(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        self._topic.fair_share.add(queue.partition, batch.size)
         # What was set aside has been counted as its records came.
-        self._floor.add(queue.partition, max(0, batch.size - batch.counted))
-        if batch.movable:
-            self.moved(queue)
+        self._minimum_share.add(queue.partition, max(0, batch.size - batch.credited_bytes))
+        if batch.rebindable:
+            self.on_batch_moved(queue)
 
-    def follow(self, view: TopicView) -> None:
-        near, routes = self._circumstances.rack.brokers, self._topic.routes(view)
-        if self._topic.spread.follow(view, near, routes):
-            self._floor.follow(self._topic.spread.competing)
+    def update_metadata(self, view: TopicView) -> None:
+        near, routes = self._conditions.rack.brokers, self._topic.lanes_by_partition(view)
+        if self._topic.fair_share.update(view, near, routes):
+            self._minimum_share.update(self._topic.fair_share.competing)
 
     def reset(self) -> None:
-        self._filled = None
+        self._reserved = None
 
 
 class RoundRobinBinding(LateBinding):
     """Late binding without regard to load: the sender hands batches out in turn, by bytes."""
 
-    def launched(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+    def on_sent(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         pass  # counted when it was bound
 
 
 class Kip794(PartitionStrategy):
     """KIP-794 as Java ships it (``RecordAccumulator.append`` with ``BuiltInPartitioner``)."""
 
-    __slots__ = ("_circumstances", "_eligible", "_load_as_of", "_near", "_topic", "partitioner")
+    __slots__ = ("_conditions", "_eligible", "_load_as_of", "_near", "_topic", "partitioner")
 
     def __init__(
         self,
@@ -203,18 +203,18 @@ class Kip794(PartitionStrategy):
         self._eligible: _Eligible | None = None
         self._near: tuple[TopicView, frozenset[int], tuple[int, ...]] | None = None
         self._topic = topic
-        self._circumstances = circumstances
+        self._conditions = circumstances
         self._load_as_of = 0
 
-    def queue_for(self, record: Record, view: TopicView) -> PartitionQueue:
+    def choose_queue(self, record: Record, view: TopicView) -> PartitionQueue:
         return self._topic.queue(self.partitioner.current(view).partition)
 
-    def next_queue(self, queue: PartitionQueue, record: Record, view: TopicView) -> PartitionQueue:
+    def queue_for_new_batch(self, queue: PartitionQueue, record: Record, view: TopicView) -> PartitionQueue:
         # A switch that had waited for the batch boundary.
         self.partitioner.update(0, view, all_full=queue.all_full)
-        return self.queue_for(record, view)
+        return self.choose_queue(record, view)
 
-    def appended(
+    def on_append(
         self, queue: PartitionQueue, batch: ProducerBatch, nbytes: int, view: TopicView
     ) -> None:
         self.partitioner.update(nbytes, view, all_full=queue.all_full)
@@ -230,13 +230,13 @@ class Kip794(PartitionStrategy):
         never used counts as an empty queue instead of switching adaptivity off, and a broker that
         cannot take requests is left out even when nothing is queued for it.
         """
-        view, found = self._topic.view, self._circumstances
-        if self._load_as_of == found.passes or view is None:
+        view, found = self._topic.view, self._conditions
+        if self._load_as_of == found.sender_passes or view is None:
             return
-        self._load_as_of = found.passes
+        self._load_as_of = found.sender_passes
         eligible = self._eligible
-        if eligible is None or not eligible.holds(view, found.unavailable):
-            eligible = self._eligible = _Eligible(view, frozenset(found.unavailable))
+        if eligible is None or not eligible.holds(view, found.kip794_unavailable):
+            eligible = self._eligible = _Eligible(view, frozenset(found.kip794_unavailable))
         sizes = [0] * len(eligible.partitions)
         for partition, queue in self._topic.queues.items():
             if queue.batches and partition in eligible.places:
@@ -246,7 +246,7 @@ class Kip794(PartitionStrategy):
 
     def near(self, view: TopicView) -> tuple[int, ...]:
         """The partitions led in the client's rack: looked for once in each view."""
-        rack, known = self._circumstances.rack, self._near
+        rack, known = self._conditions.rack, self._near
         if known is None or known[0] is not view or known[1] != rack.brokers:
             known = self._near = (view, rack.brokers, rack.near(view))
         return known[2]

@@ -87,31 +87,31 @@ class ProducerBatch:
         "builder",
         "charged",
         "closed",
-        "counted",
+        "credited_bytes",
         "created",
-        "decision",
-        "free",
-        "hurried",
+        "binding_facts",
+        "any_partition",
+        "no_linger",
         "last_error",
         "leader_epoch",
         "maybe_written",
-        "movable",
-        "on_wire",
-        "ordinal",
+        "rebindable",
+        "in_flight",
+        "sequence_order",
         "producer_epoch",
         "producer_id",
         "queue",
         "raw_full",
         "ready_at",
-        "receipt",
+        "result",
         "retries",
         "retry_at",
         "sealed",
-        "sealing",
+        "compressing",
         "serial",
-        "tap",
+        "append_slot",
         "topic_id",
-        "torn",
+        "split_after_uncertain_write",
         "transactional",
     )
 
@@ -129,7 +129,7 @@ class ProducerBatch:
         level: int | None = None,
         ratio: CompressionRatio | None = None,
     ) -> None:
-        self.receipt = receipt
+        self.result = receipt
         self.serial = serial
         """Order of creation over the whole producer; the parts of a split keep it."""
         self.created = created
@@ -138,37 +138,37 @@ class ProducerBatch:
         self.builder = BatchBuilder(capacity)
         self.charged = 0
         self.queue = queue
-        self.counted = 0
+        self.credited_bytes = 0
         """Bytes that its partition's share was credited with before it left."""
-        self.movable = False
+        self.rebindable = False
         """Whether its partition, if it has one, is not final yet (late binding)."""
-        self.free = False
+        self.any_partition = False
         """Whether none of its records cares for its partition."""
-        self.decision: BindingFacts | None = None
+        self.binding_facts: BindingFacts | None = None
         """How it came to its partition, while telemetry is recorded."""
-        self.tap: AppendSlot | None = None
+        self.append_slot: AppendSlot | None = None
         """How the records that follow come in without being looked at one by one."""
-        self.hurried = False
+        self.no_linger = False
         """It is not to wait for company, wherever that would be."""
         self.closed = False
-        self.sealing = False
+        self.compressing = False
         """It is being compressed aside, or waits for its turn; see sealing.py."""
         self.sealed = False
         self._sealed_size = 0
         self.attempts = self.retries = 0
         self.retry_at = 0.0
         self.last_error: KafkaError | None = None
-        self.on_wire = False
+        self.in_flight = False
         self.maybe_written = False
         """An attempt ended without a clear answer."""
-        self.torn = False
+        self.split_after_uncertain_write = False
         """It is a part of a batch that may have been written as a whole."""
         self.topic_id: bytes | None = None
         """Which topic of its name there was at the last attempt."""
         self.leader_epoch = -1
         """The leader epoch known at the last attempt."""
         self.base_sequence = NO_SEQUENCE
-        self.ordinal = 0
+        self.sequence_order = 0
         """How many batches of its partition were numbered before it."""
         self.producer_id = self.producer_epoch = -1
         self._codec, self._level = codec, level
@@ -182,7 +182,7 @@ class ProducerBatch:
         self._raw_limit = max(self.raw_full, raw_limit)
 
     def __repr__(self) -> str:
-        receipt = self.receipt
+        receipt = self.result
         where = f"{receipt.topic}-{receipt.partition}"
         return (
             f"<ProducerBatch #{self.serial} {where} records={self.count} bytes={self.size} "
@@ -208,7 +208,7 @@ class ProducerBatch:
         timestamp, key, value, headers = record[:4]
         if self.closed or not self.builder.append(timestamp, key, value, headers):
             return False
-        self.receipt.count += 1
+        self.result.count += 1
         return True
 
     def growth_for(self, record: Record) -> tuple[int, int] | None:
@@ -223,13 +223,13 @@ class ProducerBatch:
         )
         if needed > self._raw_limit:
             return None
-        best = max(2 * builder.capacity, self.queue.usual_size)
+        best = max(2 * builder.capacity, self.queue.typical_batch_size)
         best = max(needed, min(best, self._raw_limit))
         return needed - builder.capacity, best - builder.capacity
 
     @property
     def count(self) -> int:
-        return self.receipt.count
+        return self.result.count
 
     @property
     def size(self) -> int:
@@ -249,7 +249,7 @@ class ProducerBatch:
     @property
     def full(self) -> bool:
         # What is set aside for a partition takes as much as the partition is owed.
-        set_aside = self.movable and not self.queue.unbound
+        set_aside = self.rebindable and not self.queue.unbound
         return self.closed or self.builder.size >= (self._raw_limit if set_aside else self.raw_full)
 
     @property
@@ -259,24 +259,24 @@ class ProducerBatch:
 
     def bind(self, queue: PartitionQueue) -> None:
         """The batch has its partition, or none again."""
-        if self.tap is not None:
-            self.cut_tap()
-        self.movable = queue.unbound
-        self.counted = 0
+        if self.append_slot is not None:
+            self.invalidate_append_slot()
+        self.rebindable = queue.unbound
+        self.credited_bytes = 0
         self.queue = queue
-        self.receipt.partition = queue.partition
+        self.result.partition = queue.partition
 
     def close(self) -> None:
         """Take no more records; from now on the batch counts as full."""
         self.closed = True
-        if self.tap is not None:
-            self.cut_tap()
+        if self.append_slot is not None:
+            self.invalidate_append_slot()
 
-    def cut_tap(self) -> None:
+    def invalidate_append_slot(self) -> None:
         """Have every further record looked at on its own."""
-        if self.tap is not None:
-            self.tap.cut()
-            self.tap = None
+        if self.append_slot is not None:
+            self.append_slot.cut()
+            self.append_slot = None
 
     # --- leaving ------------------------------------------------------------------------------
 
@@ -284,18 +284,18 @@ class ProducerBatch:
         """Compress, and fix everything but producer id, epoch and sequence. Idempotent."""
         if not self.sealed:
             self.close()
-            self.end_sealing(pack(self._codec, self.builder.close(), self._level))
+            self.end_compression(pack(self._codec, self.builder.close(), self._level))
 
-    def begin_sealing(self) -> Callable[[], bytearray | None]:
-        """Close the batch; :meth:`end_sealing` is to be given what the result returns, which does
+    def begin_compression(self) -> Callable[[], bytearray | None]:
+        """Close the batch; :meth:`end_compression` is to be given what the result returns, which does
         the work and may be called in another thread."""
         self.close()
-        self.sealing = True
+        self.compressing = True
         return partial(pack, self._codec, self.builder.close(), self._level)
 
-    def end_sealing(self, packed: bytearray | None) -> None:
+    def end_compression(self, packed: bytearray | None) -> None:
         raw = self._sealed_size = self.builder.size
-        self.sealing, self.sealed = False, True
+        self.compressing, self.sealed = False, True
         if packed is not None:
             self.builder.replace(self._codec, packed)
             self._sealed_size = len(packed)
@@ -313,19 +313,19 @@ class ProducerBatch:
     def stamped(self) -> bool:
         return self.base_sequence != NO_SEQUENCE
 
-    def send_anew(self) -> None:
+    def reset_attempts(self) -> None:
         """Go back to before the first attempt: no log has the batch, nor will one have it."""
         self.base_sequence = NO_SEQUENCE
         self.attempts = 0
         self.retry_at = 0.0
-        self.maybe_written = self.torn = False
+        self.maybe_written = self.split_after_uncertain_write = False
 
-    def expect_less(self) -> None:
+    def reset_compression_estimate(self) -> None:
         """It was estimated too small: the next batches are not (Java does the same)."""
         self._ratio.value = 1.0
 
     @property
-    def outlived_its_topic(self) -> bool:
+    def sent_to_deleted_topic(self) -> bool:
         """Whether the last attempt went to a topic that was deleted and created anew since."""
         return self.topic_id is not None and self.topic_id != self.queue.topic.topic_id
 

@@ -14,13 +14,13 @@ __all__ = ["BatchObserver"]
 class BatchObserver(Protocol):
     """Told of each batch while telemetry is recorded."""
 
-    def bound(
+    def on_bound(
         self, batch: ProducerBatch, target: PartitionQueue, bound_by: str, now: float
     ) -> None:
         """The batch, not in a queue at the moment, is to go to the partition of ``target``."""
 
-    def sent(self, batch: ProducerBatch) -> None:
+    def on_sent(self, batch: ProducerBatch) -> None:
         """The batch was written to its broker, perhaps again."""
 
-    def settled(self, batch: ProducerBatch, now: float) -> None:
+    def on_outcome(self, batch: ProducerBatch, now: float) -> None:
         """The batch has its outcome."""

@@ -42,19 +42,19 @@ class PartitionQueue:
         "lane",
         "leader",
         "leader_epoch",
-        "on_wire",
+        "in_flight",
         "partition",
-        "place",
+        "state",
         "records_sent",
-        "route",
+        "target_lane",
         "sequence",
         "timer",
         "topic",
         "tp",
-        "turn",
+        "ready_number",
         "unacked",
         "unbound",
-        "usual_size",
+        "typical_batch_size",
     )
 
     def __init__(self, topic: TopicBuffer, partition: int) -> None:
@@ -68,20 +68,20 @@ class PartitionQueue:
         self.unacked: deque[ProducerBatch] = deque()
         """Sent at least once and neither acknowledged nor given up, oldest first; those not on
         the wire are in ``batches`` as well, for their retry."""
-        self.on_wire = 0
+        self.in_flight = 0
         self.leader = -1
         self.leader_epoch = -1
         self.lane = -1
         """The lane that it stands in, or has batches on the wire in (routes.py)."""
-        self.route = -1
+        self.target_lane = -1
         """The lane that it should change to, once nothing is on the wire."""
-        self.place = QueueState.IDLE
+        self.state = QueueState.IDLE
         self.timer = 0.0
         """When the queue's timer (linger, back-off) runs out, for the one entry that counts."""
-        self.turn = 0
+        self.ready_number = 0
         """Grows with each queue that becomes ready: who has the least was ready first."""
         self.sequence = PartitionSequence()
-        self.usual_size = 0
+        self.typical_batch_size = 0
         """How large the last batch was that left, before compression."""
         self.batches_bound = 0
         """Batches and bytes that were sent for the first time, whatever became of them."""
@@ -91,12 +91,12 @@ class PartitionQueue:
 
     def __repr__(self) -> str:
         return (
-            f"<PartitionQueue {self.tp} leader={self.leader} {self.place.name} "
-            f"queued={len(self.batches)} unacked={len(self.unacked)} on_wire={self.on_wire}>"
+            f"<PartitionQueue {self.tp} leader={self.leader} {self.state.name} "
+            f"queued={len(self.batches)} unacked={len(self.unacked)} on_wire={self.in_flight}>"
         )
 
     @property
-    def vanished(self) -> bool:
+    def is_deleted(self) -> bool:
         """Whether the topic was created anew without this partition."""
         view = self.topic.view or self.topic.last_view
         return view is not None and self.partition >= view.partition_count
@@ -109,13 +109,13 @@ class PartitionQueue:
         return view.partitions[self.partition].isr if view is not None and known else ()
 
     @property
-    def awaits(self) -> str:
+    def waits_for(self) -> str:
         """What the queue waits for, to be told to people."""
         if self.unbound:
             return "any broker that is free"
         if self.leader >= 0:
             return f"broker {self.leader}"
-        if self.vanished:
+        if self.is_deleted:
             return "their partition, which the topic has no more since it was created anew,"
         return "a leader of their partition"
 
@@ -128,15 +128,15 @@ class PartitionQueue:
     def queued_bytes(self) -> int:
         return sum([batch.size for batch in self.batches])
 
-    def begin_anew(self) -> None:
+    def on_topic_recreated(self) -> None:
         """The topic is another one now, with a log of its own for this partition."""
-        self.sequence.begin_anew()
+        self.sequence.on_log_recreated()
         for batch in self.unacked:
             batch.retry_at = 0.0
 
     def put_back(self, batch: ProducerBatch) -> None:
         """Queue a batch again for its retry, before all that were stamped or created later."""
         # Everything unacknowledged and not on the wire is waiting here, in front and in order.
-        waiting = [b for b in self.unacked if b is batch or not b.on_wire]
+        waiting = [b for b in self.unacked if b is batch or not b.in_flight]
         fresh = [b for b in self.batches if b not in waiting]
         self.batches = deque(waiting + fresh)

@@ -52,7 +52,7 @@ class ProducerIdentity:
     __slots__ = ("_forgotten", "enabled", "epoch", "producer_id")
 
     transactional: ClassVar[bool] = False
-    doomed: bool = False
+    abort_only: bool = False
     """Nothing is sent again: whatever is left belongs to a transaction that is to be aborted."""
 
     def __init__(self, enabled: bool) -> None:
@@ -85,7 +85,7 @@ class ProducerIdentity:
         self.epoch += 1
         return True
 
-    def let_go(self, sequences: Iterable[PartitionSequence]) -> bool:
+    def forget_sequences(self, sequences: Iterable[PartitionSequence]) -> bool:
         """Whether the sequences of a topic's partitions may be forgotten; they are, then."""
         if any(sequence.is_of(self) for sequence in sequences):
             self._forgotten = self.producer_id, self.epoch
@@ -133,7 +133,7 @@ class PartitionSequence:
             return True
         if self.producer_id != identity.producer_id or self.epoch != identity.epoch:
             return False  # those of the old epoch come first; after the new one they are refused
-        ahead = self.numbered - unacked[0].ordinal
+        ahead = self.numbered - unacked[0].sequence_order
         return self.last_acked >= 0 and ahead < _REMEMBERED_BATCHES
 
     def is_of(self, identity: ProducerIdentity) -> bool:
@@ -150,7 +150,7 @@ class PartitionSequence:
 
     def _number(self, batch: ProducerBatch) -> None:
         batch.stamp(self.producer_id, self.epoch, self.next)
-        batch.ordinal = self.numbered
+        batch.sequence_order = self.numbered
         self.next = advance(self.next, batch.count)
         self.numbered += 1
 
@@ -163,7 +163,7 @@ class PartitionSequence:
         if self.last_acked < 0 or (last - self.last_acked) & _MASK < _MASK // 2:
             self.last_acked = last
 
-    def begin_anew(self) -> None:
+    def on_log_recreated(self) -> None:
         """The partition has another log now. A new epoch is right whatever that log has: named by
         name (before Kafka 4.1), it may have got batches before we were told of it."""
         self.start_over |= self.producer_id != NO_PRODUCER_ID

@@ -31,7 +31,7 @@ def halves(batch: ProducerBatch, make: Make) -> list[ProducerBatch]:
 
     Halving ends whatever the topic's limit is: a record alone either fits or fails alone.
     """
-    batch.expect_less()
+    batch.reset_compression_estimate()
     records = list(iter_records(batch.buffer()))
     middle = (len(records) + 1) // 2
     return [_part(batch, half, make) for half in (records[:middle], records[middle:])]
@@ -46,7 +46,7 @@ def without(batch: ProducerBatch, culprits: Collection[int], make: Make) -> Prod
 def lead_on(batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
     """The deliveries of a batch become those of its parts, one after the other."""
     firsts = [0, *accumulate(part.count for part in parts[:-1])]
-    batch.receipt.divide(firsts, [part.receipt for part in parts])
+    batch.result.divide(firsts, [part.result for part in parts])
 
 
 def leave_behind(
@@ -62,12 +62,12 @@ def leave_behind(
         guilty = n in errors
         if guilty is not last:
             firsts.append(n)
-            receipts.append(failed if guilty else rest.receipt)
+            receipts.append(failed if guilty else rest.result)
             places.append(taken[guilty])
             last = guilty
         taken[guilty] += 1
     failed.count = len(errors)
-    batch.receipt.divide(firsts, receipts, places)
+    batch.result.divide(firsts, receipts, places)
     failed.fail(error, dict(enumerate(errors[n] for n in sorted(errors))))
 
 
@@ -81,14 +81,14 @@ def _part(batch: ProducerBatch, records: Sequence[ReadRecord], make: Make) -> Pr
         part.append(Record(r.timestamp, r.key, r.value, r.headers, None, 0))
     part.seal()
     part.attempts, part.retries = batch.attempts, batch.retries
-    part.last_error, part.ordinal = batch.last_error, batch.ordinal
-    part.decision, part.free = batch.decision, batch.free
+    part.last_error, part.sequence_order = batch.last_error, batch.sequence_order
+    part.binding_facts, part.any_partition = batch.binding_facts, batch.any_partition
     part.topic_id = batch.topic_id
-    part.maybe_written, part.torn = batch.maybe_written, batch.torn or batch.maybe_written
+    part.maybe_written, part.split_after_uncertain_write = batch.maybe_written, batch.split_after_uncertain_write or batch.maybe_written
     return part
 
 
 def _receipt(batch: ProducerBatch) -> BatchResult:
-    receipt = BatchResult(batch.receipt.topic, batch.receipt.on_unseen)
-    receipt.partition, receipt.home = batch.receipt.partition, batch.receipt.home
+    receipt = BatchResult(batch.result.topic, batch.result.on_unseen)
+    receipt.partition, receipt.home = batch.result.partition, batch.result.home
     return receipt

@@ -18,55 +18,55 @@ class PartitionStrategy:
 
     __slots__ = ()
 
-    def queue_for(self, record: Record, view: TopicView) -> PartitionQueue:
+    def choose_queue(self, record: Record, view: TopicView) -> PartitionQueue:
         """The queue that the record goes to."""
         raise NotImplementedError
 
-    def next_queue(self, queue: PartitionQueue, record: Record, view: TopicView) -> PartitionQueue:
+    def queue_for_new_batch(self, queue: PartitionQueue, record: Record, view: TopicView) -> PartitionQueue:
         """``queue`` has no batch with room for the record: where to go instead, if elsewhere."""
         return queue
 
-    def appended(
+    def on_append(
         self, queue: PartitionQueue, batch: ProducerBatch, nbytes: int, view: TopicView
     ) -> None:
         """A record that was asked about added ``nbytes`` to a batch of the queue."""
 
-    def stays(self, queue: PartitionQueue) -> bool:
+    def is_sticky(self, queue: PartitionQueue) -> bool:
         """Whether records go to the queue's open batch, and need not be counted one by one, until
         it is closed or bound."""
         return False
 
-    def movable(self, queue: PartitionQueue) -> bool:
+    def is_rebindable(self, queue: PartitionQueue) -> bool:
         """Whether a batch opened in the queue for such a record may yet go elsewhere."""
         return False
 
-    def hold(self, queue: PartitionQueue) -> float:
+    def extra_linger(self, queue: PartitionQueue) -> float:
         """For how long such a batch waits for company, if that is longer than the linger."""
         return 0.0
 
-    def closed(self, queue: PartitionQueue) -> None:
+    def on_batch_closed(self, queue: PartitionQueue) -> None:
         """Such a batch takes no more records."""
 
-    def moved(self, queue: PartitionQueue) -> None:
+    def on_batch_moved(self, queue: PartitionQueue) -> None:
         """Such a batch has left the queue, for its partition or for another one."""
 
     @property
-    def filling(self) -> PartitionQueue | None:
+    def reserved_queue(self) -> PartitionQueue | None:
         """The queue whose broker is kept free for a batch that records are set aside in."""
         return None
 
-    def fills(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
+    def should_reserve(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
         """A batch without partition could go to this one at once; whether it is to wait there for
         company instead."""
         return False
 
-    def set_aside(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+    def on_reserved(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """It does, and has got the partition."""
 
-    def launched(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+    def on_sent(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         """A batch leaves for the first time, whatever its records were bound by."""
 
-    def follow(self, view: TopicView) -> None:
+    def update_metadata(self, view: TopicView) -> None:
         """Take up new metadata."""
 
     def reset(self) -> None:

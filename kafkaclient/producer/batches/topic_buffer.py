@@ -28,17 +28,17 @@ class TopicBuffer:
     __slots__ = (
         "avoided",
         "batch_limit",
-        "beyond",
-        "choice",
-        "chosen",
-        "detours",
+        "awaiting_partitions",
+        "strategy",
+        "last_bound_partition",
+        "side_lane_of",
         "has_waiters",
         "last_view",
         "name",
         "queues",
         "ratio",
-        "spread",
-        "taps",
+        "fair_share",
+        "append_slots",
         "topic_id",
         "unbound",
         "view",
@@ -54,15 +54,15 @@ class TopicBuffer:
         self.name = name
         self.topic_id: bytes | None = None
         """None while it is not known, and with brokers that know none."""
-        self.taps = taps
+        self.append_slots = taps
         self.batch_limit = BatchLimit()
-        self.spread = spread
+        self.fair_share = spread
         self.unbound = PartitionQueue(self, UNBOUND)
         """Late binding: batches whose partition is chosen when a broker can take them."""
         self.view: TopicView | None = None
         self.last_view: TopicView | None = None
         """The latest metadata, kept when it is dropped: batches on their way go on by it."""
-        self.detours: dict[int, int] = {}
+        self.side_lane_of: dict[int, int] = {}
         """The partitions that go by another lane than their leader's first one, and by which."""
         self.avoided: frozenset[int] = frozenset()
         """The partitions that get no records that could go elsewhere (routes.py)."""
@@ -71,12 +71,12 @@ class TopicBuffer:
         self.has_waiters = False
         """Whether records wait, for metadata or for buffer space: later ones wait behind them.
         Assigned by pending_sends.py only."""
-        self.beyond: Counter[int] = Counter()
+        self.awaiting_partitions: Counter[int] = Counter()
         """For partitions that the topic does not have, as far as is known: how many records wait to
         hear whether it has grown."""
         self.ratio = CompressionRatio()
-        self.choice = new_choice(self)
-        self.chosen = UNBOUND
+        self.strategy = new_choice(self)
+        self.last_bound_partition = UNBOUND
         """The partition of the latest batch that was bound by choice, not by key or caller."""
 
     @property
@@ -86,7 +86,7 @@ class TopicBuffer:
             raise ValueError(f"the metadata of topic {self.name!r} is not known yet")
         return self.view
 
-    def identify(self, topic_id: UUID | None) -> bool:
+    def set_topic_id(self, topic_id: UUID | None) -> bool:
         """Take up the topic's id; whether it is of another topic, created under this name since
         (KIP-516)."""
         before, self.topic_id = self.topic_id, None if topic_id is None else topic_id.bytes
@@ -94,7 +94,7 @@ class TopicBuffer:
             return False
         self.batch_limit.forget()
         for queue in self.queues.values():
-            queue.begin_anew()
+            queue.on_topic_recreated()
         return True
 
     @property
@@ -102,18 +102,18 @@ class TopicBuffer:
         """Whether a record without an outcome depends on the topic's metadata."""
         return bool(
             self.has_waiters
-            or self.beyond
+            or self.awaiting_partitions
             or self.unbound.batches
             or any(queue.batches or queue.unacked for queue in self.queues.values())
         )
 
-    def routes(self, view: TopicView) -> list[int] | None:
+    def lanes_by_partition(self, view: TopicView) -> list[int] | None:
         """By partition, the lane of records that could go elsewhere (-1: none), if these are not
         simply the leaders."""
-        if not self.detours and not self.avoided:
+        if not self.side_lane_of and not self.avoided:
             return None
         routes = [partition.leader for partition in view.partitions]
-        for partition, lane in self.detours.items():
+        for partition, lane in self.side_lane_of.items():
             if partition < len(routes):  # else the topic was created anew
                 routes[partition] = lane
         for partition in self.avoided:
@@ -121,7 +121,7 @@ class TopicBuffer:
                 routes[partition] = NO_LANE
         return routes
 
-    def touched(self, view: TopicView) -> list[PartitionQueue]:
+    def changed_queues(self, view: TopicView) -> list[PartitionQueue]:
         """The queues of partitions that are not in ``view`` as they were in the last one."""
         before = self.last_view.partitions if self.last_view is not None else ()
         common = min(len(before), view.partition_count)
@@ -136,5 +136,5 @@ class TopicBuffer:
             if view is not None and partition < view.partition_count:
                 known = view.partitions[partition]
                 queue.leader, queue.leader_epoch = known.leader, known.leader_epoch
-                queue.route = queue.lane = self.detours.get(partition, known.leader)
+                queue.target_lane = queue.lane = self.side_lane_of.get(partition, known.leader)
         return queue

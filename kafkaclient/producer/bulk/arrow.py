@@ -52,14 +52,14 @@ async def send_columns(
     try:
         _check_schema(reader.schema)
         if "partition" in reader.schema.names:
-            await bulk.know_partitions()
+            await bulk.wait_for_partitions()
         number = 0
         while (chunk := _next_chunk(reader, number)) is not None:
             # Twice over the pieces: nothing of a chunk is sent unless all of it can be.
             for start, rows in _pieces(chunk, number, partition, timestamp_ms):
                 await bulk.check(rows, number + start)
             for _, rows in _pieces(chunk, number, partition, timestamp_ms):
-                await bulk.hand_over(rows)
+                await bulk.append_rows(rows)
             number += len(chunk)
     except KafkaError as error:
         raise bulk.cut_short(error) from error

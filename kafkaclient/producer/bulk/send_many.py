@@ -87,10 +87,10 @@ class BulkSend:
         self._grown = False
         """Whether the call has waited to hear how many partitions the topic has by now."""
 
-    async def know_partitions(self) -> None:
+    async def wait_for_partitions(self) -> None:
         """Wait until the topic is known: rows name partitions, which are checked beforehand."""
-        if self._core.intake.has_line(self._topic):
-            self._turn = await self._core.intake.turn(self._topic, self._room)
+        if self._core.admission.has_waiters(self._topic):
+            self._turn = await self._core.admission.turn(self._topic, self._room)
         buffer = self._core.accumulator.topic(self._topic)
         self.partitions = buffer.known_view.partition_count
 
@@ -106,7 +106,7 @@ class BulkSend:
             if at < stop:
                 await self._look_at(rows, at, base + at)
                 at += 1
-            await self.breathe()
+            await self.yield_if_due()
 
     async def _look_at(self, rows: Rows, at: int, number: int) -> None:
         try:
@@ -131,7 +131,7 @@ class BulkSend:
             raise placed from error
         rows.replace(at, _plain(record.value), _plain(record.key))
 
-    async def hand_over(self, rows: Rows) -> None:
+    async def append_rows(self, rows: Rows) -> None:
         """Put rows that were checked into batches, in their order.
 
         Raises what ``send`` raises while it waits; :attr:`delivery` stands for those handed over.
@@ -140,7 +140,7 @@ class BulkSend:
         while at < total:
             at = await self._hand_over_slice(rows, at, min(at + _ROWS_AT_ONCE, total))
             self.end_turn()
-            await self.breathe()
+            await self.yield_if_due()
 
     def end_turn(self) -> None:
         """Let others go on; to be called in the end, whatever happens."""
@@ -152,14 +152,14 @@ class BulkSend:
         """Hand over one slice. No other record of the topic comes in between, even if the call has
         to wait, or lets other tasks run."""
         while at < stop:
-            if self._turn is None and self._core.intake.has_line(self._topic):
+            if self._turn is None and self._core.admission.has_waiters(self._topic):
                 await self._wait_turn(self._record(rows, at))
             first, at = at, self._append(rows, at, stop)
             if at == first:
                 await self._wait_for_what_lacks(self._record(rows, at))
             elif self._turn is None and self._core.now() >= self._turn_ends:
-                self._turn = self._core.intake.hold(self._topic)
-                await self.breathe()
+                self._turn = self._core.admission.join(self._topic)
+                await self.yield_if_due()
         return at
 
     def _append(self, rows: Rows, at: int, stop: int) -> int:
@@ -176,7 +176,7 @@ class BulkSend:
         return at
 
     def _pour(self, rows: Rows, at: int, stop: int) -> int:
-        taps, runs = self._core.accumulator.topic(self._topic).taps, list[Run]()
+        taps, runs = self._core.accumulator.topic(self._topic).append_slots, list[Run]()
         try:
             return rows.pour(taps, at, stop, int(self._wall_clock() * 1000), runs)
         finally:
@@ -186,7 +186,7 @@ class BulkSend:
         """Append one record as ``send`` does, which also opens the fast path for :meth:`_pour`.
         Returns False if the record has to wait. ``force``: append even if the record takes more
         buffer space than the turn was charged for."""
-        handle = self._core.intake.append(
+        handle = self._core.admission.append(
             self._topic, self._record(rows, at), force=force, grown=self._grown
         )
         if handle is None:
@@ -209,29 +209,29 @@ class BulkSend:
 
     async def _wait_for_what_lacks(self, record: Record) -> None:
         """A record could not be appended: its partition is not known, or there is no room."""
-        if self._core.intake.is_beyond(self._topic, record.partition, grown=self._grown):
+        if self._core.admission.is_new_partition(self._topic, record.partition, grown=self._grown):
             self.end_turn()  # who asked before is to go first
             await self._wait_grown(record.partition)
         else:
             await self._wait_turn(record)
 
     async def _wait_grown(self, partition: int | None) -> int:
-        count = await self._core.intake.wait_grown(self._topic, partition)
+        count = await self._core.admission.wait_grown(self._topic, partition)
         self._grown = True
         return count
 
     async def _wait_turn(self, record: Record) -> None:
         room = max(self._room, record.upper_bound)
         if self._turn is None:
-            self._turn = await self._core.intake.turn(self._topic, room)
+            self._turn = await self._core.admission.turn(self._topic, room)
         else:
-            await self._core.intake.wait_more(self._turn, room)
+            await self._core.admission.wait_more(self._turn, room)
 
-    async def breathe(self) -> None:
+    async def yield_if_due(self) -> None:
         """Let others have their turn, if it is time."""
         if self._core.now() >= self._turn_ends:
             await asyncio.sleep(0)
-            self._core.intake.check_open()
+            self._core.admission.check_open()
             self._turn_ends = self._core.now() + _TURN
 
     def cut_short(self, error: E) -> E:
@@ -257,7 +257,7 @@ async def send_values(
     rows = Values(copied, keys, partition, timestamp_ms, bulk.headers)
     await bulk.check(rows)
     try:
-        await bulk.hand_over(rows)
+        await bulk.append_rows(rows)
     except KafkaError as error:
         raise bulk.cut_short(error) from error
 
@@ -271,7 +271,7 @@ async def _copied(bulk: BulkSend, items: Iterable[Any], what: str) -> list[Any]:
     copied, rest = list[Any](), iter(items)
     while part := list(islice(rest, _ITEMS_AT_ONCE)):
         copied += part
-        await bulk.breathe()
+        await bulk.yield_if_due()
     return copied
 
 

@@ -67,13 +67,13 @@ class BatchTelemetry:
         self._start = clock()
         self._recorder = Recorder(directory, config.client_id, _facts(config, wall_clock()))
 
-    def bound(
+    def on_bound(
         self, batch: ProducerBatch, target: PartitionQueue, bound_by: str, now: float
     ) -> None:
         """The batch, not in a queue at the moment, is to go to the partition of ``target``."""
         waiting = batch.queue
         in_flight, window = self._in_flight_of(target.lane)
-        batch.decision = BindingFacts(
+        batch.binding_facts = BindingFacts(
             bound_by,
             now,
             queued_batches=len(waiting.batches),
@@ -82,16 +82,16 @@ class BatchTelemetry:
             window=window,
         )
 
-    def sent(self, batch: ProducerBatch) -> None:
+    def on_sent(self, batch: ProducerBatch) -> None:
         """The batch was written to its broker, perhaps again."""
-        decision = batch.decision
+        decision = batch.binding_facts
         if decision is not None and decision.sent_at is None:
             decision.broker = batch.queue.leader
             decision.sent_at = self._clock()
 
-    def settled(self, batch: ProducerBatch, now: float) -> None:
+    def on_outcome(self, batch: ProducerBatch, now: float) -> None:
         """The batch has its outcome."""
-        receipt, decision = batch.receipt, batch.decision or _UNDECIDED
+        receipt, decision = batch.result, batch.binding_facts or _UNDECIDED
         error = receipt.error
         self._recorder.add(
             BatchRow(

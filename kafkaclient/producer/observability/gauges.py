@@ -34,7 +34,7 @@ def bind_load_gauges(
         return {
             lane.node_id: {**_lane_gauges(lane), "requests-in-flight": in_flight[lane.node_id]}
             for lane in lanes
-            if lane.main is lane
+            if lane.primary is lane
         }
 
     def of_topics() -> dict[str, Gauges]:
@@ -61,7 +61,7 @@ def bind_load_gauges(
 def _lane_gauges(lane: BrokerLane) -> Gauges:
     window = lane.window
     gauges = {
-        "in-flight-window": window.value,
+        "in-flight-window": window.size,
         "round-trip-time-ms": _ms(window.round_trip),
         "service-time-ms": _ms(window.service),
         "produce-latency-median-ms": _ms(lane.median_latency),

@@ -57,7 +57,7 @@ class LiveLoad:
     def in_flight_batches(self, topic: str, partition: int) -> int:
         """Batches that were sent and are not answered yet."""
         queue = self._queue(topic, partition)
-        return queue.on_wire if queue is not None else 0
+        return queue.in_flight if queue is not None else 0
 
     def in_flight_requests(self, node_id: int) -> int:
         """Produce requests that a broker has not answered yet."""
@@ -73,16 +73,16 @@ class LiveLoad:
         """How long a broker took for its latest Produce requests (64 at most), on average in
         seconds; None when it has answered none yet."""
         lane = self._lanes.get(node_id)
-        if lane is None or not lane.recent:
+        if lane is None or not lane.recent_latencies:
             return None
-        return sum(lane.recent) / len(lane.recent)
+        return sum(lane.recent_latencies) / len(lane.recent_latencies)
 
     def window(self, node_id: int) -> int:
         """How many Produce requests a broker is given before an answer is waited for."""
         lane = self._lanes.get(node_id)
         if lane is None or not self._settings.adaptive_window:
             return self._settings.max_in_flight
-        return lane.window.value
+        return lane.window.size
 
     def snapshot(self) -> LoadSnapshot:
         """Everything at once."""
@@ -104,7 +104,7 @@ def load_snapshot(
             queue.leader,
             len(queue.batches),
             queue.queued_bytes,
-            queue.on_wire,
+            queue.in_flight,
             queue.bytes_sent,
             queue.records_sent,
             queue.batches_bound,
@@ -162,8 +162,8 @@ def _broker_load(
         now - lane.in_flight[0].sent_at if lane.in_flight else 0.0,
         lane.bytes_sent,
         lane.requests_sent,
-        lane.window.value,
-        lane.excluded.name.lower() if lane.excluded is not None else None,
+        lane.window.size,
+        lane.exclusion.name.lower() if lane.exclusion is not None else None,
         lane.exclusions.total(),
         lane.median_latency,
     )

@@ -41,7 +41,7 @@ class FairShare:
         "_batch",
         "_floor",
         "_forgiven",
-        "_given",
+        "_bytes_given",
         "_heaps",
         "_lanes",
         "_near",
@@ -54,7 +54,7 @@ class FairShare:
         self._random = random31
         self._batch = 0.0
         """The size of the largest batch lately."""
-        self._given: list[int] = []
+        self._bytes_given: list[int] = []
         """By partition; what is less than its leader's :meth:`_least` counts as that."""
         self._floor = 0
         self._forgiven: dict[int, int] = {}
@@ -66,13 +66,13 @@ class FairShare:
         self._near: frozenset[int] = frozenset()
 
     def __repr__(self) -> str:
-        return f"<FairShare given={self.given}>"
+        return f"<FairShare given={self.bytes_given}>"
 
     @property
-    def given(self) -> list[int]:
+    def bytes_given(self) -> list[int]:
         """Bytes per partition; one that fell further behind than is allowed stands at the floor."""
         least = {lane: self._least(lane) for lane in set(self._lanes)}
-        known = zip(self._given, self._lanes, strict=True)
+        known = zip(self._bytes_given, self._lanes, strict=True)
         return [max(given, least[lane]) for given, lane in known]
 
     @property
@@ -85,7 +85,7 @@ class FairShare:
         """By lane, the partitions that are chosen from."""
         return {lane: [entry[2] for entry in heap] for lane, heap in self._heaps.items()}
 
-    def follow(
+    def update(
         self,
         view: TopicView,
         near: frozenset[int] = frozenset(),
@@ -104,12 +104,12 @@ class FairShare:
             self._view, self._routes = view, routes
             return False
         if self._forgiven:  # it goes by who led what until now
-            known, forgiven = zip(self._given, before, strict=True), self._forgiven
-            self._given = [f if (f := forgiven.get(n, 0)) > given else given for given, n in known]
+            known, forgiven = zip(self._bytes_given, before, strict=True), self._forgiven
+            self._bytes_given = [f if (f := forgiven.get(n, 0)) > given else given for given, n in known]
             self._forgiven = {}
         self._view, self._near, self._routes, self._lanes = view, near, routes, lanes
         missing = len(lanes) - len(before)
-        self._given = self._given[: len(lanes)] + [self._floor] * missing
+        self._bytes_given = self._bytes_given[: len(lanes)] + [self._floor] * missing
         led = {lane for lane in lanes if lane != NO_LANE}
         competing = {lane for lane in led if node_of(lane) in near} or led
         heaps = {lane: self._stayed(lane) for lane in competing}
@@ -117,7 +117,7 @@ class FairShare:
         for partition, (was, lane) in enumerate(zip(before, lanes, strict=False)):
             stayed = was == lane and lane in self._heaps
             if lane in competing and not stayed:
-                heaps[lane].append((self._given[partition], self._random(), partition))
+                heaps[lane].append((self._bytes_given[partition], self._random(), partition))
         for heap in heaps.values():
             heapify(heap)
         self._heaps = heaps
@@ -133,18 +133,18 @@ class FairShare:
 
     def add(self, partition: int, nbytes: int) -> None:
         """``nbytes`` went to the partition."""
-        if partition < len(self._given):
+        if partition < len(self._bytes_given):
             least = self._least(self._lanes[partition])
-            given = self._given[partition] = max(self._given[partition], least) + nbytes
+            given = self._bytes_given[partition] = max(self._bytes_given[partition], least) + nbytes
             self._batch = max(nbytes, _FORGETTING * self._batch)
             self._floor = max(self._floor, given - int(_PATIENCE * self._batch))
 
-    def forgive(self, lane: int) -> None:
+    def reset_to_average(self, lane: int) -> None:
         """The broker was out of order and is back: nothing of what it missed is made up for."""
         if lane not in self._heaps:
             return
         others = [
-            self._given[entry[2]]
+            self._bytes_given[entry[2]]
             for other, rest in self._heaps.items()
             if other != lane
             for entry in rest
@@ -178,7 +178,7 @@ class FairShare:
         found: _Entry | None = None
         while heap and found is None:
             noted, _, partition = heap[0]
-            given = self._given[partition]
+            given = self._bytes_given[partition]
             if noted < given:
                 heapreplace(heap, (given, self._random(), partition))
             elif is_open(partition):

@@ -45,7 +45,7 @@ class MinimumShare:
     def __repr__(self) -> str:
         return f"<MinimumShare total={self._total:.0f} due={self._due}>"
 
-    def follow(self, partitions: Mapping[int, Collection[int]]) -> None:
+    def update(self, partitions: Mapping[int, Collection[int]]) -> None:
         """Leaders and their partitions, all that compete for records."""
         if not self._fraction:
             return
@@ -70,16 +70,16 @@ class MinimumShare:
         most = self._total + _CREDIT * self._batch * self._price
         self._due[partition] = min(due + nbytes * self._price, most)
 
-    def settle(self, partition: int) -> None:
+    def write_off(self, partition: int) -> None:
         """The partition had its turn: what is still owed to it is not made up for."""
         if partition in self._due:
             self._due[partition] = max(self._due[partition], self._total)
 
-    def below(self, partition: int, nbytes: int = 0) -> bool:
+    def is_below(self, partition: int, nbytes: int = 0) -> bool:
         """Whether the partition is below its floor, and would be with ``nbytes`` more."""
         return self._due.get(partition, self._total) + nbytes * self._price < self._total
 
-    def lowest(self, is_open: Callable[[int], bool]) -> int | None:
+    def most_underserved(self, is_open: Callable[[int], bool]) -> int | None:
         """The partition furthest below its floor whose leader ``is_open``, if any is below."""
         best: tuple[float, int] | None = None
         for leader, heap in self._heaps.items():

@@ -63,20 +63,20 @@ class BrokerLane:
         "_asked_at",
         "_judged_at",
         "_sorted",
-        "blameless",
+        "ignore_disconnect",
         "bytes_sent",
         "connection",
-        "excluded",
+        "exclusion",
         "exclusions",
         "idle_at",
         "in_flight",
-        "latest",
-        "main",
-        "missed",
+        "latest_latencies",
+        "primary",
+        "was_excluded",
         "node_id",
         "number",
         "probed_at",
-        "recent",
+        "recent_latencies",
         "requests_sent",
         "window",
     )
@@ -92,31 +92,31 @@ class BrokerLane:
     ) -> None:
         self.number = number
         self.node_id = node_of(number)
-        self.main = main or self
+        self.primary = main or self
         """The first lane to the broker, which counts what goes out by both."""
         self.window = InFlightWindow(limit, fixed=fixed_window)
         self.probed_at = -NEVER
         """When the network's round trip was last asked for."""
         self.idle_at = now
         """When nothing was last in flight."""
-        self.recent: deque[float] = deque()
+        self.recent_latencies: deque[float] = deque()
         """The latest latencies of Produce requests, in seconds."""
-        self.latest: deque[float] = deque(maxlen=_LATEST)
+        self.latest_latencies: deque[float] = deque(maxlen=_LATEST)
         """The very latest, as they were, but of requests that were under way together only the
         first: a stall makes all of them late."""
         self._sorted: list[float] = []
         """The same by size."""
         self.in_flight: deque[Request] = deque()
         """Oldest first."""
-        self.blameless = False
+        self.ignore_disconnect = False
         """Whether the end of the connection would say nothing about the broker: what is in flight
         followed upon a long silence, after which the broker may have closed it before, or we close
         it ourselves."""
         self.connection: Connection | None = None
         """As of the last look."""
-        self.missed = False
+        self.was_excluded = False
         """Whether the broker was out of order since it was last told to be back."""
-        self.excluded: Exclusion | None = None
+        self.exclusion: Exclusion | None = None
         """Why the broker gets no batch that could go elsewhere, as of the last look."""
         self.exclusions: Counter[Exclusion] = Counter()
         """How often that began."""
@@ -127,10 +127,10 @@ class BrokerLane:
         self._judged_at = now
 
     def __repr__(self) -> str:
-        which = "" if self.main is self else "side "
+        which = "" if self.primary is self else "side "
         return f"<BrokerLane {which}to broker {self.node_id} in_flight={len(self.in_flight)}>"
 
-    def free(self, connection: Connection | None, window: int, now: float) -> bool:
+    def can_take(self, connection: Connection | None, window: int, now: float) -> bool:
         """Whether the broker can take a request now."""
         return (
             connection is not None
@@ -140,23 +140,23 @@ class BrokerLane:
         )
 
     @property
-    def in_order(self) -> bool:
+    def healthy(self) -> bool:
         """Whether the broker would take a request if it had not enough of them, as of the last
         look. With acks=0 a connection that takes no more is all that tells of a stall."""
         connection = self.connection
-        slow_or_well = self.excluded in (None, Exclusion.AVAILABILITY)
+        slow_or_well = self.exclusion in (None, Exclusion.AVAILABILITY)
         return slow_or_well and connection is not None and connection.writable
 
     # --- unavailable, as KIP-794 has it ---------------------------------------------------------
 
-    def note(self, *, able: bool, now: float) -> None:
+    def note_readiness(self, *, able: bool, now: float) -> None:
         """Remember that a batch was ready for the broker, and whether it could be sent."""
         self._asked_at = now
         if able:
             self._able_at = now
 
     @property
-    def stuck_for(self) -> float:
+    def unavailable_for(self) -> float:
         """How long the broker has not been able to take what was ready for it."""
         return self._asked_at - self._able_at
 
@@ -164,62 +164,62 @@ class BrokerLane:
 
     def exclude(self, why: Exclusion | None) -> None:
         """Take note of why the broker is left out; None: it is not."""
-        before, self.excluded = self.excluded, why
+        before, self.exclusion = self.exclusion, why
         if why is None or why is before:
             return
         if self.requests_sent or why is not Exclusion.CONNECTION:  # else it was never connected
             self.exclusions[why] += 1
 
-    def landed(self, now: float) -> None:
+    def pop_in_flight(self, now: float) -> None:
         """The oldest request has been answered, or never will be."""
         self.in_flight.popleft()
         if not self.in_flight:
             self.idle_at = now
 
-    def answered(self, latency: float, now: float) -> None:
+    def record_latency(self, latency: float, now: float) -> None:
         """A request was answered. One answer may at most double what is usual: a broker that
         came back from a stall must not be granted as long a stall the next time."""
         if now - latency >= self._judged_at:
             self._judged_at = now
-            self.latest.append(latency)
-        latency = min(latency, 2 * max(self.usual(), LEAST_PATIENCE / _PATIENCE))
-        if len(self.recent) == _RECENT:
-            del self._sorted[bisect_left(self._sorted, self.recent.popleft())]
-        self.recent.append(latency)
+            self.latest_latencies.append(latency)
+        latency = min(latency, 2 * max(self.p95_latency(), LEAST_PATIENCE / _PATIENCE))
+        if len(self.recent_latencies) == _RECENT:
+            del self._sorted[bisect_left(self._sorted, self.recent_latencies.popleft())]
+        self.recent_latencies.append(latency)
         insort(self._sorted, latency)
 
-    def waited(self, now: float, awake_since: float) -> float:
+    def oldest_wait(self, now: float, awake_since: float) -> float:
         """For how long the oldest request has been waited for, while we could have heard of it."""
         if not self.in_flight:
             return 0.0
         return now - max(self.in_flight[0].sent_at, awake_since)
 
     @property
-    def patience(self) -> float:
+    def overdue_after(self) -> float:
         """After how many seconds an answer is overdue."""
-        return max(LEAST_PATIENCE, _PATIENCE * self.usual())
+        return max(LEAST_PATIENCE, _PATIENCE * self.p95_latency())
 
     def overdue(self, waited: float) -> bool:
         """Whether the oldest request should have been answered long ago."""
-        return waited > LEAST_PATIENCE and waited > self.patience
+        return waited > LEAST_PATIENCE and waited > self.overdue_after
 
     def late(self, waited: float) -> bool:
         """Whether it takes longer than usual: enough if there is a reason to think that it will
         not be answered."""
-        return waited > LEAST_PATIENCE and waited > _SUSPICION * self.usual()
+        return waited > LEAST_PATIENCE and waited > _SUSPICION * self.p95_latency()
 
     @property
-    def lately(self) -> float:
+    def recent_minimum(self) -> float:
         """What the latest few took, each of them, in seconds; one that is fast is enough to tell
         that the broker is well again."""
-        return min(self.latest) if len(self.latest) == _LATEST else 0.0
+        return min(self.latest_latencies) if len(self.latest_latencies) == _LATEST else 0.0
 
     @property
     def median_latency(self) -> float | None:
         """Of the latest Produce requests, in seconds; None before the first answer."""
-        return median(self.recent) if self.recent else None
+        return median(self.recent_latencies) if self.recent_latencies else None
 
-    def usual(self) -> float:
+    def p95_latency(self) -> float:
         """The median of the slowest tenth: one answer that was late must not make us patient."""
         known = len(self._sorted)
         slow = max(1, known // 10)

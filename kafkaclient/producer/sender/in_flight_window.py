@@ -25,7 +25,7 @@ class InFlightWindow:
     Until something is known it is 1. ``fixed`` leaves it at ``limit``, whatever is measured.
     """
 
-    __slots__ = ("_fixed", "_round_trips", "doubtful", "limit", "round_trip", "service", "value")
+    __slots__ = ("_fixed", "_round_trips", "needs_probe", "limit", "round_trip", "service", "size")
 
     def __init__(self, limit: int, *, fixed: bool = False) -> None:
         self.limit = limit
@@ -36,17 +36,17 @@ class InFlightWindow:
         whatever disturbs one makes it longer."""
         self.service: float | None = None
         """What one Produce request takes on the broker, smoothed."""
-        self.value = 1
+        self.size = 1
         """How many requests the broker should have in flight."""
-        self.doubtful = True
+        self.needs_probe = True
         """Whether the latest round trip would change the window if the others agreed with it:
         then it should be measured again soon."""
         self._weigh()
 
     def __repr__(self) -> str:
-        return f"<InFlightWindow {self.value} of {self.limit}>"
+        return f"<InFlightWindow {self.size} of {self.limit}>"
 
-    def measured(self, round_trip: float) -> None:
+    def on_round_trip(self, round_trip: float) -> None:
         """A light request took this long on an otherwise quiet connection."""
         before = self.round_trip
         after = self._add(round_trip)
@@ -54,7 +54,7 @@ class InFlightWindow:
             self.service = None
         self._weigh()
 
-    def answered(self, latency: float, ahead: int) -> None:
+    def on_response(self, latency: float, ahead: int) -> None:
         """A Produce request was answered; ``ahead`` others had been in flight when it left."""
         round_trip = self.round_trip
         if round_trip is None:
@@ -75,10 +75,10 @@ class InFlightWindow:
         return least
 
     def _weigh(self) -> None:
-        self.value = self.limit if self._fixed else self._worth(self.round_trip)
+        self.size = self.limit if self._fixed else self._worth(self.round_trip)
         latest = self._round_trips[-1] if self._round_trips else None
-        self.doubtful = len(self._round_trips) < _ROUND_TRIPS or (
-            latest != self.round_trip and self._worth(latest) != self.value
+        self.needs_probe = len(self._round_trips) < _ROUND_TRIPS or (
+            latest != self.round_trip and self._worth(latest) != self.size
         )
 
     def _worth(self, round_trip: float | None) -> int:

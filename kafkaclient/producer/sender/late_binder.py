@@ -35,7 +35,7 @@ class LateBinder:
 
     def __init__(self, accumulator: RecordAccumulator) -> None:
         self._accumulator = accumulator
-        self._lines = accumulator.lines
+        self._lines = accumulator.ready_queues
 
     def drain(self, survey: BrokerSurvey, max_bytes: int, now: float) -> Requests:
         """The next request of each free lane: at most one batch per partition, together at most
@@ -45,7 +45,7 @@ class LateBinder:
         """
         lines = self._lines
         late = lines.unbound if self._accumulator.identity.valid else ()  # else it has no stamp
-        bound = [lines.ready.get(lane, ()) for lane in survey.free]
+        bound = [lines.ready.get(lane, ()) for lane in survey.available]
         filling = _Filling(self._accumulator, survey, max_bytes, now)
         for queue in sorted(chain(late, *bound), key=_turn):
             if queue.unbound:
@@ -68,21 +68,21 @@ class LateBinder:
 
     def _rotate_first(self, source: PartitionQueue, now: float) -> bool:
         """Bind the topic's first batch; False: it cannot be bound yet."""
-        spread, head = source.topic.spread, source.batches[0] if source.batches else None
+        spread, head = source.topic.fair_share, source.batches[0] if source.batches else None
         bound = False
         if head is not None:
             partition = spread.pick(spread.lanes, lambda _: True)
             if partition is None:
                 return False
-            if self._accumulator.sealed(head, now):
+            if self._accumulator.is_sealed(head, now):
                 source.batches.popleft()
                 target = source.topic.queue(partition)
-                self._accumulator.places.bind(head, target, "rotation", now)
+                self._accumulator.binding.bind(head, target, "rotation", now)
                 spread.add(partition, head.size)
                 target.batches.append(head)
                 self._lines.schedule(target, now)
                 bound = True
-        self._lines.leave(source, now)
+        self._lines.pop_front(source, now)
         return bound
 
 
@@ -94,14 +94,14 @@ class _Filling:
     ) -> None:
         self.requests: Requests = {}
         self._accumulator = accumulator
-        self._lines = accumulator.lines
+        self._lines = accumulator.ready_queues
         self._survey = survey
         self._now = now
-        self._room = dict.fromkeys(survey.free, max_bytes)
+        self._room = dict.fromkeys(survey.available, max_bytes)
         """Bytes left in the requests that are not full yet."""
-        self._spare = survey.free.keys() - survey.pressed
+        self._spare = survey.available.keys() - survey.saturated
         """Free lanes with room in their in-flight window."""
-        self._pressed = {lane for lane in survey.pressed if self._lines.must_take_first(lane)}
+        self._pressed = {lane for lane in survey.saturated if self._lines.must_take_first(lane)}
         """Free lanes with a full window whose first ready batch is bound to that broker. A lane
         leaves this set when that batch has had its turn."""
         self._taken: set[PartitionQueue] = set()
@@ -118,12 +118,12 @@ class _Filling:
             return  # it keeps its turn
         self._pressed.discard(lane)
         head = self._lines.sendable(queue, self._now)
-        if head is not None and self._accumulator.sealed(head, self._now):
+        if head is not None and self._accumulator.is_sealed(head, self._now):
             if not self._fits(head, lane):
                 return
             queue.batches.popleft()
             self._add(head, queue)
-        self._lines.leave(queue, self._now)
+        self._lines.pop_front(queue, self._now)
 
     def bind_first(self, source: PartitionQueue) -> None:
         """The turn of a topic's batches without partition: the first one gets the partition that
@@ -133,14 +133,14 @@ class _Filling:
             target = self._target_for(source.topic, head)
             if target is None:
                 return  # it keeps its turn
-            if source.topic.choice.fills(target, head):
+            if source.topic.strategy.should_reserve(target, head):
                 source.batches.popleft()
-                self._accumulator.places.set_aside(head, target, self._now)
-            elif self._accumulator.sealed(head, self._now):
+                self._accumulator.binding.reserve(head, target, self._now)
+            elif self._accumulator.is_sealed(head, self._now):
                 source.batches.popleft()
-                self._accumulator.places.bind(head, target, "late", self._now)
+                self._accumulator.binding.bind(head, target, "late", self._now)
                 self._add(head, target)
-        self._lines.leave(source, self._now)
+        self._lines.pop_front(source, self._now)
 
     def _target_for(self, topic: TopicBuffer, batch: ProducerBatch) -> PartitionQueue | None:
         allowed = _allowed(topic, self._survey)
@@ -152,8 +152,8 @@ class _Filling:
             if not usable:
                 continue
             if self._lines.gate is not None:
-                self._lines.gate.invite(topic, usable)
-            partition = topic.spread.pick(usable, partial(self._is_open, topic))
+                self._lines.gate.request_one_of(topic, usable)
+            partition = topic.fair_share.pick(usable, partial(self._is_open, topic))
             if partition is not None:
                 return topic.queue(partition)
         return None
@@ -162,7 +162,7 @@ class _Filling:
         queue = topic.queues.get(partition)  # one that is only looked at is not made
         if queue is None:
             return self._lines.gate is None
-        return queue not in self._taken and self._lines.takes_fresh(queue)
+        return queue not in self._taken and self._lines.accepts_new_batch(queue)
 
     def _fits(self, batch: ProducerBatch, lane: int) -> bool:
         """Whether the lane's request has room for the batch. One that has not takes no later batch
@@ -173,7 +173,7 @@ class _Filling:
         return True
 
     def _add(self, batch: ProducerBatch, queue: PartitionQueue) -> None:
-        self._accumulator.launch(queue, batch)
+        self._accumulator.begin_flight(queue, batch)
         self.requests.setdefault(queue.lane, []).append(batch)
         self._room[queue.lane] -= batch.size
         self._taken.add(queue)
@@ -182,9 +182,9 @@ class _Filling:
 def _allowed(topic: TopicBuffer, survey: BrokerSurvey) -> Collection[int]:
     """The lanes that a batch of the topic may go by now, if they are free."""
     # While any broker of the topic is sound, busy or not, the others get nothing.
-    sound = not survey.sound.isdisjoint(topic.spread.lanes)
-    allowed = survey.sound if sound or survey.unsure else survey.overdue
-    filling = topic.choice.filling
+    sound = not survey.healthy.isdisjoint(topic.fair_share.lanes)
+    allowed = survey.healthy if sound or survey.liveness_pending else survey.overdue
+    filling = topic.strategy.reserved_queue
     if filling is None:
         return allowed
     return [lane for lane in allowed if lane != filling.lane]

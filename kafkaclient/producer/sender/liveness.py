@@ -43,7 +43,7 @@ class BrokerLiveness:
         self, phone: LivenessProbe, *, clock: Callable[[], float], on_change: Callable[[], None]
     ) -> None:
         self.dead: frozenset[int] = frozenset()
-        self._phone = phone
+        self._probe = phone
         self._clock = clock
         self._on_change = on_change
         self._asked_at: dict[int, float] = {}
@@ -57,44 +57,44 @@ class BrokerLiveness:
         return f"<BrokerLiveness dead={sorted(self.dead)} doubted={sorted(self._asked_at)}>"
 
     @property
-    def unsure(self) -> bool:
+    def probe_pending(self) -> bool:
         """Whether somebody is asked who may yet answer in time."""
         return len(self._asked_at) > len(self.dead)
 
     @property
-    def doubted(self) -> bool:
+    def any_suspected(self) -> bool:
         """Whether anybody is asked, dead or not yet."""
         return bool(self._asked_at)
 
-    def lives(self, node_id: int, since: float) -> bool:
+    def alive_since(self, node_id: int, since: float) -> bool:
         """Whether there was a sign of life at ``since`` or later, when it was doubted."""
         return self._alive_at.get(node_id, -math.inf) >= since
 
-    def doubt(self, nodes: Iterable[int], since: float) -> None:
+    def suspect(self, nodes: Iterable[int], since: float) -> None:
         """Something that these brokers have to do with is late ``since`` that time."""
         if self._closed:
             return
         for node_id in nodes:
-            if node_id not in self._asked_at and not self.lives(node_id, since):
+            if node_id not in self._asked_at and not self.alive_since(node_id, since):
                 self._asked_at[node_id] = self._clock()
                 self._inquiries[node_id] = asyncio.create_task(
                     self._inquire(node_id), name=f"kafkaclient-sign-of-life-{node_id}"
                 )
 
-    def judge(self, now: float, awake_since: float, patience: Callable[[int], float]) -> None:
+    def expire_probes(self, now: float, awake_since: float, patience: Callable[[int], float]) -> None:
         """Give up those that were asked longer ago than ``patience(node_id)`` seconds, all of
         which the event loop was awake to hear of their answer."""
-        if not self.unsure:
+        if not self.probe_pending:
             return
         for node_id, asked_at in list(self._asked_at.items()):
             if now - max(asked_at, awake_since) > patience(node_id):
-                self._bury(node_id)
+                self._mark_dead(node_id)
 
-    def confirmed(self, nodes: Iterable[int], sent_at: float) -> None:
+    def confirm(self, nodes: Iterable[int], sent_at: float) -> None:
         """These brokers have had to do with the answer to what was sent at this time."""
         for node_id in nodes:
             if self._asked_at.get(node_id, math.inf) <= sent_at:
-                self._trust(node_id)
+                self._mark_alive(node_id)
 
     def close(self) -> None:
         """Ask nobody any more."""
@@ -104,25 +104,25 @@ class BrokerLiveness:
 
     async def _inquire(self, node_id: int) -> None:
         until = self._clock() + _MOURNING
-        while self._phone.knows(node_id) and self._clock() < until:
+        while self._probe.knows(node_id) and self._clock() < until:
             try:
-                await self._phone.sign_of_life(node_id)
+                await self._probe.probe(node_id)
             except (BrokerConnectionError, RequestTimedOutError):
-                self._bury(node_id)
+                self._mark_dead(node_id)
                 await asyncio.sleep(_ASK_AGAIN)
             except KafkaError:
                 break  # whatever it says, it speaks
             else:
                 break
-        self._trust(node_id)
+        self._mark_alive(node_id)
 
-    def _bury(self, node_id: int) -> None:
+    def _mark_dead(self, node_id: int) -> None:
         if node_id not in self.dead:
             _log.info("broker %d gives no sign of life", node_id)
             self.dead |= {node_id}
             self._on_change()
 
-    def _trust(self, node_id: int) -> None:
+    def _mark_alive(self, node_id: int) -> None:
         inquiry = self._inquiries.pop(node_id, None)
         if inquiry is not None and inquiry is not asyncio.current_task():
             inquiry.cancel()
@@ -132,5 +132,5 @@ class BrokerLiveness:
             _log.info("broker %d counts as alive again", node_id)
             self.dead -= {node_id}
             self._on_change()
-        elif not self.unsure:
+        elif not self.probe_pending:
             self._on_change()

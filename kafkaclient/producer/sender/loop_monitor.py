@@ -49,7 +49,7 @@ class LoopMonitor:
             self._timer.cancel()
             self._timer = None
 
-    def awake_since(self, now: float) -> float:
+    def unblocked_since(self, now: float) -> float:
         """Since when the event loop has run without being blocked, as far as is known.
 
         That is ``now`` while a beat is overdue: nothing that came in meanwhile has been read yet.
@@ -60,9 +60,9 @@ class LoopMonitor:
 
     def _arm(self, now: float) -> None:
         self._due = now + PERIOD
-        self._timer = asyncio.get_running_loop().call_later(PERIOD, self._beat)
+        self._timer = asyncio.get_running_loop().call_later(PERIOD, self._tick)
 
-    def _beat(self) -> None:
+    def _tick(self) -> None:
         now = self._clock()
         lag = max(0.0, now - self._due)
         self._on_lag(lag)

@@ -63,7 +63,7 @@ class ResponseHandler:
         self._rng = rng
         self._on_fatal = on_fatal
 
-    def none(
+    def no_response(
         self,
         batches: Sequence[ProducerBatch],
         error: KafkaError,
@@ -81,21 +81,21 @@ class ResponseHandler:
             try:
                 self.retry(batch, error, now, at_once=at_once)
             except Exception as defect:  # noqa: BLE001 - the others must not suffer for it
-                self._give_up(batch, defect, now)
+                self._internal_error(batch, defect, now)
         self._leaders.request_refresh(f"a Produce request went unanswered: {error}")
 
-    def take(
+    def response(
         self, batches: Sequence[ProducerBatch], result: ProduceResult, node_id: int, now: float
     ) -> None:
         """Broker ``node_id`` has answered for these batches."""
         answers = {(p.topic, p.partition): p for p in result.partitions}
-        answered = [(b, answers.get((b.receipt.topic, b.receipt.partition))) for b in batches]
+        answered = [(b, answers.get((b.result.topic, b.result.partition))) for b in batches]
         hints = []
         for batch, answer in answered:
             if answer is None or not answer.error_code or answer.leader_id < 0:
                 continue
             # A former topic's epochs mean nothing for the one that was created anew.
-            if not batch.outlived_its_topic:
+            if not batch.sent_to_deleted_topic:
                 topic, partition = answer.topic, answer.partition
                 hints.append(LeaderHint(topic, partition, answer.leader_id, answer.leader_epoch))
         if hints:  # first, so that a retry knows its new leader (KIP-951)
@@ -105,17 +105,17 @@ class ResponseHandler:
                 if answer is not None:
                     self._judge(batch, answer, node_id, now)
                 else:
-                    self._left_out(batch, node_id, now)
+                    self._missing_from_response(batch, node_id, now)
             except Exception as defect:  # noqa: BLE001 - the others must not suffer for it
-                self._give_up(batch, defect, now)
+                self._internal_error(batch, defect, now)
 
-    def _left_out(self, batch: ProducerBatch, node_id: int, now: float) -> None:
+    def _missing_from_response(self, batch: ProducerBatch, node_id: int, now: float) -> None:
         batch.maybe_written = True
         tp = batch.queue.tp
         missing = ProtocolError(f"broker {node_id} left {tp} out of its answer to a Produce")
         self.retry(batch, missing, now)
 
-    def _give_up(self, batch: ProducerBatch, defect: Exception, now: float) -> None:
+    def _internal_error(self, batch: ProducerBatch, defect: Exception, now: float) -> None:
         """A defect of ours in handling one batch's answer costs that batch and no other."""
         _log.error("handling the answer for %r failed", batch, exc_info=defect)
         error = KafkaError(
@@ -131,16 +131,16 @@ class ResponseHandler:
         """Send the batch again after its back-off, unless its retries are used up."""
         error.with_traceback(None)  # whoever keeps it would keep the frames, and so the request
         pause = 0.0
-        if not batch.receipt.done:
+        if not batch.result.done:
             used_up = batch.retries >= self._settings.retries and not at_once
-            if used_up or self._accumulator.identity.doomed:
-                self.refuse(batch, error, now)
+            if used_up or self._accumulator.identity.abort_only:
+                self.fail(batch, error, now)
                 return
-            self._metrics.records_retried(batch.receipt.topic, batch.count)
+            self._metrics.records_retried(batch.result.topic, batch.count)
             pause = 0.0 if at_once else self._backoff(batch)
         self._incomplete.retry(batch, error, now + pause, now, counts=not at_once)
 
-    def refuse(
+    def fail(
         self,
         batch: ProducerBatch,
         error: KafkaError,
@@ -149,8 +149,8 @@ class ResponseHandler:
     ) -> None:
         """The batch has failed for good."""
         error.with_traceback(None)  # as above
-        if not batch.receipt.done:
-            self._metrics.records_failed(batch.receipt.topic, batch.count)
+        if not batch.result.done:
+            self._metrics.records_failed(batch.result.topic, batch.count)
         self._incomplete.fail(batch, error, now, record_errors)
 
     def _judge(
@@ -163,22 +163,22 @@ class ResponseHandler:
             return
         what = f"{batch.count} records to {batch.queue.tp} on broker {node_id}"
         error: KafkaError = broker_error(
-            code, what, answer.error_message, advice=_denied(code, batch.receipt.topic)
+            code, what, answer.error_message, advice=_denied(code, batch.result.topic)
         )
         batch.maybe_written |= code in AMBIGUOUS_CODES
         too_large = verdict is ErrorAction.SPLIT
         if code in REFRESH_CODES:
             self._leaders.request_refresh(str(error))
-        if batch.receipt.done:  # given up meanwhile: only its place in the sequence matters
+        if batch.result.done:  # given up meanwhile: only its place in the sequence matters
             self._incomplete.retry(batch, error, now, now)
         elif too_large and batch.count > 1:
             self._metrics.batch_split()
             self._accumulator.split(batch, now)
-        elif verdict is ErrorAction.RESEQUENCE and batch.torn and batch.queue.unacked[0] is batch:
+        elif verdict is ErrorAction.RESEQUENCE and batch.split_after_uncertain_write and batch.queue.unacked[0] is batch:
             # The log expects what follows the whole, or has lost what came before it.
-            self.refuse(batch, _torn(batch, error), now)
-        elif verdict is ErrorAction.RESEQUENCE and self._repairs(batch, code):
-            self._metrics.records_retried(batch.receipt.topic, batch.count)
+            self.fail(batch, _torn(batch, error), now)
+        elif verdict is ErrorAction.RESEQUENCE and self._can_resequence(batch, code):
+            self._metrics.records_retried(batch.result.topic, batch.count)
             self._incomplete.resequence(batch, error, now + self._backoff(batch), now)
         elif verdict is ErrorAction.RETRY:
             self.retry(batch, error, now)
@@ -194,14 +194,14 @@ class ResponseHandler:
         innocent = batch.count - len(culprits)
         doomed = self._accumulator.identity.transactional
         if not culprits or not innocent or batch.maybe_written or doomed:
-            self.refuse(batch, error, now, culprits or None)
+            self.fail(batch, error, now, culprits or None)
             return
         # Which records share a batch is chance: the innocent ones don't fail for it. Java's do.
-        self._metrics.records_failed(batch.receipt.topic, len(culprits))
-        self._metrics.records_retried(batch.receipt.topic, innocent)
+        self._metrics.records_failed(batch.result.topic, len(culprits))
+        self._metrics.records_retried(batch.result.topic, innocent)
         self._accumulator.sort_out(batch, culprits, error, now)
 
-    def _repairs(self, batch: ProducerBatch, code: int) -> bool:
+    def _can_resequence(self, batch: ProducerBatch, code: int) -> bool:
         """Whether the sequence goes on with a new epoch, or with the batch that is missing. Within
         a transaction the epoch is not ours to raise: the coordinator does, when it is aborted."""
         if self._accumulator.identity.transactional:
@@ -283,12 +283,12 @@ def delivery_timeout(
     queue = batch.queue
     if not isinstance(cause, AuthenticationError):  # which is why there was no further attempt
         cause = batch.last_error or cause
-    maybe_written = batch.on_wire or batch.maybe_written
-    state = "was on its way to {whom}" if batch.on_wire else _WAITING[queue.place]
+    maybe_written = batch.in_flight or batch.maybe_written
+    state = "was on its way to {whom}" if batch.in_flight else _WAITING[queue.state]
     error = DeliveryTimeoutError(
         f"{batch.count} records to {queue.tp} were not acknowledged within "
         f"delivery.timeout.ms={limit * 1000:.0f}: after {age:.3f} s and {batch.attempts} attempts "
-        f"the batch {state.format(whom=queue.awaits)}; last error: {cause or 'none'}. "
+        f"the batch {state.format(whom=queue.waits_for)}; last error: {cause or 'none'}. "
         + (
             "It may have been written nevertheless."
             if maybe_written

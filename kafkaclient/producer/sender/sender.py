@@ -88,7 +88,7 @@ class Sender:
         self._metrics = metrics
         self._clock = clock
         self._on_identity_wanted = on_identity_wanted
-        self._answers = ResponseHandler(
+        self._responses = ResponseHandler(
             accumulator, leaders, settings.retrying, metrics, rng=rng, on_fatal=on_fatal
         )
         self.produce_versions = (MIN_VERSION, MAX_VERSION)
@@ -98,9 +98,9 @@ class Sender:
         self._growth = GROWTH * settings.delivery_timeout
         self._next_look = 0.0
         self._unavailable: set[int] = set()
-        self._binder = LateBinder(accumulator)
-        self._alarm = alarm
-        self.wake = alarm.ring
+        self._late_binder = LateBinder(accumulator)
+        self._wakeup = alarm
+        self.wake = alarm.wake_at
         """``wake(when)`` sees to it that a pass begins at the time ``when`` at the latest (by
         default: now)."""
         self.lanes = BrokerLanes(
@@ -110,30 +110,30 @@ class Sender:
             clock=clock,
             busy=lambda: bool(accumulator.incomplete),
             wake=self.wake,
-            on_return=accumulator.forgive,
-            on_health=self._mourn,
+            on_return=accumulator.reset_share_to_average,
+            on_health=self._dead_brokers_changed,
             on_lag=LoopLagWarning(clock, metrics.event_loop_lagged).lagged,
         )
-        accumulator.circumstances.brokers = self.lanes
-        accumulator.incomplete.on_first = self.lanes.watch
+        accumulator.conditions.brokers = self.lanes
+        accumulator.incomplete.on_first_batch = self.lanes.watch
 
     # --- the loop -----------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Run until :meth:`close`; the caller keeps the task and minds its exception."""
         if not self._closing:
-            await self._alarm.run(self.run_once)
+            await self._wakeup.run(self.run_once)
 
     def close(self) -> None:
         """End :meth:`run` after the pass under way."""
         self._closing = True
         self.lanes.close()
-        self._alarm.end()
+        self._wakeup.stop()
 
-    def _mourn(self) -> None:
+    def _dead_brokers_changed(self) -> None:
         """Other brokers are dead than before, as far as is known."""
         if self._settings.acks == ALL:  # else no answer waits for a replica
-            self._accumulator.routes.mourn(self.lanes.health.dead, self._clock())
+            self._accumulator.detours.set_dead_brokers(self.lanes.liveness.dead, self._clock())
         self.wake()
 
     def run_once(self, now: float) -> float:
@@ -141,14 +141,14 @@ class Sender:
 
         Returns when the next pass is due if nothing wakes the sender before.
         """
-        lines = self._accumulator.lines
+        lines = self._accumulator.ready_queues
         self._accumulator.take_sealed(now)
-        due = self._look_after(now)
+        due = self._check_ages(now)
         lines.run_timers(now)
         due = min(due, self._fill(now))
         if self._accumulator.identity.wanted:
             self._on_identity_wanted()
-        if lines.unbound and lines.astray:
+        if lines.unbound and lines.has_no_reachable_leader:
             self._leaders.request_refresh(
                 "no partition of a topic with waiting records has a leader"
             )
@@ -165,45 +165,45 @@ class Sender:
     def _fill(self, now: float) -> float:
         """Send to each broker while it takes requests; when to look again by oneself."""
         accumulator, max_bytes = self._accumulator, self._settings.max_request_size
-        lines, due = accumulator.lines, NEVER
-        self._alarm.forget()  # what is ready by now is seen now
-        accumulator.places.free_stranded(now)
-        if self.lanes.sides:
-            self.lanes.end_sides(accumulator.routes.sides)
-        while wanted := lines.lanes():
-            self._alarm.forget()  # what gets ready from here on may need another pass
+        lines, due = accumulator.ready_queues, NEVER
+        self._wakeup.clear()  # what is ready by now is seen now
+        accumulator.binding.unbind_unsendable(now)
+        if self.lanes.side_lanes:
+            self.lanes.close_unused_side_lanes(accumulator.detours.side_lanes)
+        while wanted := lines.lanes_with_work():
+            self._wakeup.clear()  # what gets ready from here on may need another pass
             if not self._settings.adaptive:
-                self._binder.rotate(now)
+                self._late_binder.rotate(now)
             large = any(queue.batches and queue.batches[0].large for queue in lines.unbound)
-            survey = self.lanes.survey(wanted, large, lines.presses, now)
-            due = min(due, survey.due)
-            requests = self._binder.drain(survey, max_bytes, now)
+            survey = self.lanes.survey(wanted, large, lines.has_full_head, now)
+            due = min(due, survey.next_look)
+            requests = self._late_binder.drain(survey, max_bytes, now)
             if not requests:
                 break
             for number, batches in requests.items():
-                self._send(self.lanes.lane(number, now), survey.free[number], batches, now)
+                self._send(self.lanes.lane(number, now), survey.available[number], batches, now)
         return due
 
     def _send(
         self, lane: BrokerLane, connection: Connection, batches: list[ProducerBatch], now: float
     ) -> None:
         if not connection.in_flight:
-            lane.blameless = now - connection.last_used >= _IDLE
+            lane.ignore_disconnect = now - connection.last_used >= _IDLE
         try:
-            self.lanes.probe(lane, connection, now)
+            self.lanes.probe_round_trip(lane, connection, now)
             sent = self._write(lane, connection, batches, now)
         except UnsupportedVersionError as error:
             for batch in batches:
-                self._answers.refuse(batch, error, now)
+                self._responses.fail(batch, error, now)
             return
         except KafkaError as error:
             for batch in batches:
                 # With acks=0 the request may have been cut off half-way; else nothing was written.
                 batch.maybe_written |= not self._settings.acks
-                self._answers.retry(batch, error, now)
+                self._responses.retry(batch, error, now)
             return
-        lane.main.requests_sent += 1
-        lane.main.bytes_sent += sent
+        lane.primary.requests_sent += 1
+        lane.primary.bytes_sent += sent
         self._count(batches, now)
         for batch in () if self._settings.acks else batches:
             # acks=0: written is all that will ever be known
@@ -250,10 +250,10 @@ class Sender:
         return size
 
     def _count(self, batches: list[ProducerBatch], now: float) -> None:
-        metrics, records, observer = self._metrics, 0, self._accumulator.places.observer
+        metrics, records, observer = self._metrics, 0, self._accumulator.binding.observer
         for batch in batches:
             if observer is not None:
-                observer.sent(batch)
+                observer.on_sent(batch)
             topic, partition = batch.queue.tp
             records += batch.count
             self._leaders.add_topic(topic)  # it is in use
@@ -266,7 +266,7 @@ class Sender:
         self, request: Request, payload: memoryview | None, error: KafkaError | None
     ) -> None:
         now, lane = self._clock(), request.lane
-        self.lanes.landed(request, now)
+        self.lanes.request_ended(request, now)
         try:
             self._judge(request, payload, error, now)
         except Exception as defect:  # noqa: BLE001 - no batch may stay on the wire for ever
@@ -276,7 +276,7 @@ class Sender:
                 "this is a defect"
             )
             reason.__cause__ = defect
-            self._answers.none([b for b in request.batches if b.on_wire], reason, now)
+            self._responses.no_response([b for b in request.batches if b.in_flight], reason, now)
         finally:
             self.wake()
 
@@ -295,30 +295,30 @@ class Sender:
         except KafkaError as reason:
             if payload is not None:
                 request.connection.close(reason)
-            at_once = lane.blameless and isinstance(reason, BrokerConnectionError)
-            self._answers.none(request.batches, reason, now, at_once=at_once)
+            at_once = lane.ignore_disconnect and isinstance(reason, BrokerConnectionError)
+            self._responses.no_response(request.batches, reason, now, at_once=at_once)
             return
-        lane.blameless = False
+        lane.ignore_disconnect = False
         silence = result.throttle_ms / 1000
         self._metrics.throttled(silence)
         failed = silence or [p for p in result.partitions if p.error_code]
-        if not failed and self.lanes.undisturbed(request.sent_at, now):
-            self._measured(lane, request, now)
+        if not failed and self.lanes.loop_ran_freely_since(request.sent_at, now):
+            self._record_latency(lane, request, now)
         if not failed:
-            self.lanes.confirmed(request)
+            self.lanes.request_succeeded(request)
         if silence > 0:  # wanted by the broker from now on (KIP-219)
             request.connection.throttled_until = now + silence
-        self._answers.take(request.batches, result, lane.node_id, now)
+        self._responses.response(request.batches, result, lane.node_id, now)
 
-    def _measured(self, lane: BrokerLane, request: Request, now: float) -> None:
+    def _record_latency(self, lane: BrokerLane, request: Request, now: float) -> None:
         latency = now - request.sent_at
         if not lane.overdue(latency):  # a stall says nothing about the broker's speed
-            lane.window.answered(latency, request.ahead)
-        lane.answered(latency, now)
+            lane.window.on_response(latency, request.ahead)
+        lane.record_latency(latency, now)
 
     # --- time ---------------------------------------------------------------------------------
 
-    def _look_after(self, now: float) -> float:
+    def _check_ages(self, now: float) -> float:
         """See to it that records live about as long as they may; when to look again."""
         incomplete = self._accumulator.incomplete
         due = incomplete.next_expiry()
@@ -349,7 +349,7 @@ class Sender:
         age = now - batch.created
         if not batch.attempts:
             self._metrics.batch_expired(age)
-        self._metrics.records_failed(batch.receipt.topic, batch.count)
+        self._metrics.records_failed(batch.result.topic, batch.count)
         cause = self._connections.connection_error(batch.queue.leader)
         return delivery_timeout(batch, age, self._settings.delivery_timeout, cause)
 
@@ -359,6 +359,6 @@ class Sender:
         """Tell of the end of the pass, and of the outages of this moment."""
         if self._settings.adaptive:
             if self._settings.availability_timeout > 0:
-                lines = self._accumulator.lines
-                self._unavailable = self.lanes.outages(lines, self._unavailable, now)
+                lines = self._accumulator.ready_queues
+                self._unavailable = self.lanes.kip794_unavailable(lines, self._unavailable, now)
             self._accumulator.end_pass(self._unavailable)

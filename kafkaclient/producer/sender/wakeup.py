@@ -59,7 +59,7 @@ class Wakeup:
         self._rest_until = 0.0
 
     async def run(self, work: Callable[[float], float]) -> None:
-        """Work until :meth:`end` or a failure of the work, which is raised here."""
+        """Work until :meth:`stop` or a failure of the work, which is raised here."""
         self._work = work
         self._ended = asyncio.get_running_loop().create_future()
         self._set(self._ended)
@@ -71,19 +71,19 @@ class Wakeup:
             if self._timer is not None:
                 self._timer.cancel()
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Work no more, but for the call under way."""
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
 
-    def ring(self, when: float = 0.0) -> None:
+    def wake_at(self, when: float = 0.0) -> None:
         """The work is due at the time ``when`` at the latest (0: now)."""
         if when < self._at:
             self._at = when
             if not self._attended and self._ended is not None:
                 self._set(self._ended)
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """What was rung for so far is being seen to."""
         self._at = NEVER
 

@@ -87,11 +87,11 @@ class AddedPartitions:
 
     # --- the gate -----------------------------------------------------------------------------
 
-    def holds(self, queue: PartitionQueue) -> bool:
+    def allows(self, queue: PartitionQueue) -> bool:
         """Whether batches may go to the partition."""
         return queue in self._added
 
-    def want(self, queue: PartitionQueue) -> None:
+    def request(self, queue: PartitionQueue) -> None:
         """A batch waits for the partition to become part of the transaction."""
         if self._over.is_set() or queue in self._added or queue in self._asked:
             return
@@ -103,17 +103,17 @@ class AddedPartitions:
                 self._run(), name="kafkaclient-add-partitions"
             )
 
-    def invite(self, topic: TopicBuffer, lanes: Iterable[int]) -> None:
+    def request_one_of(self, topic: TopicBuffer, lanes: Iterable[int]) -> None:
         """A batch waits for any partition of the topic: have one for each of the lanes.
 
         Not all of theirs, because every partition costs a marker when the transaction ends.
         """
-        there = {queue.route for queue in self._of_topic.get(topic, ())}
+        there = {queue.target_lane for queue in self._of_topic.get(topic, ())}
         for lane in lanes:
             if lane not in there:
-                partition = topic.spread.pick([lane], lambda _: True)
+                partition = topic.fair_share.pick([lane], lambda _: True)
                 if partition is not None:
-                    self.want(topic.queue(partition))
+                    self.request(topic.queue(partition))
 
     async def _run(self) -> None:
         over = self._over

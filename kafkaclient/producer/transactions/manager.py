@@ -175,7 +175,7 @@ class TransactionManager:
 
     def _shut(self) -> None:
         """Nothing fresh leaves any more, and nothing is tried again."""
-        self._identity.open, self._identity.doomed = False, True
+        self._identity.open, self._identity.abort_only = False, True
         self._enlistment.end()
         self.on_end()
 
@@ -206,7 +206,7 @@ class TransactionManager:
         self._ending = self._standing.cause = None
         self._used = self._left_open = False
         self._enlistment.begin()
-        self._identity.open, self._identity.doomed = True, False
+        self._identity.open, self._identity.abort_only = True, False
         self.on_begin()
 
     async def close(self) -> None:

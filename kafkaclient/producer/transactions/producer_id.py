@@ -63,7 +63,7 @@ class ProducerIdFetcher:
         self._on_denied = on_denied
         self._on_fatal = on_fatal
         self._on_crash = on_crash
-        self.denials = 0
+        self.refusals = 0
         """How often in a row an id was refused; none is asked for until :meth:`ensure`."""
         self._task: asyncio.Task[None] | None = None
 
@@ -90,8 +90,8 @@ class ProducerIdFetcher:
 
     async def _obtain(self) -> None:
         failures = 0
-        if self.denials:  # not more often than this, whatever is sent meanwhile
-            await self._pause(self.denials)
+        if self.refusals:  # not more often than this, whatever is sent meanwhile
+            await self._pause(self.refusals)
         while True:
             try:
                 answer = await self._router.call(InitProducerIdCall())
@@ -103,9 +103,9 @@ class ProducerIdFetcher:
                         answer.error_code, "asking for a producer id (idempotence)", advice=advice
                     )
             except AuthorizationError as error:
-                if not self.denials:
+                if not self.refusals:
                     _log.error("records fail until there is a producer id: %s", error)
-                self.denials += 1
+                self.refusals += 1
                 self._on_denied(error)
                 return
             except KafkaError as error:
@@ -118,7 +118,7 @@ class ProducerIdFetcher:
                 _log.debug("no producer id yet: %s", error)
                 await self._pause(failures)
             else:
-                self.denials = 0
+                self.refusals = 0
                 self._identity.assign(answer.producer_id, answer.producer_epoch)
                 self._on_assigned()
                 return

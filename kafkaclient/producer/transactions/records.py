@@ -27,7 +27,7 @@ class TransactionRecords:
         drained: Callable[[], Awaitable[None]],
         clock: Callable[[], float],
     ) -> None:
-        self.lines = accumulator.lines
+        self.lines = accumulator.ready_queues
         self.drained = drained
         self._incomplete = accumulator.incomplete
         self._waiting = waiting
@@ -36,7 +36,7 @@ class TransactionRecords:
     async def landed(self) -> None:
         """Wait until nothing is on the wire any more, what has expired there included."""
         await self.drained()
-        await self._incomplete.landed()
+        await self._incomplete.wait_adrift_landed()
 
     def drop_waiting(self, error: KafkaError) -> None:
         """Fail what is not on the wire."""
@@ -51,5 +51,5 @@ class TransactionRecords:
     def _drop(self, error: KafkaError, *, on_wire: bool) -> None:
         now = self._clock()
         for batch in list(self._incomplete):
-            if on_wire or not batch.on_wire:
+            if on_wire or not batch.in_flight:
                 self._incomplete.abandon(batch, error, now)

@@ -48,7 +48,7 @@ def is_fatal(error: KafkaError) -> bool:
 class TransactionalIdentity(ProducerIdentity):
     """The identity that is good for the transaction that is open, and given by the coordinator."""
 
-    __slots__ = ("doomed", "on_gap", "open")
+    __slots__ = ("abort_only", "on_gap", "open")
 
     transactional = True
 
@@ -56,7 +56,7 @@ class TransactionalIdentity(ProducerIdentity):
         super().__init__(enabled=True)
         self.open = False
         """Whether batches may leave."""
-        self.doomed = False
+        self.abort_only = False
         """Nothing is sent again: the transaction is going to be aborted."""
         self.on_gap: Callable[[], None] = lambda: None
         """Called when a partition's sequence cannot go on within the transaction."""
@@ -69,7 +69,7 @@ class TransactionalIdentity(ProducerIdentity):
     def wanted(self) -> bool:
         return False
 
-    def let_go(self, sequences: Iterable[PartitionSequence]) -> bool:
+    def forget_sequences(self, sequences: Iterable[PartitionSequence]) -> bool:
         # The epoch is not ours to raise. With transactions v2 the next one brings another.
         return not any(sequence.is_of(self) for sequence in sequences)
 

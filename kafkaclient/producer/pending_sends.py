@@ -87,13 +87,13 @@ class TopicLine:
 class HeldRecord:
     """A record of ``send_nowait``, charged to the buffer already."""
 
-    __slots__ = ("delivery", "result", "record", "created")
+    __slots__ = ("created", "delivery", "record", "result")
 
     def __init__(
-        self, delivery: Delivery, receipt: BatchResult, record: Record, since: float
+        self, delivery: Delivery, batch_result: BatchResult, record: Record, since: float
     ) -> None:
         self.delivery = delivery
-        self.result = receipt
+        self.result = batch_result
         self.record = record
         self.created = since
 
@@ -224,10 +224,10 @@ class PendingSends:
         """Keep the record of a ``send_nowait`` until its turn; None: no buffer space."""
         if not (self._charge_all(topic) and self.buffer_pool.try_take(record.upper_bound)):
             return None
-        receipt = self._new_receipt(topic.name)
-        receipt.count = 1
-        delivery = receipt.handle(record.timestamp)
-        self._join(topic, HeldRecord(delivery, receipt, record, self._clock()))
+        batch_result = self._new_receipt(topic.name)
+        batch_result.count = 1
+        delivery = batch_result.delivery_for_last(record.timestamp)
+        self._join(topic, HeldRecord(delivery, batch_result, record, self._clock()))
         if topic not in self._watches:
             self._start_watch(topic)
         return delivery

@@ -271,7 +271,9 @@ class ProducerRuntime:
         )
         transactions = TransactionManager(
             name,
-            TransactionRecords(self.accumulator, self.admission.pending_sends, self.drain, self.now),
+            TransactionRecords(
+                self.accumulator, self.admission.pending_sends, self.drain, self.now
+            ),
             identity,
             TransactionRequests(name, config.transaction_timeout_ms, identity, coordinators),
             limit=config.call_limit,
@@ -282,7 +284,9 @@ class ProducerRuntime:
         )
         self.accumulator.incomplete.on_failed = transactions.failed
         self.admission.pending_sends.on_failed = transactions.failed
-        self.admission.transaction_guard = partial(transactions.admission, self.admission.check_open)
+        self.admission.transaction_guard = partial(
+            transactions.admission, self.admission.check_open
+        )
         return transactions
 
     def _new_result(self, topic: str) -> BatchResult:
@@ -290,15 +294,17 @@ class ProducerRuntime:
             self.transactions.new_batch()
         if self.producer_ids.refusals:
             self.producer_ids.ensure()
-        receipt = BatchResult(topic, self._report_unobserved)
-        receipt.home, receipt.hook = self.loop, self._config.on_delivery
-        return receipt
+        batch_result = BatchResult(topic, self._report_unobserved)
+        batch_result.loop, batch_result.on_delivery = self.loop, self._config.on_delivery
+        return batch_result
 
-    def _report_unobserved(self, receipt: BatchResult, error: KafkaError, records: int) -> None:
+    def _report_unobserved(
+        self, batch_result: BatchResult, error: KafkaError, records: int
+    ) -> None:
         if isinstance(error, TransactionAbortedError):
             return  # as the application wished, or for a failure that is told of by itself
         self.metrics.errors_unseen(records)
-        self._failures.report(receipt, error, records)
+        self._failures.report(batch_result, error, records)
 
     def _identity_assigned(self) -> None:
         self.accumulator.incomplete.reschedule(self.now())

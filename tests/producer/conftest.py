@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from itertools import count
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
@@ -47,8 +47,12 @@ def asyncio_debug(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+StartProducer: TypeAlias = "Callable[..., AbstractAsyncContextManager[Producer]]"
+"""``start_producer(fake, **ProducerConfig options)``, for ``async with``."""
+
+
 @pytest.fixture
-def producing() -> Callable[..., AbstractAsyncContextManager[Producer]]:
+def producing() -> StartProducer:
     """``async with producing(fake, **options) as producer``: started, and stopped at the end.
 
     A producer that was stopped must have given back all its memory, and left no task and no
@@ -61,7 +65,7 @@ def producing() -> Callable[..., AbstractAsyncContextManager[Producer]]:
         before = asyncio.all_tasks()
         async with Producer(fake.bootstrap, dialer=fake, **options) as producer:
             yield producer
-        budget = producer._core.accumulator.budget
+        budget = producer._core.accumulator.buffer_pool
         assert budget.available == budget.total, f"memory is not given back: {producer!r}"
         assert budget.waiting == 0
         left = asyncio.all_tasks() - before - {asyncio.current_task()}
@@ -100,7 +104,7 @@ def fake(request: pytest.FixtureRequest) -> FakeCluster:
 
 
 @pytest.fixture
-def transacting(producing: Any) -> Callable[..., AbstractAsyncContextManager[Producer]]:
+def transacting(producing: StartProducer) -> StartProducer:
     """``async with transacting(fake) as producer``: one with the transactional id "tx"."""
 
     def started(fake: FakeCluster, **options: Any) -> AbstractAsyncContextManager[Producer]:
@@ -165,8 +169,8 @@ class Bench:
             background=background,
         )
         self.incomplete = self.accumulator.incomplete
-        self.lines = self.accumulator.lines
-        self.budget = self.accumulator.budget
+        self.lines = self.accumulator.ready_queues
+        self.budget = self.accumulator.buffer_pool
         self.topic = self.accumulator.topic("test")
         self.leaders = list(leaders)
         self.epochs = [0] * len(leaders)
@@ -233,7 +237,7 @@ class Bench:
     def refresh_load(self, *unavailable: int) -> None:
         """What the sender does at the end of a pass."""
         self.accumulator.end_pass(unavailable)
-        self.topic.choice.show_load()
+        self.topic.strategy.show_load()
 
     @property
     def used(self) -> int:

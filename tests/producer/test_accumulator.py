@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,6 +11,9 @@ from kafkaclient.producer.accumulator.incomplete import largest_backlog
 from kafkaclient.producer.batches.record import Record
 from kafkaclient.wire.compression import Codec
 from kafkaclient.wire.records import BATCH_OVERHEAD, batch_header, iter_records
+
+if TYPE_CHECKING:
+    from tests.producer.conftest import Bench
 
 KEY, VALUE = b"key", b"value"
 FITS = 68  # records of 15 bytes in Java's batch of 1025 + 61 bytes
@@ -21,7 +24,7 @@ def fill(accumulator: Any, partition: int = 0, now: float = 0.0) -> None:
         accumulator.put(partition, VALUE, key=KEY, now=now)
 
 
-def test_full(bench: Any) -> None:
+def test_full(bench: type[Bench]) -> None:
     b = bench(batch_size=1025 + BATCH_OVERHEAD, linger=10.0)
     fill(b)
     (batch,) = b.queue(0).batches
@@ -36,7 +39,7 @@ def test_full(bench: Any) -> None:
     assert [(record.key, record.value) for record in records] == [(KEY, VALUE)] * FITS
 
 
-def test_a_record_larger_than_the_batch_size_gets_a_batch_of_its_own(bench: Any) -> None:
+def test_a_record_larger_than_the_batch_size_gets_a_batch_of_its_own(bench: type[Bench]) -> None:
     b = bench(batch_size=512)
     b.put(0, bytes(1024))
     b.put(0, bytes(20))
@@ -46,7 +49,7 @@ def test_a_record_larger_than_the_batch_size_gets_a_batch_of_its_own(bench: Any)
     assert large.size == BATCH_OVERHEAD + 1024 + 9
 
 
-def test_linger_runs_from_the_creation_of_the_batch(bench: Any) -> None:
+def test_linger_runs_from_the_creation_of_the_batch(bench: type[Bench]) -> None:
     b = bench(linger=0.010)
     b.put(0, now=1.0)
     assert b.ready(1.0) == set()
@@ -57,7 +60,7 @@ def test_linger_runs_from_the_creation_of_the_batch(bench: Any) -> None:
     assert batch.count == 2
 
 
-def test_next_ready_check_delay(bench: Any) -> None:
+def test_next_ready_check_delay(bench: type[Bench]) -> None:
     """Ten milliseconds of linger; five when five have passed; now when a batch is full."""
     b = bench(leaders=(0, 0, 1), batch_size=1025 + BATCH_OVERHEAD, linger=0.010)
     half = FITS // 2
@@ -77,7 +80,7 @@ def test_next_ready_check_delay(bench: Any) -> None:
     assert b.ready(0.005) == {0}
 
 
-def test_an_estimate_that_is_low_keeps_the_batch_open(bench: Any) -> None:
+def test_an_estimate_that_is_low_keeps_the_batch_open(bench: type[Bench]) -> None:
     """1.6: raw bytes times ratio times 1.05 against the limit."""
     b = bench(batch_size=1000, codec=Codec.LZ4, linger=1.0)
     b.topic.ratio.value = 0.5
@@ -90,7 +93,7 @@ def test_an_estimate_that_is_low_keeps_the_batch_open(bench: Any) -> None:
     assert first.size <= 1000
 
 
-def test_the_ratio_is_taken_when_the_batch_is_created(bench: Any) -> None:
+def test_the_ratio_is_taken_when_the_batch_is_created(bench: type[Bench]) -> None:
     b = bench(batch_size=1000, codec=Codec.LZ4, linger=1.0)
     b.put(0, bytes(100))
     size = b.queue(0).batches[0].size
@@ -98,7 +101,7 @@ def test_the_ratio_is_taken_when_the_batch_is_created(bench: Any) -> None:
     assert b.queue(0).batches[0].size == size
 
 
-def test_without_compression_the_size_is_exact_before_sealing(bench: Any) -> None:
+def test_without_compression_the_size_is_exact_before_sealing(bench: type[Bench]) -> None:
     b = bench(linger=0.0)
     for length in (0, 1, 100, 63, 64):
         b.put(0, bytes(length), key=b"k", timestamp=1_700_000_000_000 + length)
@@ -107,7 +110,7 @@ def test_without_compression_the_size_is_exact_before_sealing(bench: Any) -> Non
     assert batch.size == expected == batch_header(batch.buffer()).size
 
 
-def test_buffers_start_small_and_are_charged_as_they_grow(bench: Any) -> None:
+def test_buffers_start_small_and_are_charged_as_they_grow(bench: type[Bench]) -> None:
     b = bench(batch_size=16384, linger=1.0)
     b.put(0, bytes(10))
     assert b.used == 1024
@@ -120,7 +123,9 @@ def test_buffers_start_small_and_are_charged_as_they_grow(bench: Any) -> None:
     assert used == {1024, 2048, 4096, 8192, 16384}
 
 
-def test_what_was_not_needed_is_given_back_when_a_compressed_batch_is_sealed(bench: Any) -> None:
+def test_what_was_not_needed_is_given_back_when_a_compressed_batch_is_sealed(
+    bench: type[Bench],
+) -> None:
     b = bench(batch_size=16384, codec=Codec.LZ4)
     for _ in range(100):
         b.put(0, bytes(100))
@@ -128,7 +133,7 @@ def test_what_was_not_needed_is_given_back_when_a_compressed_batch_is_sealed(ben
     assert b.used == batch.charged == batch.size < 1000
 
 
-def test_no_room(bench: Any) -> None:
+def test_no_room(bench: type[Bench]) -> None:
     b = bench(batch_size=4096, buffer_memory=1500, linger=1.0)
     assert b.put(0, bytes(100)) is not None
     assert b.put(1, bytes(500)) is None
@@ -144,7 +149,7 @@ def test_no_room(bench: Any) -> None:
     assert b.used == sum(batch.charged for batch in b.incomplete) > 1500
 
 
-def test_full_memory_ends_lingering(bench: Any) -> None:
+def test_full_memory_ends_lingering(bench: type[Bench]) -> None:
     b = bench(linger=10.0)
     b.put(0)
     assert b.ready() == set()
@@ -154,7 +159,7 @@ def test_full_memory_ends_lingering(bench: Any) -> None:
     b.budget.waiters.clear()
 
 
-def test_close_ends_lingering(bench: Any) -> None:
+def test_close_ends_lingering(bench: type[Bench]) -> None:
     b = bench(linger=10.0)
     b.put(0)
     b.accumulator.close(0.0)
@@ -163,7 +168,9 @@ def test_close_ends_lingering(bench: Any) -> None:
 
 @pytest.mark.parametrize("batch_size", [0, 1])
 @pytest.mark.parametrize("value", [None, b"", b"0123456789", bytes(100)])
-def test_tiny_batch_sizes_terminate(bench: Any, batch_size: int, value: bytes | None) -> None:
+def test_tiny_batch_sizes_terminate(
+    bench: type[Bench], batch_size: int, value: bytes | None
+) -> None:
     """KAFKA-14303: batch.size=0 and no key was an endless loop."""
     b = bench(leaders=(0, 0), batch_size=batch_size)
     for _ in range(10):
@@ -176,30 +183,30 @@ def test_tiny_batch_sizes_terminate(bench: Any, batch_size: int, value: bytes | 
     assert sum(batch.count for batch in sent) == 10
 
 
-def test_batch_size_zero_does_not_wait_for_company(bench: Any) -> None:
+def test_batch_size_zero_does_not_wait_for_company(bench: type[Bench]) -> None:
     b = bench(batch_size=0, linger=10.0)
     b.put(0)
     assert b.ready() == {0}
 
 
-def test_keyed_records_never_move_the_sticky_partition(bench: Any) -> None:
+def test_keyed_records_never_move_the_sticky_partition(bench: type[Bench]) -> None:
     b = bench(batch_size=100)
     b.put(None)
-    before = b.topic.choice.partitioner.current(b.topic.view)
+    before = b.topic.strategy.partitioner.current(b.topic.view)
     for _ in range(50):
         b.put(before.partition, bytes(50), key=b"k")
-    assert b.topic.choice.partitioner.current(b.topic.view) is before
+    assert b.topic.strategy.partitioner.current(b.topic.view) is before
     assert before.produced == 61 + 12
 
 
-def test_a_topic_without_metadata_is_refused(bench: Any) -> None:
+def test_a_topic_without_metadata_is_refused(bench: type[Bench]) -> None:
     b = bench()
     b.topic.view = None
     with pytest.raises(ValueError, match="metadata of topic 'test'"):
         b.put(0)
 
 
-def test_a_topic_is_released_when_nothing_depends_on_it(bench: Any) -> None:
+def test_a_topic_is_released_when_nothing_depends_on_it(bench: type[Bench]) -> None:
     b = bench()
     b.put(0)
     assert not b.accumulator.release("test")
@@ -208,13 +215,13 @@ def test_a_topic_is_released_when_nothing_depends_on_it(bench: Any) -> None:
     b.incomplete.complete(batch, 0, -1, 0.0)
     assert b.accumulator.release("test")
     assert not b.accumulator.topics
-    assert not b.accumulator.taps
+    assert not b.accumulator.append_slots
     assert b.accumulator.release("unknown")
     b.accumulator.forget_topic("unknown")
     assert b.accumulator.update_topic(b.view(), 0.0) is None
 
 
-def test_sequences_that_were_forgotten_make_a_new_epoch(bench: Any) -> None:
+def test_sequences_that_were_forgotten_make_a_new_epoch(bench: type[Bench]) -> None:
     """Once for all that were forgotten, and only when a topic is taken up: it may be one of them,
     whose logs expect its sequence to go on."""
     b = bench(idempotent=True)
@@ -238,7 +245,7 @@ def test_sequences_that_were_forgotten_make_a_new_epoch(bench: Any) -> None:
         assert identity.epoch == before + 1, "nothing was numbered under it"
 
 
-def test_the_largest_backlog_counts_what_is_on_the_wire_too(bench: Any) -> None:
+def test_the_largest_backlog_counts_what_is_on_the_wire_too(bench: type[Bench]) -> None:
     b = bench()
     b.put_batches(0, 2)
     b.put_batches(2, 1)
@@ -248,7 +255,7 @@ def test_the_largest_backlog_counts_what_is_on_the_wire_too(bench: Any) -> None:
     assert f"broker 0 ({2 * 73} bytes)" in largest_backlog(b.incomplete)
 
 
-def test_the_largest_backlog_says_what_is_missing(bench: Any) -> None:
+def test_the_largest_backlog_says_what_is_missing(bench: type[Bench]) -> None:
     assert "metadata" in largest_backlog(bench().incomplete)
     leaderless = bench(leaders=(-1, 0))
     leaderless.put(0)
@@ -258,7 +265,7 @@ def test_the_largest_backlog_says_what_is_missing(bench: Any) -> None:
     assert "any broker" in largest_backlog(late.incomplete)
 
 
-def test_the_largest_backlog_looks_at_the_oldest_only(bench: Any) -> None:
+def test_the_largest_backlog_looks_at_the_oldest_only(bench: type[Bench]) -> None:
     """A refused record costs the same however many batches are queued."""
     b = bench()
     b.put_batches(2, 100)
@@ -266,7 +273,7 @@ def test_the_largest_backlog_looks_at_the_oldest_only(bench: Any) -> None:
     assert "broker 1 (584 bytes)" in largest_backlog(b.incomplete)
 
 
-def test_deliveries_know_their_place(bench: Any) -> None:
+def test_deliveries_know_their_place(bench: type[Bench]) -> None:
     b = bench()
     deliveries = [b.put(1, timestamp=7 + i) for i in range(3)]
     (batch,) = b.drain()
@@ -274,7 +281,7 @@ def test_deliveries_know_their_place(bench: Any) -> None:
     assert [d.result() for d in deliveries] == [("test", 1, 40 + i, 7 + i) for i in range(3)]
 
 
-def test_a_record_larger_than_was_said_is_refused_without_a_trace(bench: Any) -> None:
+def test_a_record_larger_than_was_said_is_refused_without_a_trace(bench: type[Bench]) -> None:
     b = bench(batch_size=100)
     record = Record(0, None, bytes(5000), (), 0, 100)
     with pytest.raises(KafkaError, match=r"larger than the 100 bytes .* defect"):

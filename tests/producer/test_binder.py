@@ -17,6 +17,8 @@ from kafkaclient.producer.timing import NEVER
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from tests.producer.conftest import Bench
+
 
 def survey(
     free: Collection[int],
@@ -30,7 +32,7 @@ def survey(
 
 
 @pytest.fixture
-def late(bench: Any) -> Any:
+def late(bench: type[Bench]) -> Any:
     def made(*leaders: int, **settings: Any) -> Any:
         b = bench(leaders, late=True, **settings)
         b.accumulator.update_topic(b.view(), 0.0)
@@ -93,9 +95,9 @@ def test_what_does_not_fit_waits(late: Any) -> None:
     for _ in range(40):
         b.put(value=bytes(100))
     batch = b.topic.unbound.batches[0]
-    b.lines.leave(b.topic.unbound, 0.0)
+    b.lines.pop_front(b.topic.unbound, 0.0)
     [first] = b.put_batches(0, 1)
-    b.lines.leave(b.topic.unbound, 0.0)  # its turn is after that of the partition
+    b.lines.pop_front(b.topic.unbound, 0.0)  # its turn is after that of the partition
     assert bind(b, survey([0]), batch.size)[0] == [first]
     assert bind(b, survey([0]), batch.size // 2)[0] == [batch], "alone it may be larger"
 
@@ -131,7 +133,7 @@ def test_a_full_window_is_for_the_batch_that_must_go_there(late: Any) -> None:
 
 def test_an_older_batch_goes_along_beyond_a_full_window(late: Any) -> None:
     b = late(0, 0)
-    b.topic.spread.add(0, 1)  # so that partition 1 is furthest behind
+    b.topic.fair_share.add(0, 1)  # so that partition 1 is furthest behind
     b.put()
     (unkeyed,) = b.topic.unbound.batches
     (keyed,) = b.put_batches(0)
@@ -151,7 +153,7 @@ def test_it_does_not_go_along_with_a_batch_that_is_set_aside(late: Any) -> None:
     b = late(0, 0)
     b.put()
     (batch,) = b.put_batches(0)
-    batch.movable = True
+    batch.rebindable = True
     assert partitions(bind(b, survey([0], pressed=[0]))) == {0: [0]}
 
 
@@ -192,7 +194,7 @@ def test_a_topic_that_grows_while_records_wait(late: Any) -> None:
     ),
 )
 def test_every_bond_is_to_a_free_leader_that_is_allowed(
-    bench: Any, leaders: list[int], rounds: list[tuple[int, set[int], set[int], set[int]]]
+    bench: type[Bench], leaders: list[int], rounds: list[tuple[int, set[int], set[int], set[int]]]
 ) -> None:
     """And what is put in is bound once, or still waits."""
     b = bench(leaders, late=True)
@@ -205,14 +207,14 @@ def test_every_bond_is_to_a_free_leader_that_is_allowed(
         found = survey(free, sound, overdue - sound)
         requests = bind(b, found)
         led = {leader for leader in leaders if leader >= 0}
-        allowed = found.sound if led & sound else found.overdue
+        allowed = found.healthy if led & sound else found.overdue
         for node, batches in requests.items():
             assert node in free
             assert node in allowed
             assert len({batch.queue for batch in batches}) == len(batches)
             for batch in batches:
                 assert leaders[batch.queue.partition] == node
-                assert batch.receipt.partition == batch.queue.partition
+                assert batch.result.partition == batch.queue.partition
                 bound += batch.count
                 b.incomplete.complete(batch, 0, -1, 0.0)
         waiting = sum(batch.count for batch in b.topic.unbound.batches)

@@ -25,10 +25,10 @@ LOST = BrokerConnectionError("lost")
 def receipt_of(
     partition: int, count: int, unseen: Any = None, held: int | None = None
 ) -> BatchResult:
-    receipt = BatchResult("t", unseen)
-    receipt.partition, receipt.count = partition, count
-    receipt.handles = count if held is None else held
-    return receipt
+    batch_result = BatchResult("t", unseen)
+    batch_result.partition, batch_result.count = partition, count
+    batch_result.live_deliveries = count if held is None else held
+    return batch_result
 
 
 def bulk_of(*runs: tuple[BatchResult, int, int]) -> BulkDelivery:
@@ -37,13 +37,13 @@ def bulk_of(*runs: tuple[BatchResult, int, int]) -> BulkDelivery:
     return delivery
 
 
-def divide(receipt: BatchResult, *firsts: int) -> list[BatchResult]:
-    ends = [*firsts[1:], receipt.count]
+def split_into(batch_result: BatchResult, *firsts: int) -> list[BatchResult]:
+    ends = [*firsts[1:], batch_result.count]
     parts = [
-        receipt_of(receipt.partition, end - first, receipt.on_unseen, held=0)
+        receipt_of(batch_result.partition, end - first, batch_result.on_unseen, held=0)
         for first, end in zip(firsts, ends, strict=True)
     ]
-    receipt.divide(list(firsts), parts)
+    batch_result.split_into(list(firsts), parts)
     return parts
 
 
@@ -86,10 +86,10 @@ async def test_many_batches_are_summed_up_on_the_way() -> None:
     stuck = receipt_of(1, 1)
     delivery.add([(stuck, 0, 1)])
     for n in range(1000):
-        receipt = receipt_of(0, 2)
-        delivery.add([(receipt, 0, 1)])
-        delivery.add([(receipt, 1, 1)])
-        receipt.resolve(2 * n)
+        batch_result = receipt_of(0, 2)
+        delivery.add([(batch_result, 0, 1)])
+        delivery.add([(batch_result, 1, 1)])
+        batch_result.resolve(2 * n)
         assert len(delivery._pending) < 100
     stuck.resolve(7)
     assert (await delivery).partitions == {1: (OffsetRange(7, 1),), 0: (OffsetRange(0, 2000),)}
@@ -120,9 +120,9 @@ async def test_failures_are_told_in_one_error() -> None:
 async def test_failures_of_a_kind_are_counted_together() -> None:
     delivery = BulkDelivery("t")
     for n in range(500):
-        receipt = receipt_of(n % 2, 3)
-        delivery.add([(receipt, 0, 3)])
-        receipt.fail(BrokerConnectionError(f"lost {n}"))
+        batch_result = receipt_of(n % 2, 3)
+        delivery.add([(batch_result, 0, 3)])
+        batch_result.fail(BrokerConnectionError(f"lost {n}"))
     error = delivery.exception()
     assert error is not None
     assert error.retriable
@@ -133,16 +133,16 @@ async def test_failures_of_a_kind_are_counted_together() -> None:
 
 
 async def test_the_culprit_is_the_cause() -> None:
-    receipt = receipt_of(0, 10)
-    delivery, other = bulk_of((receipt, 5, 5)), bulk_of((receipt, 0, 5))
+    batch_result = receipt_of(0, 10)
+    delivery, other = bulk_of((batch_result, 5, 5)), bulk_of((batch_result, 0, 5))
     culprit = broker_error(87, "number 7")
-    receipt.fail(broker_error(87), {7: culprit})
+    batch_result.fail(broker_error(87), {7: culprit})
     error = delivery.exception()
     assert error is not None
     assert error.__cause__ is culprit
     error = other.exception()
     assert error is not None
-    assert error.__cause__ is receipt.error
+    assert error.__cause__ is batch_result.error
 
 
 async def test_records_that_change_places_are_counted_where_they_are() -> None:
@@ -150,7 +150,7 @@ async def test_records_that_change_places_are_counted_where_they_are() -> None:
     whole = receipt_of(0, 6)
     delivery = bulk_of((whole, 1, 5))
     good, bad = receipt_of(0, 5, held=0), receipt_of(0, 1, held=0)
-    whole.divide([0, 3, 4], [good, bad, good], [0, 0, 3])
+    whole.split_into([0, 3, 4], [good, bad, good], [0, 0, 3])
     bad.fail(LOST)
     assert not delivery.done()
     good.resolve(10)
@@ -165,8 +165,8 @@ async def test_awaiting_goes_on_in_the_parts_of_a_split() -> None:
     delivery = bulk_of((whole, 3, 5))  # records 3 to 7
     waiting = asyncio.ensure_future(delivery)
     await asyncio.sleep(0)
-    first, second = divide(whole, 0, 5)
-    smaller, third = divide(second, 0, 2)  # records 5 and 6; 7 to 9
+    first, second = split_into(whole, 0, 5)
+    smaller, third = split_into(second, 0, 2)  # records 5 and 6; 7 to 9
     first.resolve(40)
     third.resolve(80)
     await asyncio.sleep(0)
@@ -181,16 +181,16 @@ async def test_awaiting_goes_on_in_the_parts_of_a_split() -> None:
 
 
 async def test_several_may_wait_and_give_up() -> None:
-    receipt = receipt_of(0, 4)
-    delivery = bulk_of((receipt, 0, 4))
+    batch_result = receipt_of(0, 4)
+    delivery = bulk_of((batch_result, 0, 4))
     tasks = [asyncio.ensure_future(delivery) for _ in range(3)]
     await asyncio.sleep(0)
-    assert receipt.waiting == 3
+    assert batch_result.waiting == 3
     tasks[0].cancel()
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(delivery, 0.001)
-    assert receipt.waiting == 2
-    receipt.resolve(0)
+    assert batch_result.waiting == 2
+    batch_result.resolve(0)
     assert [m.records for m in await asyncio.gather(*tasks[1:])] == [4, 4]
     assert tasks[0].cancelled()
 
@@ -199,7 +199,7 @@ class Unseen:
     def __init__(self) -> None:
         self.reports: list[tuple[KafkaError, int]] = []
 
-    def __call__(self, receipt: BatchResult, error: KafkaError, count: int) -> None:
+    def __call__(self, batch_result: BatchResult, error: KafkaError, count: int) -> None:
         self.reports.append((error, count))
 
 
@@ -219,11 +219,11 @@ async def test_failures_that_nobody_looks_at_are_reported() -> None:
 @pytest.mark.parametrize("look", ["exception", "await", "on_delivery"])
 async def test_failures_that_somebody_looked_at_are_not(look: str) -> None:
     unseen = Unseen()
-    receipt = receipt_of(0, 3, unseen)
+    batch_result = receipt_of(0, 3, unseen)
     if look == "on_delivery":
-        receipt.hook = lambda delivery: None
-    delivery = bulk_of((receipt, 0, 3))
-    receipt.fail(LOST)
+        batch_result.on_delivery = lambda delivery: None
+    delivery = bulk_of((batch_result, 0, 3))
+    batch_result.fail(LOST)
     if look == "exception":
         assert delivery.exception() is not None
     if look == "await":
@@ -237,7 +237,7 @@ async def test_failures_after_a_split_are_reported_once() -> None:
     unseen = Unseen()
     whole = receipt_of(0, 10, unseen)
     delivery = bulk_of((whole, 0, 10))
-    first, second = divide(whole, 0, 5)
+    first, second = split_into(whole, 0, 5)
     first.fail(LOST)
     del delivery
     assert unseen.reports == [(LOST, 5)]

@@ -6,7 +6,7 @@ import re
 import sys
 from datetime import UTC, datetime
 from itertools import chain, pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pyarrow as pa
@@ -21,10 +21,13 @@ from kafkaclient.errors import (
     PartitionOutOfRangeError,
     RecordTooLargeError,
 )
-from kafkaclient.producer import columns
+from kafkaclient.producer.bulk import arrow as columns
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import run_virtual, virtual_time
 from kafkaclient.testing.fake import FakeCluster
+
+if TYPE_CHECKING:
+    from tests.producer.conftest import StartProducer
 
 ASYNCIO_DEBUG = False  # many records
 NOW = 12_500
@@ -275,7 +278,7 @@ def test_what_has_the_arrow_interfaces() -> None:
 
 
 @virtual_time
-async def test_a_stream_is_read_as_it_is_sent(producing: Any) -> None:
+async def test_a_stream_is_read_as_it_is_sent(producing: StartProducer) -> None:
     """A chunk is asked for when the one before it is in the buffer; memory is bounded."""
     fake = cluster(1)
     fake.round_trip_s = 0.01
@@ -370,7 +373,7 @@ def test_partitions_that_are_not_there() -> None:
 
 
 @virtual_time
-async def test_partitions_that_are_new(producing: Any) -> None:
+async def test_partitions_that_are_new(producing: StartProducer) -> None:
     fake = cluster(2)
     async with producing(fake) as producer:
         await producer.send_and_wait("t", b"first")
@@ -381,7 +384,7 @@ async def test_partitions_that_are_new(producing: Any) -> None:
 
 
 @virtual_time
-async def test_a_bad_chunk_after_good_ones(producing: Any) -> None:
+async def test_a_bad_chunk_after_good_ones(producing: StartProducer) -> None:
     """The good ones are on their way; of the bad one nothing is sent."""
     fake = cluster(1)
     good = pa.record_batch({"value": [b"v"] * 10})
@@ -395,7 +398,7 @@ async def test_a_bad_chunk_after_good_ones(producing: Any) -> None:
 
 
 @virtual_time
-async def test_a_stream_that_breaks(producing: Any) -> None:
+async def test_a_stream_that_breaks(producing: StartProducer) -> None:
     def chunks() -> Any:
         yield pa.record_batch({"value": [b"v"] * 10})
         raise OSError("the disk is gone")

@@ -31,7 +31,7 @@ class Unseen:
     def __init__(self) -> None:
         self.reports: list[tuple[KafkaError, int]] = []
 
-    def __call__(self, receipt: BatchResult, error: KafkaError, count: int) -> None:
+    def __call__(self, batch_result: BatchResult, error: KafkaError, count: int) -> None:
         self.reports.append((error, count))
 
     @property
@@ -42,33 +42,33 @@ class Unseen:
 def receipt_of(
     count: int, unseen: Any = None, hook: Any = None
 ) -> tuple[BatchResult, list[Delivery]]:
-    receipt = BatchResult("t", unseen)
-    receipt.partition, receipt.hook = 3, hook
+    batch_result = BatchResult("t", unseen)
+    batch_result.partition, batch_result.on_delivery = 3, hook
     deliveries = []
     for n in range(count):
-        receipt.count += 1
-        deliveries.append(receipt.handle(1000 + n))
-    return receipt, deliveries
+        batch_result.count += 1
+        deliveries.append(batch_result.delivery_for_last(1000 + n))
+    return batch_result, deliveries
 
 
-def divide(receipt: BatchResult, *firsts: int) -> list[BatchResult]:
-    ends = [*firsts[1:], receipt.count]
+def split_into(batch_result: BatchResult, *firsts: int) -> list[BatchResult]:
+    ends = [*firsts[1:], batch_result.count]
     parts = []
     for first, end in zip(firsts, ends, strict=True):
-        part = BatchResult(receipt.topic, receipt.on_unseen)
-        part.partition, part.count = receipt.partition, end - first
+        part = BatchResult(batch_result.topic, batch_result.on_unseen)
+        part.partition, part.count = batch_result.partition, end - first
         parts.append(part)
-    receipt.divide(list(firsts), parts)
+    batch_result.split_into(list(firsts), parts)
     return parts
 
 
 def test_results() -> None:
-    receipt, (first, second) = receipt_of(2)
+    batch_result, (first, second) = receipt_of(2)
     assert not first.done()
     assert "pending" in repr(first)
     with pytest.raises(asyncio.InvalidStateError):
         first.result()
-    receipt.resolve(40)
+    batch_result.resolve(40)
     assert first.done()
     assert first.exception() is None
     assert first.result() == ("t", 3, 40, 1000)
@@ -77,16 +77,16 @@ def test_results() -> None:
 
 
 def test_the_brokers_time_and_an_unknown_offset() -> None:
-    receipt, (first, second) = receipt_of(2)
-    receipt.resolve(-1, log_append_time=77)
+    batch_result, (first, second) = receipt_of(2)
+    batch_result.resolve(-1, log_append_time=77)
     assert first.result() == second.result() == ("t", 3, -1, 77)
     assert not first.result().has_offset
 
 
 def test_failures() -> None:
-    receipt, (first, second) = receipt_of(2)
+    batch_result, (first, second) = receipt_of(2)
     culprit = broker_error(87)
-    receipt.fail(LOST, {1: culprit})
+    batch_result.fail(LOST, {1: culprit})
     assert first.exception() is LOST
     with pytest.raises(type(culprit)):
         second.result()
@@ -95,14 +95,14 @@ def test_failures() -> None:
 
 
 async def test_awaited_by_many_and_many_times() -> None:
-    receipt, (first, second) = receipt_of(2)
+    batch_result, (first, second) = receipt_of(2)
 
     async def wait(delivery: Delivery) -> int:
         return (await delivery).offset
 
     tasks = [asyncio.create_task(wait(d)) for d in (first, first, second)]
     await asyncio.sleep(0)
-    receipt.resolve(5)
+    batch_result.resolve(5)
     assert await asyncio.gather(*tasks) == [5, 5, 6]
     assert (await first).offset == (await first).offset == 5
     assert [m.offset for m in await asyncio.gather(first, second)] == [5, 6]
@@ -110,10 +110,10 @@ async def test_awaited_by_many_and_many_times() -> None:
 
 
 async def test_failures_reach_every_awaiter() -> None:
-    receipt, deliveries = receipt_of(2)
+    batch_result, deliveries = receipt_of(2)
     gathered = asyncio.gather(*deliveries, return_exceptions=True)
     await asyncio.sleep(0)
-    receipt.fail(LOST)
+    batch_result.fail(LOST)
     assert told(await gathered) == ["lost", "lost"]
     with pytest.raises(BrokerConnectionError):
         await deliveries[0]
@@ -121,17 +121,17 @@ async def test_failures_reach_every_awaiter() -> None:
 
 async def test_an_error_gathers_no_frames() -> None:
     """One error is shared by all records of a batch; see also asyncio.Future."""
-    receipt, deliveries = receipt_of(50)
-    receipt.fail(KafkaError("refused"))
+    batch_result, deliveries = receipt_of(50)
+    batch_result.fail(KafkaError("refused"))
     for delivery in deliveries:
         with pytest.raises(KafkaError):
             await delivery
-    assert receipt.error is not None
-    assert sum(1 for _ in traceback.walk_tb(receipt.error.__traceback__)) < 5
+    assert batch_result.error is not None
+    assert sum(1 for _ in traceback.walk_tb(batch_result.error.__traceback__)) < 5
 
 
 async def test_cancelling_one_awaiter_disturbs_no_other() -> None:
-    receipt, (delivery,) = receipt_of(1)
+    batch_result, (delivery,) = receipt_of(1)
 
     async def wait() -> int:
         return (await delivery).offset
@@ -142,14 +142,14 @@ async def test_cancelling_one_awaiter_disturbs_no_other() -> None:
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(delivery, 0.001)
     assert not delivery.done()
-    assert receipt.waiting == 1, "cancelled waiters are forgotten"
-    receipt.resolve(9)
+    assert batch_result.waiting == 1, "cancelled waiters are forgotten"
+    batch_result.resolve(9)
     assert await patient == 9
     assert cancelled.cancelled()
 
 
 async def test_cancelling_many_callbacks_looks_at_each_once() -> None:
-    receipt, deliveries = receipt_of(2000)
+    batch_result, deliveries = receipt_of(2000)
     compared = 0
 
     class Callback:
@@ -165,22 +165,22 @@ async def test_cancelling_many_callbacks_looks_at_each_once() -> None:
     callbacks = [Callback() for _ in deliveries]
     for delivery, callback in zip(deliveries, callbacks, strict=True):
         delivery.add_done_callback(callback)
-    assert receipt.waiting == 2000
+    assert batch_result.waiting == 2000
     for delivery, callback in zip(deliveries, callbacks, strict=True):
         assert delivery.remove_done_callback(callback) == 1
     assert compared < 2000
-    assert not receipt.waiting
+    assert not batch_result.waiting
 
 
 async def test_cancelled_in_the_turn_of_the_answer() -> None:
-    receipt, (delivery,) = receipt_of(1)
+    batch_result, (delivery,) = receipt_of(1)
 
     async def wait() -> int:
         return (await delivery).offset
 
     task = asyncio.create_task(wait())
     await asyncio.sleep(0)
-    receipt.resolve(9)
+    batch_result.resolve(9)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert task.cancelled()
@@ -188,10 +188,10 @@ async def test_cancelled_in_the_turn_of_the_answer() -> None:
 
 
 async def test_callbacks_run_from_the_loop() -> None:
-    receipt, (delivery,) = receipt_of(1)
+    batch_result, (delivery,) = receipt_of(1)
     called: list[Delivery] = []
     delivery.add_done_callback(called.append)
-    receipt.resolve(1)
+    batch_result.resolve(1)
     assert called == []
     await asyncio.sleep(0)
     assert called == [delivery]
@@ -202,11 +202,11 @@ async def test_callbacks_run_from_the_loop() -> None:
 
 
 async def test_asyncio_wait() -> None:
-    receipt, deliveries = receipt_of(3)
+    batch_result, deliveries = receipt_of(3)
     done, pending = await asyncio.wait(deliveries, timeout=0.001)
     assert (done, pending) == (set(), set(deliveries))
-    assert not receipt.waiting, "the callbacks are taken back"
-    asyncio.get_running_loop().call_soon(receipt.resolve, 5)
+    assert not batch_result.waiting, "the callbacks are taken back"
+    asyncio.get_running_loop().call_soon(batch_result.resolve, 5)
     done, pending = await asyncio.wait(deliveries)
     assert (done, pending) == (set(deliveries), set())
     assert not any(d.cancelled() for d in done)
@@ -222,10 +222,10 @@ async def test_a_callback_without_a_hash() -> None:
         def __call__(self, delivery: Delivery) -> None:
             self.seen.append(delivery.result().offset)
 
-    receipt, (first, _) = receipt_of(2)
+    batch_result, (first, _) = receipt_of(2)
     noted = Noted()
     first.add_done_callback(noted)
-    receipt.resolve(5)
+    batch_result.resolve(5)
     await asyncio.sleep(0)
     assert noted.seen == [5]
 
@@ -243,13 +243,13 @@ async def test_a_failure_keeps_nobody_alive() -> None:
         held.append(weakref.ref(local))
         await delivery
 
-    receipt, deliveries = receipt_of(2)
+    batch_result, deliveries = receipt_of(2)
     tasks = [asyncio.ensure_future(wait(delivery)) for delivery in deliveries]
     await asyncio.sleep(0)
     cause = OSError("cut")
     lost = BrokerConnectionError("lost")
     lost.__cause__ = cause
-    receipt.fail(lost)
+    batch_result.fail(lost)
     (error, _) = await asyncio.gather(*tasks, return_exceptions=True)
     assert error is not lost
     assert isinstance(error, BrokerConnectionError)
@@ -263,32 +263,32 @@ async def test_a_failure_keeps_nobody_alive() -> None:
 
 async def test_callbacks_are_taken_back_one_delivery_at_a_time() -> None:
     called: list[Delivery] = []
-    receipt, (first, second) = receipt_of(2)
+    batch_result, (first, second) = receipt_of(2)
     for delivery in (first, first, second):
         delivery.add_done_callback(called.append)
-    left, _ = divide(receipt, 0, 1)
+    left, _ = split_into(batch_result, 0, 1)
     assert left.waiting == 2
     assert first.remove_done_callback(called.append) == 2
     assert first.remove_done_callback(called.append) == 0
-    for part in (left, second._receipt.locate(1)[0]):
+    for part in (left, second._batch_result.resolve_index(1)[0]):
         part.resolve(0)
     await asyncio.sleep(0)
     assert called == [second]
 
 
 async def test_a_callback_that_cannot_be_called_is_refused() -> None:
-    receipt, (delivery,) = receipt_of(1)
+    batch_result, (delivery,) = receipt_of(1)
 
     async def callback(_: Delivery) -> None: ...
 
     for wrong in (callback, "callback", None):
         with pytest.raises(TypeError, match="plain function"):
             delivery.add_done_callback(wrong)  # type: ignore[arg-type]
-    assert not receipt.waiting
+    assert not batch_result.waiting
 
 
 async def test_a_callback_that_fails_strands_no_other() -> None:
-    receipt, (delivery,) = receipt_of(1)
+    batch_result, (delivery,) = receipt_of(1)
     reported: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
 
@@ -298,13 +298,13 @@ async def test_a_callback_that_fails_strands_no_other() -> None:
     delivery.add_done_callback(fail)
     task = asyncio.create_task(_offset(delivery))
     await asyncio.sleep(0)
-    receipt.resolve(7)
+    batch_result.resolve(7)
     assert await asyncio.wait_for(task, 1) == 7
     assert [str(context["exception"]) for context in reported] == ["a defect of the application"]
 
 
 async def test_a_program_that_is_told_to_end_may_go_on() -> None:
-    receipt, (delivery,) = receipt_of(1)
+    batch_result, (delivery,) = receipt_of(1)
     loop = asyncio.get_running_loop()
 
     class Scheduler:
@@ -328,7 +328,7 @@ async def test_a_program_that_is_told_to_end_may_go_on() -> None:
         delivery.add_done_callback(called.append)
     finally:
         asyncio._set_running_loop(loop)
-    receipt.resolve(7)
+    batch_result.resolve(7)
     [(wake, waiters)] = scheduler.scheduled
     with pytest.raises(KeyboardInterrupt):
         wake(waiters)
@@ -339,20 +339,20 @@ async def test_a_program_that_is_told_to_end_may_go_on() -> None:
 
 async def test_what_has_an_outcome_or_was_split_holds_nothing() -> None:
     """A delivery that is kept for long must not keep the batch's bytes."""
-    for end in (lambda r: r.resolve(1), lambda r: r.fail(LOST), lambda r: divide(r, 0, 1)):
-        receipt, _ = receipt_of(2)
-        receipt.awaited = lambda: None
-        end(receipt)
-        assert receipt.awaited is None
+    for end in (lambda r: r.resolve(1), lambda r: r.fail(LOST), lambda r: split_into(r, 0, 1)):
+        batch_result, _ = receipt_of(2)
+        batch_result.awaited = lambda: None
+        end(batch_result)
+        assert batch_result.awaited is None
 
 
 async def test_the_parts_of_a_split_lead_their_records_on() -> None:
-    receipt, deliveries = receipt_of(10)
+    batch_result, deliveries = receipt_of(10)
     awaited = [asyncio.ensure_future(_offset(d)) for d in deliveries]
     await asyncio.sleep(0)
-    left, right = divide(receipt, 0, 5)
+    left, right = split_into(batch_result, 0, 5)
     left.resolve(100)
-    inner_left, inner_right = divide(right, 0, 3)
+    inner_left, inner_right = split_into(right, 0, 3)
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert [d.done() for d in deliveries] == [True] * 5 + [False] * 5
@@ -366,21 +366,23 @@ async def test_the_parts_of_a_split_lead_their_records_on() -> None:
 
 async def test_records_that_change_places_are_led_on() -> None:
     """Some of a batch's records fail, the others go on together."""
-    receipt, deliveries = receipt_of(7)
+    batch_result, deliveries = receipt_of(7)
     awaited = [asyncio.ensure_future(_offset(d)) for d in deliveries]
     await asyncio.sleep(0)
     good, bad = BatchResult("t"), BatchResult("t")
     good.count, bad.count = 5, 2
-    receipt.divide([0, 2, 3, 5, 6], [good, bad, good, bad, good], [0, 0, 2, 1, 4])
-    runs = [(r is good, at, run) for r, at, run in map(receipt.run_at, range(7))]
+    batch_result.split_into([0, 2, 3, 5, 6], [good, bad, good, bad, good], [0, 0, 2, 1, 4])
+    runs = [(r is good, at, run) for r, at, run in map(batch_result.run_at, range(7))]
     assert runs == [
         (True, 0, 2), (True, 1, 1), (False, 0, 1), (True, 2, 2), (True, 3, 1), (False, 1, 1),
         (True, 4, 1),
     ]  # fmt: skip
-    assert [receipt.locate(n) for n in range(7)] == [receipt.run_at(n)[:2] for n in range(7)]
+    assert [batch_result.resolve_index(n) for n in range(7)] == [
+        batch_result.run_at(n)[:2] for n in range(7)
+    ]
     bad.fail(LOST)
-    left, right = divide(good, 0, 3)
-    assert receipt.run_at(3) == (left, 2, 1)
+    left, right = split_into(good, 0, 3)
+    assert batch_result.run_at(3) == (left, 2, 1)
     assert good.run_at(0) == (left, 0, 3)
     right.resolve(300)
     left.resolve(100)
@@ -394,10 +396,10 @@ async def _offset(delivery: Delivery) -> int:
 
 
 async def test_a_waiter_cancelled_after_a_split_is_forgotten() -> None:
-    receipt, deliveries = receipt_of(2)
+    batch_result, deliveries = receipt_of(2)
     task = asyncio.create_task(_offset(deliveries[1]))
     await asyncio.sleep(0)
-    _, right = divide(receipt, 0, 1)
+    _, right = split_into(batch_result, 0, 1)
     assert right.waiting
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -406,10 +408,10 @@ async def test_a_waiter_cancelled_after_a_split_is_forgotten() -> None:
 
 def test_failures_that_nobody_holds_are_reported_at_once() -> None:
     unseen = Unseen()
-    receipt, deliveries = receipt_of(5, unseen)
+    batch_result, deliveries = receipt_of(5, unseen)
     kept = deliveries[0]
     deliveries.clear()
-    receipt.fail(LOST)
+    batch_result.fail(LOST)
     assert unseen.reports == [(LOST, 4)]
     assert kept.exception() is LOST
     del kept
@@ -418,9 +420,9 @@ def test_failures_that_nobody_holds_are_reported_at_once() -> None:
 
 def test_failures_that_are_dropped_without_a_look_are_reported_then() -> None:
     unseen = Unseen()
-    receipt, deliveries = receipt_of(3, unseen)
+    batch_result, deliveries = receipt_of(3, unseen)
     culprit = broker_error(87)
-    receipt.fail(LOST, {1: culprit})
+    batch_result.fail(LOST, {1: culprit})
     assert unseen.reports == []
     deliveries[0].done()
     deliveries[2].exception()
@@ -430,8 +432,8 @@ def test_failures_that_are_dropped_without_a_look_are_reported_then() -> None:
 
 def test_success_is_never_reported() -> None:
     unseen = Unseen()
-    receipt, deliveries = receipt_of(3, unseen)
-    receipt.resolve(0)
+    batch_result, deliveries = receipt_of(3, unseen)
+    batch_result.resolve(0)
     deliveries.clear()
     assert unseen.reports == []
 
@@ -439,11 +441,11 @@ def test_success_is_never_reported() -> None:
 @pytest.mark.parametrize("dropped_first", [False, True])
 def test_unseen_failures_after_a_split(dropped_first: bool) -> None:
     unseen = Unseen()
-    receipt, deliveries = receipt_of(6, unseen)
+    batch_result, deliveries = receipt_of(6, unseen)
     if dropped_first:
         deliveries.clear()
-    left, right = divide(receipt, 0, 3)
-    inner = divide(right, 0, 1)
+    left, right = split_into(batch_result, 0, 3)
+    inner = split_into(right, 0, 1)
     left.fail(LOST)
     for part in inner:
         part.fail(LOST)
@@ -455,10 +457,10 @@ def test_unseen_failures_after_a_split(dropped_first: bool) -> None:
 def test_each_failure_is_seen_or_told(data: st.DataObject, count: int) -> None:
     """However batches are taken apart, and whenever deliveries are looked at or dropped."""
     unseen, seen = Unseen(), 0
-    receipt, made = receipt_of(count, unseen)
+    batch_result, made = receipt_of(count, unseen)
     held = dict(enumerate(made))
     made.clear()
-    open_parts = [receipt]
+    open_parts = [batch_result]
 
     def drop_some() -> None:
         for n in data.draw(st.lists(st.sampled_from(range(count)), unique=True), "dropped"):
@@ -468,7 +470,7 @@ def test_each_failure_is_seen_or_told(data: st.DataObject, count: int) -> None:
         drop_some()
         part = open_parts.pop(data.draw(st.integers(0, len(open_parts) - 1), "part"))
         firsts = data.draw(st.sets(st.integers(1, max(1, part.count - 1)), max_size=3), "firsts")
-        open_parts += divide(part, 0, *sorted(f for f in firsts if f < part.count))
+        open_parts += split_into(part, 0, *sorted(f for f in firsts if f < part.count))
     drop_some()
     failed = 0
     for part in data.draw(st.permutations(open_parts), "order"):
@@ -489,16 +491,16 @@ def test_each_failure_is_seen_or_told(data: st.DataObject, count: int) -> None:
 async def test_a_delivery_cannot_be_copied(how: Any) -> None:
     """Its copy would count as another record's."""
     for done in (False, True):
-        receipt, (delivery,) = receipt_of(1)
+        batch_result, (delivery,) = receipt_of(1)
         if done:
-            receipt.resolve(0)
+            batch_result.resolve(0)
         with pytest.raises(TypeError, match="cannot be copied or pickled"):
             how(delivery)
-        assert receipt.handles == 1
+        assert batch_result.live_deliveries == 1
 
 
 @pytest.mark.parametrize("policy", ["asyncio", "uvloop"])
-@pytest.mark.parametrize("way", ["await", "callback", "hook", "parked"])
+@pytest.mark.parametrize("way", ["await", "callback", "on_delivery", "parked"])
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_what_waits_in_a_loop_that_ends_is_freed(way: str, policy: str) -> None:
     """Nobody tells those who wait any more; the garbage collector finds all of them."""
@@ -510,20 +512,22 @@ def test_what_waits_in_a_loop_that_ends_is_freed(way: str, policy: str) -> None:
         pass
 
     async def main(mark: Mark) -> None:
-        receipt, (delivery,) = receipt_of(1, hook=[mark].count if way == "hook" else None)
-        receipt.home = asyncio.get_running_loop()
+        batch_result, (delivery,) = receipt_of(
+            1, hook=[mark].count if way == "on_delivery" else None
+        )
+        batch_result.loop = asyncio.get_running_loop()
         if way == "await":
             mark.task = asyncio.create_task(wait_for(delivery, mark))
         elif way == "callback":
             delivery.add_done_callback([mark, delivery].count)
-        elif way == "hook":
+        elif way == "on_delivery":
             mark.delivery = delivery
         else:
             mark.task = asyncio.create_task(wait_for(delivery, mark))
             await asyncio.sleep(0)
             batch = receipt_of(1, hook=[mark].count)[0]
             batch.count += 1
-            delivery.move_to(batch.handle(0))
+            delivery.move_to(batch.delivery_for_last(0))
         await asyncio.sleep(0)
 
     async def wait_for(delivery: Delivery, _mark: Mark) -> None:
@@ -543,19 +547,19 @@ def test_what_waits_in_a_loop_that_ends_is_freed(way: str, policy: str) -> None:
 
 async def test_on_delivery_is_called_for_each_record_in_order() -> None:
     called: list[Delivery] = []
-    receipt, deliveries = receipt_of(3, hook=called.append)
-    receipt.resolve(0)
+    batch_result, deliveries = receipt_of(3, hook=called.append)
+    batch_result.resolve(0)
     assert called == []
     await asyncio.sleep(0)
     assert called == deliveries
-    assert receipt.hooked == []
+    assert batch_result.hooked == []
 
 
 async def test_on_delivery_sees_failures_so_that_they_are_not_unseen() -> None:
     unseen, called = Unseen(), []
-    receipt, deliveries = receipt_of(2, unseen, hook=called.append)
+    batch_result, deliveries = receipt_of(2, unseen, hook=called.append)
     deliveries.clear()
-    receipt.fail(LOST)
+    batch_result.fail(LOST)
     await asyncio.sleep(0)
     assert [d.exception() for d in called] == [LOST, LOST]
     called.clear()
@@ -564,11 +568,11 @@ async def test_on_delivery_sees_failures_so_that_they_are_not_unseen() -> None:
 
 async def test_on_delivery_keeps_its_order_through_splits_of_splits() -> None:
     called: list[Delivery] = []
-    receipt, deliveries = receipt_of(10, hook=called.append)
-    left, right = divide(receipt, 0, 5)
-    inner = divide(right, 0, 3)
+    batch_result, deliveries = receipt_of(10, hook=called.append)
+    left, right = split_into(batch_result, 0, 5)
+    inner = split_into(right, 0, 3)
     assert [len(part.hooked) for part in (left, *inner)] == [5, 3, 2]
-    assert receipt.hooked == right.hooked == []
+    assert batch_result.hooked == right.hooked == []
     for offset, part in ((0, left), (5, inner[0]), (8, inner[1])):
         part.resolve(offset)
     await asyncio.sleep(0)
@@ -581,11 +585,11 @@ async def test_a_parked_delivery_moves_to_its_batch() -> None:
     parked, (held,) = receipt_of(1, unseen, hook=called.append)
     task = asyncio.create_task(_offset(held))
     await asyncio.sleep(0)
-    receipt, deliveries = receipt_of(1, unseen, hook=called.append)
-    receipt.count += 1
-    held.move_to(receipt.handle(1001))
-    assert (parked.handles, receipt.handles) == (0, 2)
-    receipt.resolve(70)
+    batch_result, deliveries = receipt_of(1, unseen, hook=called.append)
+    batch_result.count += 1
+    held.move_to(batch_result.delivery_for_last(1001))
+    assert (parked.live_deliveries, batch_result.live_deliveries) == (0, 2)
+    batch_result.resolve(70)
     assert await task == 71
     await asyncio.sleep(0)
     assert called == [deliveries[0], held]
@@ -595,11 +599,11 @@ async def test_a_parked_delivery_moves_to_its_batch() -> None:
 def test_a_parked_delivery_nobody_holds_is_unseen_in_its_batch() -> None:
     unseen = Unseen()
     _, (held,) = receipt_of(1, unseen)
-    receipt = BatchResult("t", unseen)
-    receipt.count = 1
-    held.move_to(receipt.handle(0))
-    assert receipt.handles == 1
+    batch_result = BatchResult("t", unseen)
+    batch_result.count = 1
+    held.move_to(batch_result.delivery_for_last(0))
+    assert batch_result.live_deliveries == 1
     del held
-    assert receipt.handles == 0
-    receipt.fail(LOST)
+    assert batch_result.live_deliveries == 0
+    batch_result.fail(LOST)
     assert unseen.reports == [(LOST, 1)]

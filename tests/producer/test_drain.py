@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import BrokerConnectionError
+
+if TYPE_CHECKING:
+    from tests.producer.conftest import Bench
 
 LOST = BrokerConnectionError("lost")
 
@@ -14,14 +17,14 @@ def partitions(batches: list[Any]) -> list[int]:
     return [batch.queue.partition for batch in batches]
 
 
-def test_partial_drain(bench: Any) -> None:
+def test_partial_drain(bench: type[Bench]) -> None:
     b = bench(leaders=(0, 0))
     for partition in (0, 1):
         b.put_batches(partition, 1, records=60)
     assert len(b.drain(max_bytes=1024)) == 1
 
 
-def test_drain_batches_in_turn(bench: Any) -> None:
+def test_drain_batches_in_turn(bench: type[Bench]) -> None:
     """RecordAccumulatorTest.testDrainBatches: no partition is drained twice before another."""
     b = bench(leaders=(0, 0, 1, 1), one_in_flight=True)
     for partition in range(4):
@@ -45,14 +48,14 @@ def test_drain_batches_in_turn(bench: Any) -> None:
     assert [sorted(round_) for round_ in round_of(1 << 20)] == [[0, 1], [2, 3]]
 
 
-def test_one_batch_per_partition_and_request(bench: Any) -> None:
+def test_one_batch_per_partition_and_request(bench: type[Bench]) -> None:
     b = bench(leaders=(0, 0))
     b.put_batches(0, 3)
     assert partitions(b.drain()) == [0]
     assert partitions(b.drain()) == [0]
 
 
-def test_request_size_bound_and_fairness_over_many_partitions(bench: Any) -> None:
+def test_request_size_bound_and_fairness_over_many_partitions(bench: type[Bench]) -> None:
     """100 partitions of 100 KB: about ten per request, nobody starves (KAFKA-13834)."""
     limit = 1 << 20
     b = bench(leaders=(0,) * 100, batch_size=100_000)
@@ -67,7 +70,7 @@ def test_request_size_bound_and_fairness_over_many_partitions(bench: Any) -> Non
     assert drained == [*range(100), *range(100)]
 
 
-def test_a_busy_partition_does_not_starve_the_others(bench: Any) -> None:
+def test_a_busy_partition_does_not_starve_the_others(bench: type[Bench]) -> None:
     b = bench(leaders=(0,) * 5, batch_size=1000)
     drained: Counter[int] = Counter()
     for _ in range(50):
@@ -77,7 +80,7 @@ def test_a_busy_partition_does_not_starve_the_others(bench: Any) -> None:
     assert max(drained.values()) - min(drained.values()) <= 1
 
 
-def test_a_lone_batch_larger_than_the_request_is_sent(bench: Any) -> None:
+def test_a_lone_batch_larger_than_the_request_is_sent(bench: type[Bench]) -> None:
     b = bench(leaders=(0, 0))
     b.put(0, bytes(3000))
     b.put_batches(1, 1)
@@ -86,7 +89,7 @@ def test_a_lone_batch_larger_than_the_request_is_sent(bench: Any) -> None:
 
 
 def test_the_batch_that_did_not_fit_takes_no_more_records_and_is_first_next_time(
-    bench: Any,
+    bench: type[Bench],
 ) -> None:
     b = bench(leaders=(0, 0))
     b.put(0, bytes(600))
@@ -98,14 +101,14 @@ def test_the_batch_that_did_not_fit_takes_no_more_records_and_is_first_next_time
     assert partitions(b.drain(max_bytes=1000)) == [1, 0]
 
 
-def test_nothing_for_a_broker_that_leads_nothing(bench: Any) -> None:
+def test_nothing_for_a_broker_that_leads_nothing(bench: type[Bench]) -> None:
     b = bench()
     b.put_batches(0, 1)
     assert b.drain(7) == []
     assert b.drain(1) == []
 
 
-def test_muted_partitions_wait_for_their_batch(bench: Any) -> None:
+def test_muted_partitions_wait_for_their_batch(bench: type[Bench]) -> None:
     """RecordAccumulatorTest.testMutedPartitions, by max.in.flight.requests.per.connection=1."""
     b = bench(one_in_flight=True)
     b.put_batches(0, 2)
@@ -117,7 +120,7 @@ def test_muted_partitions_wait_for_their_batch(bench: Any) -> None:
     assert len(b.drain()) == 1
 
 
-def test_an_expired_batch_mutes_until_its_answer(bench: Any) -> None:
+def test_an_expired_batch_mutes_until_its_answer(bench: type[Bench]) -> None:
     b = bench(one_in_flight=True)
     b.put_batches(0, 2)
     (batch,) = b.drain()
@@ -127,15 +130,15 @@ def test_an_expired_batch_mutes_until_its_answer(bench: Any) -> None:
     assert len(b.drain()) == 1
 
 
-def test_several_in_flight_per_partition(bench: Any) -> None:
+def test_several_in_flight_per_partition(bench: type[Bench]) -> None:
     b = bench()
     b.put_batches(0, 7)
     drained = [b.drain()[0] for _ in range(7)]
-    assert b.queue(0).on_wire == 7
+    assert b.queue(0).in_flight == 7
     assert list(b.queue(0).unacked) == drained
 
 
-def test_retries_go_one_by_one_and_oldest_first(bench: Any) -> None:
+def test_retries_go_one_by_one_and_oldest_first(bench: type[Bench]) -> None:
     b = bench()
     batches = b.put_batches(0, 4)
     for _ in range(3):
@@ -151,7 +154,7 @@ def test_retries_go_one_by_one_and_oldest_first(bench: Any) -> None:
     assert b.drain() == [batches[3]]
 
 
-def test_fresh_batches_follow_the_last_retry_at_once(bench: Any) -> None:
+def test_fresh_batches_follow_the_last_retry_at_once(bench: type[Bench]) -> None:
     b = bench()
     first, second = b.put_batches(0, 2)
     b.drain()

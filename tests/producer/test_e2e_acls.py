@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,11 +13,14 @@ from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.wire.api import ApiKey
 
+if TYPE_CHECKING:
+    from tests.producer.conftest import StartProducer
+
 TOPIC_DENIED, CLUSTER_DENIED = 29, 31
 
 
 @virtual_time
-async def test_a_denied_topic_fails_its_records_and_no_others(producing: Any) -> None:
+async def test_a_denied_topic_fails_its_records_and_no_others(producing: StartProducer) -> None:
     fake = FakeCluster(1)
     fake.create_topic("t", 2)
     fake.fail_produce("t", 0, TOPIC_DENIED)
@@ -34,7 +37,7 @@ async def test_a_denied_topic_fails_its_records_and_no_others(producing: Any) ->
 
 
 @virtual_time
-async def test_a_topic_that_may_not_be_seen_is_named_at_once(producing: Any) -> None:
+async def test_a_topic_that_may_not_be_seen_is_named_at_once(producing: StartProducer) -> None:
     fake = FakeCluster(1)
     topic = {"error_code": TOPIC_DENIED, "name": "t", "partitions": []}
     fake.create_topic("u", 1)
@@ -54,7 +57,7 @@ async def test_a_topic_that_may_not_be_seen_is_named_at_once(producing: Any) -> 
 
 @virtual_time
 async def test_without_producer_id_records_fail_until_it_is_allowed(
-    producing: Any, caplog: pytest.LogCaptureFixture
+    producing: StartProducer, caplog: pytest.LogCaptureFixture
 ) -> None:
     fake = FakeCluster(1)
     fake.create_topic("t", 1)
@@ -71,7 +74,7 @@ async def test_without_producer_id_records_fail_until_it_is_allowed(
 
 @virtual_time
 async def test_a_producer_id_that_is_denied_is_asked_for_at_the_pace_of_retries(
-    producing: Any,
+    producing: StartProducer,
 ) -> None:
     """However much is sent: ten seconds of records are no storm, and without records it rests."""
     fake = FakeCluster(1)
@@ -93,7 +96,7 @@ async def test_a_producer_id_that_is_denied_is_asked_for_at_the_pace_of_retries(
 @virtual_time
 @pytest.mark.parametrize("idempotent", [True, False])
 async def test_a_produce_request_denied_for_the_cluster_is_no_end(
-    producing: Any, idempotent: bool
+    producing: StartProducer, idempotent: bool
 ) -> None:
     """As brokers before 3.0 do that took the permission for idempotence back."""
     fake = FakeCluster(1)

@@ -7,7 +7,7 @@ import gc
 import threading
 import warnings
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,6 +21,9 @@ from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import VirtualTimeLoop, run_virtual, virtual_time
 from kafkaclient.testing.fake import FakeCluster, delay
 from kafkaclient.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from tests.producer.conftest import StartProducer
 
 
 def now() -> float:
@@ -42,7 +45,7 @@ def all_values(fake: FakeCluster) -> list[bytes]:
 
 
 @virtual_time
-async def test_send_cancelled_at_every_step(producing: Any) -> None:
+async def test_send_cancelled_at_every_step(producing: StartProducer) -> None:
     """A1: before the append never sent, after it sent; awaiting never takes a record back."""
     fake = one_topic()
     appended = set()
@@ -70,7 +73,7 @@ async def test_send_cancelled_at_every_step(producing: Any) -> None:
 
 
 @virtual_time
-async def test_cancelling_one_caller_never_touches_another(producing: Any) -> None:
+async def test_cancelling_one_caller_never_touches_another(producing: StartProducer) -> None:
     """A2: three callers of one batch, each cancelled in turn at each step."""
     for steps in range(12):
         for victim in range(3):
@@ -88,7 +91,7 @@ async def test_cancelling_one_caller_never_touches_another(producing: Any) -> No
 
 
 @virtual_time
-async def test_flush_and_stop_can_be_cancelled(producing: Any) -> None:
+async def test_flush_and_stop_can_be_cancelled(producing: StartProducer) -> None:
     """A1: a cancelled flush harms nothing; a cancelled stop goes on in the background."""
     fake = one_topic()
     fake.control(ApiKey.PRODUCE, delay(1.0))
@@ -120,7 +123,7 @@ async def test_a_cancelled_start_leaves_nothing() -> None:
 
 
 @virtual_time
-async def test_a_delivery_works_with_asyncios_tools(producing: Any) -> None:
+async def test_a_delivery_works_with_asyncios_tools(producing: StartProducer) -> None:
     """A1: gather, wait_for, several awaits, callbacks on the loop's own thread (A3)."""
     fake = one_topic()
     fake.control(ApiKey.PRODUCE, delay(1.0))
@@ -142,7 +145,7 @@ async def test_a_delivery_works_with_asyncios_tools(producing: Any) -> None:
 
 
 @virtual_time
-async def test_a_serializer_that_raises_hits_its_record_only(producing: Any) -> None:
+async def test_a_serializer_that_raises_hits_its_record_only(producing: StartProducer) -> None:
     """L8: typed, chained, and at once."""
 
     def serialize(item: Any) -> Any:
@@ -159,7 +162,7 @@ async def test_a_serializer_that_raises_hits_its_record_only(producing: Any) -> 
 
 
 @virtual_time
-async def test_hooks_that_raise_are_only_reported(producing: Any) -> None:
+async def test_hooks_that_raise_are_only_reported(producing: StartProducer) -> None:
     """L8: on_delivery through the loop's exception handler, on_error in the log."""
 
     def broken(*_: Any) -> None:
@@ -179,7 +182,7 @@ async def test_hooks_that_raise_are_only_reported(producing: Any) -> None:
 
 @virtual_time
 async def test_a_codec_that_fails_costs_its_batch_only(
-    producing: Any, monkeypatch: pytest.MonkeyPatch
+    producing: StartProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """L8: other partitions go on, and so does the one concerned."""
     fake = one_topic()
@@ -209,7 +212,7 @@ def failing(method: Any, when: Any) -> Any:
 @pytest.mark.parametrize("where", ["complete", "retry", "fail"])
 @virtual_time
 async def test_a_defect_in_handling_an_answer_costs_its_batch_only(
-    where: str, producing: Any, monkeypatch: pytest.MonkeyPatch
+    where: str, producing: StartProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """L8: no delivery is left pending, the memory comes back, the partition goes on."""
     fake = one_topic()
@@ -233,7 +236,7 @@ async def test_a_defect_in_handling_an_answer_costs_its_batch_only(
 
 @virtual_time
 async def test_a_crashed_sender_fails_everything_with_its_cause(
-    producing: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    producing: StartProducer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """L8: pending records, parked ones, waiting callers and later sends; logged once."""
     fake = FakeCluster(auto_create_topics=False)
@@ -242,7 +245,7 @@ async def test_a_crashed_sender_fails_everything_with_its_cause(
         pending = await producer.send("t", bytes(1500))
         parked = producer.send_nowait("missing", bytes(1000))
         waiting = asyncio.create_task(producer.send("t", bytes(3000)))
-        monkeypatch.setattr(producer._core.sender._alarm, "_work", lambda _: 1 // 0)
+        monkeypatch.setattr(producer._core.sender._wakeup, "_work", lambda _: 1 // 0)
         await asyncio.sleep(0.1)
         for failed in (pending, parked, waiting):
             with pytest.raises(ProducerClosedError, match="ZeroDivisionError") as caught:
@@ -273,7 +276,7 @@ def test_constructing_opens_nothing() -> None:
 
 
 @virtual_time
-async def test_use_in_the_wrong_state_is_a_typed_error(producing: Any) -> None:
+async def test_use_in_the_wrong_state_is_a_typed_error(producing: StartProducer) -> None:
     """A4, A6: before start and after stop."""
     fake = one_topic()
     producer = Producer(fake.bootstrap, dialer=fake)
@@ -293,7 +296,7 @@ async def test_use_in_the_wrong_state_is_a_typed_error(producing: Any) -> None:
     assert "is stopped" in repr(producer)
 
 
-def test_no_timer_and_no_task_survives_stop(producing: Any) -> None:
+def test_no_timer_and_no_task_survives_stop(producing: StartProducer) -> None:
     """A6: the loop is as empty as before; many records do not grow the timer heap."""
 
     async def main() -> None:
@@ -312,7 +315,7 @@ def test_no_timer_and_no_task_survives_stop(producing: Any) -> None:
     run_virtual(main())
 
 
-def test_an_interrupted_program_ends_cleanly(producing: Any) -> None:
+def test_an_interrupted_program_ends_cleanly(producing: StartProducer) -> None:
     """A6: as by Ctrl-C: the main task is cancelled inside ``async with``."""
     fake = one_topic()
 
@@ -349,21 +352,21 @@ class CoarseLoop(VirtualTimeLoop):
         return super().call_later(round(delay, 3), callback, *args, **kwargs)
 
 
-def test_a_loop_with_coarse_timers_is_not_kept_busy(producing: Any) -> None:
+def test_a_loop_with_coarse_timers_is_not_kept_busy(producing: StartProducer) -> None:
     """A linger of less than half a millisecond is no timer at all there."""
 
     async def main() -> None:
         fake = one_topic(1)
         async with producing(fake, linger_ms=0.4) as producer:
             await producer.send_and_wait("t", b"0")
-            passes, real = [], producer._core.sender._alarm._work
+            passes, real = [], producer._core.sender._wakeup._work
 
             def run_once(at: float) -> Any:
                 passes.append(at)
                 assert len(passes) < 1000
                 return real(at)
 
-            producer._core.sender._alarm._work = run_once
+            producer._core.sender._wakeup._work = run_once
             for _ in range(20):
                 await producer.send_and_wait("t", b"v")
                 await asyncio.sleep(0.01)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,6 +11,9 @@ from kafkaclient.errors import RecordTooLargeError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import ErrorCode, FakeCluster
 from kafkaclient.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from tests.producer.conftest import StartProducer
 
 ASYNCIO_DEBUG = False  # many records
 
@@ -34,7 +37,7 @@ def batches_per_request(fake: FakeCluster) -> list[int]:
 
 @pytest.mark.parametrize("end", ["flush", "stop"])
 @virtual_time
-async def test_flush_and_stop_do_not_linger(end: str, producing: Any) -> None:
+async def test_flush_and_stop_do_not_linger(end: str, producing: StartProducer) -> None:
     """L3: with two seconds of linger, in no time."""
     fake = one_topic()
     async with producing(fake, linger_ms=2000) as producer:
@@ -45,7 +48,7 @@ async def test_flush_and_stop_do_not_linger(end: str, producing: Any) -> None:
 
 
 @virtual_time
-async def test_records_of_a_flush_do_not_linger_either(producing: Any) -> None:
+async def test_records_of_a_flush_do_not_linger_either(producing: StartProducer) -> None:
     """L3: what is sent while a flush is under way leaves with it; after it, lingering is back."""
     fake = one_topic()
     fake.round_trip_s = 0.1
@@ -66,7 +69,7 @@ async def test_records_of_a_flush_do_not_linger_either(producing: Any) -> None:
 
 
 @virtual_time
-async def test_a_full_batch_leaves_at_once(producing: Any) -> None:
+async def test_a_full_batch_leaves_at_once(producing: StartProducer) -> None:
     """L4: linger never delays what is full, nor what lies before it."""
     fake = one_topic()
     options = {"linger_ms": 10_000, "batch_size": 1000, "partitioner": "kip794"}
@@ -81,7 +84,7 @@ async def test_a_full_batch_leaves_at_once(producing: Any) -> None:
 @virtual_time
 @pytest.mark.parametrize("key", [None, b"k"])
 async def test_what_waits_for_a_broker_grows_into_one_batch(
-    key: bytes | None, producing: Any
+    key: bytes | None, producing: StartProducer
 ) -> None:
     """A full batch leaves as soon as it can; until then it goes on taking records."""
     fake = one_topic(2)
@@ -98,7 +101,7 @@ async def test_what_waits_for_a_broker_grows_into_one_batch(
 
 
 @virtual_time
-async def test_an_awaited_record_without_company_does_not_linger(producing: Any) -> None:
+async def test_an_awaited_record_without_company_does_not_linger(producing: StartProducer) -> None:
     fake = one_topic(3)
     fake.round_trip_s = 0.1
     async with producing(fake, linger_ms=2000) as producer:
@@ -118,7 +121,7 @@ async def test_an_awaited_record_without_company_does_not_linger(producing: Any)
 
 
 @virtual_time
-async def test_all_that_are_woken_together_travel_together(producing: Any) -> None:
+async def test_all_that_are_woken_together_travel_together(producing: StartProducer) -> None:
     fake = one_topic(3)
     fake.round_trip_s = 0.1
     async with producing(fake, linger_ms=2000) as producer:
@@ -135,7 +138,7 @@ async def test_all_that_are_woken_together_travel_together(producing: Any) -> No
 
 
 @virtual_time
-async def test_linger_is_the_age_of_the_oldest_record(producing: Any) -> None:
+async def test_linger_is_the_age_of_the_oldest_record(producing: StartProducer) -> None:
     """L4: a record each 10 ms for 5 s: none waits longer than 100 ms for its departure."""
     fake = one_topic()
     appended = []
@@ -143,7 +146,7 @@ async def test_linger_is_the_age_of_the_oldest_record(producing: Any) -> None:
         for n in range(500):
             await producer.send("t", b"%d" % n)
             appended.append(now())
-            assert len(producer._core.accumulator.lines._timers) <= 2
+            assert len(producer._core.accumulator.ready_queues._timers) <= 2
             await asyncio.sleep(0.01)
     requests = fake.requests_of(ApiKey.PRODUCE)
     counts = [header.record_count for header in fake.batches("t", 0)]
@@ -153,7 +156,7 @@ async def test_linger_is_the_age_of_the_oldest_record(producing: Any) -> None:
 
 
 @virtual_time
-async def test_a_full_batch_does_not_take_others_along(producing: Any) -> None:
+async def test_a_full_batch_does_not_take_others_along(producing: StartProducer) -> None:
     """P5: another partition's record waits for its own linger."""
     fake = one_topic(2)
     async with producing(fake, linger_ms=500, batch_size=1000) as producer:
@@ -170,7 +173,9 @@ async def test_a_full_batch_does_not_take_others_along(producing: Any) -> None:
 
 @pytest.mark.parametrize("batch_size", [0, 1])
 @virtual_time
-async def test_batch_size_nought_ends_all_waiting(batch_size: int, producing: Any) -> None:
+async def test_batch_size_nought_ends_all_waiting(
+    batch_size: int, producing: StartProducer
+) -> None:
     """K7: batch.size=0 means no batching, and terminates; so does 1."""
     fake = one_topic(3)
     async with producing(fake, linger_ms=1000, batch_size=batch_size) as producer:
@@ -183,7 +188,7 @@ async def test_batch_size_nought_ends_all_waiting(batch_size: int, producing: An
 
 
 @virtual_time
-async def test_concurrent_sends_make_full_batches(producing: Any) -> None:
+async def test_concurrent_sends_make_full_batches(producing: StartProducer) -> None:
     """B2: 5000 at once: each is appended once, and the batches are full."""
     fake = one_topic()
     async with producing(fake, batch_size=16384, linger_ms=50) as producer:
@@ -198,7 +203,9 @@ async def test_concurrent_sends_make_full_batches(producing: Any) -> None:
 
 
 @virtual_time
-async def test_concurrent_sends_beyond_the_buffer_make_full_batches(producing: Any) -> None:
+async def test_concurrent_sends_beyond_the_buffer_make_full_batches(
+    producing: StartProducer,
+) -> None:
     """B2: the same with room for a tenth of them: waiters are admitted in order, in crowds."""
     fake = one_topic()
     fake.round_trip_s = 0.01
@@ -229,7 +236,7 @@ def counting_appends(producer: Any) -> list[int]:
 
 
 @virtual_time
-async def test_a_slow_round_trip_does_not_bound_a_partition(producing: Any) -> None:
+async def test_a_slow_round_trip_does_not_bound_a_partition(producing: StartProducer) -> None:
     """B3: 5 ms away, one partition: five batches in flight, four times one at a time."""
     fake = one_topic()
     fake.round_trip_s = 0.005
@@ -244,7 +251,7 @@ async def test_a_slow_round_trip_does_not_bound_a_partition(producing: Any) -> N
 
 @virtual_time
 async def test_order_is_kept_when_the_second_of_five_is_refused(
-    producing: Any, values: Any
+    producing: StartProducer, values: Any
 ) -> None:
     """B3: the later ones are on the wire already, and have to come again after it."""
     fake = one_topic()
@@ -261,7 +268,7 @@ async def test_order_is_kept_when_the_second_of_five_is_refused(
 
 
 @virtual_time
-async def test_requests_keep_to_max_request_size(producing: Any) -> None:
+async def test_requests_keep_to_max_request_size(producing: StartProducer) -> None:
     """B4: 100 partitions with 100 KB each: several requests, nobody starves."""
     fake = one_topic(100)
     async with producing(fake, linger_ms=100, batch_size=200_000) as producer:
@@ -275,7 +282,7 @@ async def test_requests_keep_to_max_request_size(producing: Any) -> None:
 
 
 @virtual_time
-async def test_a_large_record_travels_alone(producing: Any) -> None:
+async def test_a_large_record_travels_alone(producing: StartProducer) -> None:
     """B4: larger than a batch, smaller than max.request.size; beyond it, an error at once."""
     fake = one_topic()
     async with producing(fake, linger_ms=0, partitioner="kip794") as producer:
@@ -293,7 +300,7 @@ async def test_a_large_record_travels_alone(producing: Any) -> None:
 
 
 @virtual_time
-async def test_batches_too_large_for_the_topic_are_split(producing: Any) -> None:
+async def test_batches_too_large_for_the_topic_are_split(producing: StartProducer) -> None:
     """B5: a 1 MB batch where 1 KB is allowed: halved ten times, in order, each record once; a
     record that is too large alone fails alone."""
     fake = one_topic(max_message_bytes=1024)
@@ -316,7 +323,7 @@ async def test_batches_too_large_for_the_topic_are_split(producing: Any) -> None
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 @virtual_time
-async def test_splitting_with_every_codec(codec: str, producing: Any) -> None:
+async def test_splitting_with_every_codec(codec: str, producing: StartProducer) -> None:
     """B5: with deliveries, waiters and hooks led on to the parts."""
     fake = one_topic(max_message_bytes=600)
     told: list[Any] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,6 +20,9 @@ from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE_ANSWER, DROP, ErrorCode, FakeCluster
 from kafkaclient.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from tests.producer.conftest import StartProducer
 
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -47,7 +50,7 @@ def arrivals(fake: FakeCluster, partition: int) -> list[float]:
 
 
 @virtual_time
-async def test_backoff_is_the_partitions_own_and_exponential(producing: Any) -> None:
+async def test_backoff_is_the_partitions_own_and_exponential(producing: StartProducer) -> None:
     """C1: one partition refused for 10 s does not slow its neighbour on the same broker."""
     fake = FakeCluster(brokers=1)
     fake.create_topic("t", 2)
@@ -69,7 +72,7 @@ async def test_backoff_is_the_partitions_own_and_exponential(producing: Any) -> 
 
 
 @virtual_time
-async def test_a_leader_hint_is_followed_at_once(producing: Any) -> None:
+async def test_a_leader_hint_is_followed_at_once(producing: StartProducer) -> None:
     """C1: KIP-951: no Metadata request, no backoff."""
     fake = one_topic()
     async with producing(fake, linger_ms=0) as producer:
@@ -85,7 +88,7 @@ async def test_a_leader_hint_is_followed_at_once(producing: Any) -> None:
 
 
 @virtual_time
-async def test_without_hints_metadata_tells_the_new_leader(producing: Any) -> None:
+async def test_without_hints_metadata_tells_the_new_leader(producing: StartProducer) -> None:
     """C1: brokers before Produce v10: one Metadata request, then at once to the new leader."""
     fake = FakeCluster(profile="kafka-3")
     fake.create_topic("t", 3)
@@ -99,7 +102,7 @@ async def test_without_hints_metadata_tells_the_new_leader(producing: Any) -> No
 
 
 @virtual_time
-async def test_a_leader_that_died_while_idle_is_found_out(producing: Any) -> None:
+async def test_a_leader_that_died_while_idle_is_found_out(producing: StartProducer) -> None:
     """C1, C6: nothing was in flight, so only the failing connection tells that leaders moved."""
     fake = one_topic(replication_factor=2)
     async with producing(fake, linger_ms=0) as producer:
@@ -114,7 +117,9 @@ async def test_a_leader_that_died_while_idle_is_found_out(producing: Any) -> Non
 
 
 @virtual_time
-async def test_a_leader_that_died_before_it_was_ever_used_is_found_out(producing: Any) -> None:
+async def test_a_leader_that_died_before_it_was_ever_used_is_found_out(
+    producing: StartProducer,
+) -> None:
     """C1, C6: the same for a broker that no connection was made to yet."""
     fake = one_topic(replication_factor=2)
     async with producing(fake, linger_ms=0) as producer:
@@ -126,7 +131,9 @@ async def test_a_leader_that_died_before_it_was_ever_used_is_found_out(producing
 
 
 @virtual_time
-async def test_a_leader_that_metadata_does_not_list_is_asked_for_again(producing: Any) -> None:
+async def test_a_leader_that_metadata_does_not_list_is_asked_for_again(
+    producing: StartProducer,
+) -> None:
     """C6: a broker that just went, or is not quite back, may be named as a leader."""
     fake = one_topic()
     async with producing(fake, linger_ms=0) as producer:
@@ -145,7 +152,7 @@ async def test_a_leader_that_metadata_does_not_list_is_asked_for_again(producing
 
 
 @virtual_time
-async def test_a_black_holed_broker_delays_only_itself(producing: Any) -> None:
+async def test_a_black_holed_broker_delays_only_itself(producing: StartProducer) -> None:
     """C2: its connection attempt ends after socket.connection.setup.timeout.ms."""
     fake = one_topic()
     async with producing(fake, linger_ms=0) as producer:
@@ -170,7 +177,9 @@ async def test_a_black_holed_broker_delays_only_itself(producing: Any) -> None:
 
 
 @virtual_time
-async def test_an_idle_connection_closed_by_the_broker_costs_nothing(producing: Any) -> None:
+async def test_an_idle_connection_closed_by_the_broker_costs_nothing(
+    producing: StartProducer,
+) -> None:
     """C4: one reconnect, no backoff."""
     fake = one_topic()
     async with producing(fake, linger_ms=0) as producer:
@@ -184,7 +193,9 @@ async def test_an_idle_connection_closed_by_the_broker_costs_nothing(producing: 
 
 
 @virtual_time
-async def test_a_request_that_crosses_the_idle_close_is_sent_again_at_once(producing: Any) -> None:
+async def test_a_request_that_crosses_the_idle_close_is_sent_again_at_once(
+    producing: StartProducer,
+) -> None:
     """C4: written before the loop knew that the socket was closed."""
     fake = one_topic()
     fake.round_trip_s = 0.002
@@ -201,7 +212,7 @@ async def test_a_request_that_crosses_the_idle_close_is_sent_again_at_once(produ
 
 
 @virtual_time
-async def test_our_own_idle_close_costs_nothing(producing: Any) -> None:
+async def test_our_own_idle_close_costs_nothing(producing: StartProducer) -> None:
     """C4: connections.max.idle.ms passes; the next record reconnects."""
     fake = one_topic()
     async with producing(fake, linger_ms=0, connections_max_idle_ms=30_000) as producer:
@@ -217,7 +228,7 @@ async def test_our_own_idle_close_costs_nothing(producing: Any) -> None:
 
 
 @virtual_time
-async def test_a_rolling_restart_is_boring(producing: Any, outcomes: Any) -> None:
+async def test_a_rolling_restart_is_boring(producing: StartProducer, outcomes: Any) -> None:
     """C6: each broker down for 10 s under load: nothing lost, duplicated or reordered."""
     fake = one_topic(6, replication_factor=3, min_insync_replicas=2)
     fake.round_trip_s = 0.001
@@ -247,7 +258,7 @@ async def test_a_rolling_restart_is_boring(producing: Any, outcomes: Any) -> Non
 
 
 @virtual_time
-async def test_a_broker_that_changes_its_address_is_followed(producing: Any) -> None:
+async def test_a_broker_that_changes_its_address_is_followed(producing: StartProducer) -> None:
     """C5: the connection ends, metadata tells the new address."""
     fake = one_topic()
     async with producing(fake, linger_ms=0) as producer:
@@ -261,7 +272,7 @@ async def test_a_broker_that_changes_its_address_is_followed(producing: Any) -> 
 
 @virtual_time
 async def test_a_cluster_that_changes_all_its_addresses_is_found_again(
-    producing: Any, monkeypatch: pytest.MonkeyPatch
+    producing: StartProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """C5: nothing of what was known can be reached; the bootstrap server's name leads to the new
     ones (KIP-899)."""
@@ -325,7 +336,7 @@ async def test_live_connections_notice_a_dead_peer(over_tcp: Any) -> None:
 
 @virtual_time
 async def test_a_black_holed_connection_is_closed_and_made_again(
-    producing: Any, values: Any
+    producing: StartProducer, values: Any
 ) -> None:
     """C3: it takes bytes and gives none; closed after request.timeout.ms, and the batch is sent
     once more on a new one."""
@@ -347,7 +358,7 @@ async def test_a_black_holed_connection_is_closed_and_made_again(
 
 
 @virtual_time
-async def test_a_throttled_broker_is_left_in_peace(producing: Any, outcomes: Any) -> None:
+async def test_a_throttled_broker_is_left_in_peace(producing: StartProducer, outcomes: Any) -> None:
     """C7: KIP-219: no request for 3 s, records are accepted, unkeyed ones go elsewhere."""
     fake = one_topic()
     options = {"linger_ms": 0, "batch_size": 200, "availability_timeout_ms": 100}
@@ -374,7 +385,7 @@ async def test_a_throttled_broker_is_left_in_peace(producing: Any, outcomes: Any
 
 
 @virtual_time
-async def test_a_topic_that_appears_later_is_delivered_to(producing: Any) -> None:
+async def test_a_topic_that_appears_later_is_delivered_to(producing: StartProducer) -> None:
     """C9: unknown at first, created meanwhile."""
     fake = FakeCluster(auto_create_topics=False)
     async with producing(fake) as producer:
@@ -388,7 +399,7 @@ async def test_a_topic_that_appears_later_is_delivered_to(producing: Any) -> Non
 
 
 @virtual_time
-async def test_an_unknown_topic_fails_by_max_block(producing: Any) -> None:
+async def test_an_unknown_topic_fails_by_max_block(producing: StartProducer) -> None:
     """C9: bounded, and the error says what to do."""
     fake = FakeCluster(auto_create_topics=False)
     async with producing(fake, max_block_ms=5000) as producer:
@@ -400,7 +411,7 @@ async def test_an_unknown_topic_fails_by_max_block(producing: Any) -> None:
 @pytest.mark.parametrize(("code", "kind"), [(17, BrokerError), (29, AuthorizationError)])
 @virtual_time
 async def test_a_hopeless_topic_fails_at_once(
-    code: int, kind: type[BrokerError], producing: Any
+    code: int, kind: type[BrokerError], producing: StartProducer
 ) -> None:
     """C9: an invalid name, a missing authorisation: waiting cannot mend it."""
     fake = one_topic()
@@ -419,7 +430,7 @@ async def test_a_hopeless_topic_fails_at_once(
 
 
 @virtual_time
-async def test_leaderless_partitions_are_avoided_or_buffered(producing: Any) -> None:
+async def test_leaderless_partitions_are_avoided_or_buffered(producing: StartProducer) -> None:
     """C9: unkeyed records go where a leader is; a keyed one waits until there is one again."""
     fake = one_topic()
     fake.move_leader("t", 0, -1)
@@ -440,7 +451,7 @@ async def test_leaderless_partitions_are_avoided_or_buffered(producing: Any) -> 
 
 @pytest.mark.parametrize("profile", ["kafka-4", "kafka-4.0", "kafka-3", "kafka-2.1", "event-hubs"])
 @virtual_time
-async def test_dialects(profile: str, producing: Any, values: Any) -> None:
+async def test_dialects(profile: str, producing: StartProducer, values: Any) -> None:
     """C10: brokers of other ages and makes, down to those that reset on ApiVersions v4."""
     fake = FakeCluster(profile=profile)
     fake.create_topic("t", 1)
@@ -456,7 +467,7 @@ async def test_dialects(profile: str, producing: Any, values: Any) -> None:
 
 
 @virtual_time
-async def test_a_topic_without_id_goes_by_name(producing: Any, values: Any) -> None:
+async def test_a_topic_without_id_goes_by_name(producing: StartProducer, values: Any) -> None:
     """C10: in the middle of an upgrade an old broker tells of the topic, and a new one leads it."""
     fake = FakeCluster()
     fake.create_topic("t", 1)
@@ -476,7 +487,7 @@ async def test_a_topic_without_id_goes_by_name(producing: Any, values: Any) -> N
 
 @virtual_time
 async def test_a_dead_broker_is_left_alone_once_nothing_waits_for_it(
-    producing: Any, monkeypatch: pytest.MonkeyPatch
+    producing: StartProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """C4: the records have expired; it is not dialled for their sake for ever."""
     fake = FakeCluster(brokers=2)

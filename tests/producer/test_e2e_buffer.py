@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,6 +17,9 @@ from kafkaclient.errors import (
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE, FakeCluster
 from kafkaclient.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from tests.producer.conftest import StartProducer
 
 BUFFER = 65_536
 
@@ -32,7 +35,7 @@ def one_topic(partitions: int = 1, **topic: Any) -> FakeCluster:
 
 
 def used(producer: Any) -> int:
-    budget = producer._core.accumulator.budget
+    budget = producer._core.accumulator.buffer_pool
     return int(budget.total - budget.available)
 
 
@@ -50,7 +53,9 @@ async def filled(producer: Any, topic: str = "t") -> list[Any]:
 
 
 @virtual_time
-async def test_the_buffer_is_bounded_and_waiters_are_admitted_in_order(producing: Any) -> None:
+async def test_the_buffer_is_bounded_and_waiters_are_admitted_in_order(
+    producing: StartProducer,
+) -> None:
     """B1: full, the next send waits; room is given first come, first served."""
     fake = one_topic()
     async with producing(fake, buffer_memory=BUFFER) as producer:
@@ -77,7 +82,7 @@ async def test_the_buffer_is_bounded_and_waiters_are_admitted_in_order(producing
 
 
 @virtual_time
-async def test_waiting_for_room_ends_by_max_block(producing: Any) -> None:
+async def test_waiting_for_room_ends_by_max_block(producing: StartProducer) -> None:
     """B1: the error names the bytes used, the limit, and the broker that most is queued for."""
     fake = one_topic()
     async with producing(fake, buffer_memory=BUFFER, max_block_ms=3000) as producer:
@@ -96,7 +101,7 @@ async def test_waiting_for_room_ends_by_max_block(producing: Any) -> None:
 
 
 @virtual_time
-async def test_a_cancelled_waiter_gives_way_to_the_next(producing: Any) -> None:
+async def test_a_cancelled_waiter_gives_way_to_the_next(producing: StartProducer) -> None:
     """B2: the large one at the head leaves; the small one behind it fits."""
     fake = one_topic()
     async with producing(fake, buffer_memory=BUFFER) as producer:
@@ -117,7 +122,7 @@ async def test_a_cancelled_waiter_gives_way_to_the_next(producing: Any) -> None:
 
 
 @virtual_time
-async def test_reaching_the_bound_ends_lingering(producing: Any) -> None:
+async def test_reaching_the_bound_ends_lingering(producing: StartProducer) -> None:
     """B2: with ten seconds of linger the first request leaves at once."""
     fake = one_topic(4)
     async with producing(fake, buffer_memory=BUFFER, linger_ms=10_000) as producer:
@@ -128,7 +133,7 @@ async def test_reaching_the_bound_ends_lingering(producing: Any) -> None:
 
 
 @virtual_time
-async def test_a_record_larger_than_the_buffer_is_refused(producing: Any) -> None:
+async def test_a_record_larger_than_the_buffer_is_refused(producing: StartProducer) -> None:
     """B1: it could wait for ever."""
     fake = one_topic()
     async with producing(fake, buffer_memory=BUFFER) as producer:
@@ -160,7 +165,7 @@ async def nothing(_: FakeCluster, __: Any) -> None:
 @pytest.mark.parametrize("fate", [nothing, refused, expired, never_connected, split])
 @virtual_time
 async def test_memory_comes_back_after_every_outcome(
-    codec: str, fate: Any, producing: Any, outcomes: Any
+    codec: str, fate: Any, producing: StartProducer, outcomes: Any
 ) -> None:
     """B1: to the last byte: success, refusal, expiry on the wire and before, split."""
     fake = one_topic()
@@ -192,7 +197,7 @@ async def test_memory_comes_back_after_every_outcome(
 
 
 @virtual_time
-async def test_parked_records_keep_their_order(producing: Any, values: Any) -> None:
+async def test_parked_records_keep_their_order(producing: StartProducer, values: Any) -> None:
     """B8: send_nowait before the metadata, send while it is on its way, and after it."""
     fake = one_topic()
     fake.round_trip_s = 0.05
@@ -212,7 +217,7 @@ async def test_parked_records_keep_their_order(producing: Any, values: Any) -> N
 
 @virtual_time
 async def test_sends_begun_before_the_metadata_keep_their_order(
-    producing: Any, values: Any
+    producing: StartProducer, values: Any
 ) -> None:
     """B8: gathered sends of a new topic are written in the order in which they were called."""
     fake = one_topic()
@@ -222,7 +227,7 @@ async def test_sends_begun_before_the_metadata_keep_their_order(
 
 
 @virtual_time
-async def test_each_parked_record_has_its_own_deadline(producing: Any) -> None:
+async def test_each_parked_record_has_its_own_deadline(producing: StartProducer) -> None:
     """B1, L2: max.block.ms from its own send_nowait."""
     fake = FakeCluster(auto_create_topics=False)
     async with producing(fake, max_block_ms=5000) as producer:
@@ -241,7 +246,9 @@ async def test_each_parked_record_has_its_own_deadline(producing: Any) -> None:
 
 
 @virtual_time
-async def test_a_parked_record_out_of_range_fails_alone(producing: Any, values: Any) -> None:
+async def test_a_parked_record_out_of_range_fails_alone(
+    producing: StartProducer, values: Any
+) -> None:
     """B1: the others go on, the memory comes back."""
     fake = one_topic(2)
     async with producing(fake) as producer:
@@ -259,7 +266,7 @@ async def test_a_parked_record_out_of_range_fails_alone(producing: Any, values: 
 
 
 @virtual_time
-async def test_parked_records_count_against_the_buffer(producing: Any) -> None:
+async def test_parked_records_count_against_the_buffer(producing: StartProducer) -> None:
     """B1: and give their room to others when they fail."""
     fake = FakeCluster(auto_create_topics=False)
     fake.create_topic("t", 1)
@@ -274,7 +281,7 @@ async def test_parked_records_count_against_the_buffer(producing: Any) -> None:
 
 
 @virtual_time
-async def test_flush_waits_for_parked_records(producing: Any, values: Any) -> None:
+async def test_flush_waits_for_parked_records(producing: StartProducer, values: Any) -> None:
     """L3: also when the topic is only just being created."""
     fake = FakeCluster(partitions=1)
     async with producing(fake, linger_ms=10_000) as producer:
@@ -286,7 +293,7 @@ async def test_flush_waits_for_parked_records(producing: Any, values: Any) -> No
 
 
 @virtual_time
-async def test_metadata_that_fails_at_first_only_delays(producing: Any) -> None:
+async def test_metadata_that_fails_at_first_only_delays(producing: StartProducer) -> None:
     """C9: the connection breaks while the topic is asked for."""
     fake = one_topic()
     async with producing(fake) as producer:
@@ -298,7 +305,7 @@ async def test_metadata_that_fails_at_first_only_delays(producing: Any) -> None:
 
 @virtual_time
 async def test_a_buffer_may_be_used_again_once_send_has_returned(
-    producing: Any, values: Any
+    producing: StartProducer, values: Any
 ) -> None:
     """Also while the record is parked: it was written with another content, or acked unwritten."""
     fake = one_topic()
@@ -314,7 +321,7 @@ async def test_a_buffer_may_be_used_again_once_send_has_returned(
 
 
 @virtual_time
-async def test_flush_does_not_hold_up_others_for_parked_records(producing: Any) -> None:
+async def test_flush_does_not_hold_up_others_for_parked_records(producing: StartProducer) -> None:
     """Batches leave at once; records that are parked later are not waited for."""
     fake = FakeCluster(auto_create_topics=False)
     fake.create_topic("t", 1)

@@ -7,7 +7,7 @@ import gc
 import time
 import tracemalloc
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given, settings
@@ -25,6 +25,9 @@ from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import run_virtual, virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.types import OffsetRange
+
+if TYPE_CHECKING:
+    from tests.producer.conftest import StartProducer
 
 ASYNCIO_DEBUG = False  # many records
 BUFFER = 65_536
@@ -48,7 +51,7 @@ def numbered(count: int, size: int = 100) -> list[bytes]:
 
 
 @virtual_time
-async def test_all_records_arrive_in_order(producing: Any, values: Any) -> None:
+async def test_all_records_arrive_in_order(producing: StartProducer, values: Any) -> None:
     fake, sent = one_topic(), numbered(5000)
     async with producing(fake) as producer:
         delivery = await producer.send_many("t", iter(sent))
@@ -60,7 +63,7 @@ async def test_all_records_arrive_in_order(producing: Any, values: Any) -> None:
 
 
 @virtual_time
-async def test_a_record_has_all_that_was_given(producing: Any) -> None:
+async def test_a_record_has_all_that_was_given(producing: StartProducer) -> None:
     fake = one_topic(3)
     async with producing(fake, wall_clock=lambda: 12.5) as producer:
         headers = {"a": b"1", "b": None}
@@ -117,7 +120,7 @@ def test_it_is_as_if_sent_one_by_one(records: Any, batch_size: int, partitioner:
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])
 @virtual_time
-async def test_acks(acks: Any, producing: Any) -> None:
+async def test_acks(acks: Any, producing: StartProducer) -> None:
     fake = one_topic()
     async with producing(fake, acks=acks, enable_idempotence=False) as producer:
         metadata = await (await producer.send_many("t", numbered(1000)))
@@ -129,7 +132,7 @@ async def test_acks(acks: Any, producing: Any) -> None:
 @pytest.mark.parametrize("ignore_keys", [False, True])
 @pytest.mark.parametrize("partitioner", ["late", "kip794", "round-robin"])
 @virtual_time
-async def test_partitioners(partitioner: str, ignore_keys: bool, producing: Any) -> None:
+async def test_partitioners(partitioner: str, ignore_keys: bool, producing: StartProducer) -> None:
     fake, sent = one_topic(6, brokers=3), numbered(2000)
     async with producing(
         fake, partitioner=partitioner, partitioner_ignore_keys=ignore_keys, batch_size=2000
@@ -144,7 +147,7 @@ async def test_partitioners(partitioner: str, ignore_keys: bool, producing: Any)
 
 
 @virtual_time
-async def test_serializers_and_hooks(producing: Any) -> None:
+async def test_serializers_and_hooks(producing: StartProducer) -> None:
     fake, told = one_topic(), []
     async with producing(
         fake, key_serializer=str.encode, value_serializer=str.encode, on_delivery=told.append
@@ -164,7 +167,7 @@ async def test_serializers_and_hooks(producing: Any) -> None:
 
 
 @virtual_time
-async def test_the_hook_is_called_for_each_record_on_the_fast_way(producing: Any) -> None:
+async def test_the_hook_is_called_for_each_record_on_the_fast_way(producing: StartProducer) -> None:
     told: list[Any] = []
     async with producing(one_topic(), on_delivery=told.append) as producer:
         await (await producer.send_many("t", numbered(1000)))
@@ -176,7 +179,7 @@ async def test_the_hook_is_called_for_each_record_on_the_fast_way(producing: Any
 
 
 @virtual_time
-async def test_nothing_is_sent_if_anything_is_bad(producing: Any) -> None:
+async def test_nothing_is_sent_if_anything_is_bad(producing: StartProducer) -> None:
     fake, good = one_topic(2), numbered(1000)
     async with producing(fake, max_request_size=2000) as producer:
         await (await producer.send_many("t", good[:1], partition=0))
@@ -215,7 +218,7 @@ async def test_states() -> None:
 
 
 @virtual_time
-async def test_a_topic_not_known_yet(producing: Any, values: Any) -> None:
+async def test_a_topic_not_known_yet(producing: StartProducer, values: Any) -> None:
     """It waits for metadata as send does, behind what was parked before."""
     fake, sent = one_topic(), numbered(300)
     async with producing(fake) as producer:
@@ -227,7 +230,7 @@ async def test_a_topic_not_known_yet(producing: Any, values: Any) -> None:
 
 
 @virtual_time
-async def test_a_topic_that_never_comes(producing: Any) -> None:
+async def test_a_topic_that_never_comes(producing: StartProducer) -> None:
     fake = FakeCluster(1, auto_create_topics=False)
     async with producing(fake, max_block_ms=1000) as producer:
         with pytest.raises(MetadataTimeoutError, match="0 records were handed over") as caught:
@@ -236,12 +239,12 @@ async def test_a_topic_that_never_comes(producing: Any) -> None:
 
 
 @virtual_time
-async def test_much_more_than_the_buffer_holds(producing: Any, values: Any) -> None:
+async def test_much_more_than_the_buffer_holds(producing: StartProducer, values: Any) -> None:
     """It waits for room, in slices; others get their turn; memory is bounded all the time."""
     fake, sent = one_topic(), numbered(10_000)
     fake.round_trip_s = 0.01
     async with producing(fake, buffer_memory=BUFFER, batch_size=4096) as producer:
-        budget = producer._core.accumulator.budget
+        budget = producer._core.accumulator.buffer_pool
         most, beside = 0, 0
 
         async def look() -> None:
@@ -263,7 +266,9 @@ async def test_much_more_than_the_buffer_holds(producing: Any, values: Any) -> N
 
 
 @virtual_time
-async def test_two_at_a_full_buffer_share_it_batch_by_batch(producing: Any, values: Any) -> None:
+async def test_two_at_a_full_buffer_share_it_batch_by_batch(
+    producing: StartProducer, values: Any
+) -> None:
     """Not record by record, each of which would be waited for."""
     fake = one_topic()
     fake.round_trip_s = 0.01
@@ -276,7 +281,7 @@ async def test_two_at_a_full_buffer_share_it_batch_by_batch(producing: Any, valu
 
 
 @virtual_time
-async def test_no_room_within_max_block(producing: Any, values: Any) -> None:
+async def test_no_room_within_max_block(producing: StartProducer, values: Any) -> None:
     fake, sent = one_topic(), numbered(10_000)
     async with producing(fake, buffer_memory=BUFFER, max_block_ms=3000) as producer:
         await producer.send_and_wait("t", b"first")
@@ -295,7 +300,7 @@ async def test_no_room_within_max_block(producing: Any, values: Any) -> None:
 
 
 @virtual_time
-async def test_cancelled_while_it_waits(producing: Any, values: Any) -> None:
+async def test_cancelled_while_it_waits(producing: StartProducer, values: Any) -> None:
     """What was handed over is delivered, the rest is not sent, nobody else is harmed."""
     fake, sent = one_topic(), numbered(10_000)
     async with producing(fake, buffer_memory=BUFFER) as producer:
@@ -317,7 +322,7 @@ async def test_cancelled_while_it_waits(producing: Any, values: Any) -> None:
 
 
 @pytest.mark.parametrize("given", [list, iter])
-async def test_the_event_loop_has_its_turn(producing: Any, given: Any) -> None:
+async def test_the_event_loop_has_its_turn(producing: StartProducer, given: Any) -> None:
     """A task that is always ready runs about every millisecond: of the process's own time, or
     whatever else the machine does would count."""
     fake, turns = one_topic(), 0
@@ -344,7 +349,7 @@ async def test_the_event_loop_has_its_turn(producing: Any, given: Any) -> None:
 # --- leaving nothing behind ---------------------------------------------------------------------
 
 
-async def test_nothing_is_leaked(producing: Any) -> None:
+async def test_nothing_is_leaked(producing: StartProducer) -> None:
     fake = one_topic(6)
     async with producing(fake, linger_ms=0) as producer:
         values, keys = numbered(1000), [b"%d" % (n % 50) for n in range(1000)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,6 +17,9 @@ from kafkaclient.errors import (
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.types import OffsetRange
+
+if TYPE_CHECKING:
+    from tests.producer.conftest import StartProducer
 
 ASYNCIO_DEBUG = False  # many records
 BUFFER = 65_536
@@ -33,7 +36,7 @@ def numbered(count: int, size: int = 100) -> list[bytes]:
 
 
 @virtual_time
-async def test_some_batches_fail(producing: Any) -> None:
+async def test_some_batches_fail(producing: StartProducer) -> None:
     fake = one_topic(2)
     async with producing(fake, batch_size=1000, partitioner="kip794") as producer:
         await producer.send_and_wait("t", b"first", partition=0)
@@ -50,7 +53,7 @@ async def test_some_batches_fail(producing: Any) -> None:
 
 
 @virtual_time
-async def test_expired_records_and_those_nobody_looked_at(producing: Any) -> None:
+async def test_expired_records_and_those_nobody_looked_at(producing: StartProducer) -> None:
     fake, unseen = one_topic(), []
     async with producing(
         fake, delivery_timeout_ms=5000, request_timeout_ms=2000, on_error=unseen.append
@@ -71,7 +74,9 @@ async def test_expired_records_and_those_nobody_looked_at(producing: Any) -> Non
 
 
 @virtual_time
-async def test_batches_too_large_for_the_topic_are_split(producing: Any, values: Any) -> None:
+async def test_batches_too_large_for_the_topic_are_split(
+    producing: StartProducer, values: Any
+) -> None:
     fake = one_topic(max_message_bytes=1024)
     async with producing(
         fake, batch_size=200_000, linger_ms=1000, max_request_size=300_000
@@ -89,7 +94,7 @@ async def test_batches_too_large_for_the_topic_are_split(producing: Any, values:
 
 
 @virtual_time
-async def test_a_partitioner_that_fails_on_the_way(producing: Any) -> None:
+async def test_a_partitioner_that_fails_on_the_way(producing: StartProducer) -> None:
     class Fails:
         def partition(self, topic: Any, key: Any, value: Any, *_: Any) -> int:
             return 0 if value != b"%0100d" % 700 else 1 // 0
@@ -102,7 +107,7 @@ async def test_a_partitioner_that_fails_on_the_way(producing: Any) -> None:
 
 
 @virtual_time
-async def test_stopped_on_the_way(producing: Any, values: Any) -> None:
+async def test_stopped_on_the_way(producing: StartProducer, values: Any) -> None:
     fake, sent = one_topic(), numbered(10_000)
     fake.round_trip_s = 0.1
     async with producing(fake, buffer_memory=BUFFER) as producer:
@@ -116,7 +121,7 @@ async def test_stopped_on_the_way(producing: Any, values: Any) -> None:
 
 
 @virtual_time
-async def test_a_leader_change_on_the_way(producing: Any, values: Any) -> None:
+async def test_a_leader_change_on_the_way(producing: StartProducer, values: Any) -> None:
     fake, sent = one_topic(1, brokers=2), numbered(20_000)
     fake.round_trip_s = 0.01
     async with producing(fake, buffer_memory=BUFFER) as producer:

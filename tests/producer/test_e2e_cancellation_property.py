@@ -17,6 +17,8 @@ from kafkaclient.testing.fake import FakeCluster
 if TYPE_CHECKING:
     import pytest
 
+    from tests.producer.conftest import StartProducer
+
 ASYNCIO_DEBUG = False  # it takes most of the time here
 
 TASKS = 60
@@ -49,7 +51,7 @@ class Story:
     def key(self) -> bytes | None:
         return self.random.choice((None, b"a", b"b"))
 
-    async def run(self, producing: Any) -> None:
+    async def run(self, producing: StartProducer) -> None:
         random, fake = self.random, self.fake
         fake.create_topic("known", 3)
         options = {"linger_ms": random.choice((0, 3)), "batch_size": 2000, "buffer_memory": 6000}
@@ -80,7 +82,7 @@ class Story:
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
 def test_tasks_cancelled_at_random_moments(
-    seed: int, producing: Any, caplog: pytest.LogCaptureFixture
+    seed: int, producing: StartProducer, caplog: pytest.LogCaptureFixture
 ) -> None:
     story = Story(seed)
     run_virtual(story.run(producing))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,6 +11,9 @@ from kafkaclient.errors import DeliveryTimeoutError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE_ANSWER, FakeCluster
 from kafkaclient.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from tests.producer.conftest import StartProducer
 
 BY_NAME = "kafka-4.0"
 BY_ID = "kafka-4"
@@ -28,7 +31,9 @@ def now() -> float:
 @pytest.mark.parametrize("profile", [BY_ID, BY_NAME])
 @pytest.mark.parametrize("absence", [0.0, 4.0])
 @virtual_time
-async def test_records_go_on_to_the_new_topic(profile: str, absence: float, producing: Any) -> None:
+async def test_records_go_on_to_the_new_topic(
+    profile: str, absence: float, producing: StartProducer
+) -> None:
     """Each is in the old topic or in the new one, once and in order, also while there is none."""
     fake = FakeCluster(profile=profile, auto_create_topics=False)
     fake.create_topic("t", 3)
@@ -53,7 +58,7 @@ async def test_records_go_on_to_the_new_topic(profile: str, absence: float, prod
 
 @virtual_time
 async def test_what_was_on_its_way_to_the_old_topic_is_not_written_to_the_new(
-    producing: Any,
+    producing: StartProducer,
 ) -> None:
     """The answer is lost, the topic created anew: the record is sent to it once, under a number
     that it takes; and the old request, should it still come, is for a topic that is no more."""
@@ -75,7 +80,7 @@ async def test_what_was_on_its_way_to_the_old_topic_is_not_written_to_the_new(
 
 
 @virtual_time
-async def test_nothing_overtakes_the_first_batch_in_the_new_topic(producing: Any) -> None:
+async def test_nothing_overtakes_the_first_batch_in_the_new_topic(producing: StartProducer) -> None:
     """A log that does not know the producer takes whatever comes first (KAFKA-15591)."""
     fake = FakeCluster(brokers=1)
     fake.create_topic("t", 1)
@@ -91,7 +96,7 @@ async def test_nothing_overtakes_the_first_batch_in_the_new_topic(producing: Any
 
 @pytest.mark.parametrize("profile", [BY_ID, BY_NAME])
 @virtual_time
-async def test_fewer_partitions(profile: str, producing: Any) -> None:
+async def test_fewer_partitions(profile: str, producing: StartProducer) -> None:
     """Records without key leave the partition that is no more, sent before or not; those for the
     partition itself wait for it, and are told so at last."""
     fake = FakeCluster(brokers=1, profile=profile)
@@ -117,7 +122,7 @@ async def test_fewer_partitions(profile: str, producing: Any) -> None:
 
 
 @virtual_time
-async def test_a_partition_that_comes_back(producing: Any) -> None:
+async def test_a_partition_that_comes_back(producing: StartProducer) -> None:
     """What waited for it is written there."""
     fake = FakeCluster(brokers=1)
     fake.create_topic("t", 3)
@@ -133,7 +138,9 @@ async def test_a_partition_that_comes_back(producing: Any) -> None:
 
 
 @virtual_time
-async def test_a_broker_that_still_tells_of_the_old_topic_is_not_believed(producing: Any) -> None:
+async def test_a_broker_that_still_tells_of_the_old_topic_is_not_believed(
+    producing: StartProducer,
+) -> None:
     """After the new topic is known: going back and forth would number records twice."""
     fake = FakeCluster(brokers=1)
     fake.create_topic("t", 1)
@@ -175,7 +182,7 @@ async def test_a_broker_that_still_tells_of_the_old_topic_is_not_believed(produc
 
 
 @virtual_time
-async def test_without_idempotence_too(producing: Any) -> None:
+async def test_without_idempotence_too(producing: StartProducer) -> None:
     fake = FakeCluster(brokers=1)
     fake.create_topic("t", 2)
     async with producing(fake, linger_ms=0, enable_idempotence=False, acks=1) as producer:
@@ -186,7 +193,7 @@ async def test_without_idempotence_too(producing: Any) -> None:
 
 
 @virtual_time
-async def test_the_new_topic_takes_larger_batches(producing: Any) -> None:
+async def test_the_new_topic_takes_larger_batches(producing: StartProducer) -> None:
     """What was learnt of the old one's max.message.bytes is void."""
     fake = FakeCluster(brokers=1)
     fake.create_topic("t", 1, max_message_bytes=20_000)

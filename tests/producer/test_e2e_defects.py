@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,6 +11,9 @@ from kafkaclient.errors import DeliveryTimeoutError, KafkaError
 from kafkaclient.producer.batches.batch import ProducerBatch
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
+
+if TYPE_CHECKING:
+    from tests.producer.conftest import StartProducer
 
 
 def now() -> float:
@@ -27,7 +30,7 @@ def one_topic(partitions: int = 3, brokers: int = 3) -> FakeCluster:
 @pytest.mark.parametrize("acks", [0, -1])
 @virtual_time
 async def test_a_write_that_fails_costs_its_connection(
-    acks: int, producing: Any, values: Any, monkeypatch: pytest.MonkeyPatch
+    acks: int, producing: StartProducer, values: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever the transport raises: the batches are sent again, the others notice nothing."""
     fake = one_topic(2)
@@ -49,7 +52,7 @@ async def test_a_write_that_fails_costs_its_connection(
 
 @virtual_time
 async def test_an_answer_that_cannot_be_handled_is_as_good_as_none(
-    producing: Any, monkeypatch: pytest.MonkeyPatch, values: Any
+    producing: StartProducer, monkeypatch: pytest.MonkeyPatch, values: Any
 ) -> None:
     """No batch stays on the wire for ever, whichever part of the way back is broken."""
     fake = one_topic(1)
@@ -68,7 +71,7 @@ async def test_an_answer_that_cannot_be_handled_is_as_good_as_none(
 
 @virtual_time
 async def test_halves_that_cannot_be_made_fail_the_whole(
-    producing: Any, outcomes: Any, monkeypatch: pytest.MonkeyPatch
+    producing: StartProducer, outcomes: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = FakeCluster(brokers=1)
     fake.create_topic("t", 1, max_message_bytes=700)
@@ -92,7 +95,7 @@ async def test_halves_that_cannot_be_made_fail_the_whole(
 @pytest.mark.parametrize("partitioner", ["kip794", "late"])
 @virtual_time
 async def test_what_gets_ready_during_a_pass_is_sent_at_once(
-    partitioner: str, producing: Any, outcomes: Any, monkeypatch: pytest.MonkeyPatch
+    partitioner: str, producing: StartProducer, outcomes: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A batch that cannot be compressed makes way for the next of its queue."""
     fake = one_topic(2, brokers=1)
@@ -118,7 +121,7 @@ async def test_what_gets_ready_during_a_pass_is_sent_at_once(
 
 @virtual_time
 async def test_a_record_sent_from_within_a_pass_keeps_its_deadline(
-    producing: Any, monkeypatch: pytest.MonkeyPatch
+    producing: StartProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = one_topic(1)
     async with producing(fake, linger_ms=0, delivery_timeout_ms=31_000) as producer:
@@ -143,7 +146,7 @@ async def test_a_record_sent_from_within_a_pass_keeps_its_deadline(
 
 @virtual_time
 async def test_a_full_lane_does_not_keep_the_sender_busy(
-    producing: Any, monkeypatch: pytest.MonkeyPatch
+    producing: StartProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = one_topic(1)
     async with producing(fake, linger_ms=0, batch_size=200) as producer:
@@ -151,13 +154,13 @@ async def test_a_full_lane_does_not_keep_the_sender_busy(
         fake.stall_broker(fake.leader("t", 0))
         deliveries = [producer.send_nowait("t", bytes(150)) for _ in range(20)]
         await asyncio.sleep(0.1)
-        passes, real = [], producer._core.sender._alarm._work
+        passes, real = [], producer._core.sender._wakeup._work
 
         def run_once(at: float) -> float:
             passes.append(at)
             return real(at)
 
-        monkeypatch.setattr(producer._core.sender._alarm, "_work", run_once)
+        monkeypatch.setattr(producer._core.sender._wakeup, "_work", run_once)
         await asyncio.sleep(5)
         assert len(passes) < 10
         fake.resume_broker(fake.leader("t", 0))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
+
+if TYPE_CHECKING:
+    from tests.producer.conftest import StartProducer
 
 ASYNCIO_DEBUG = False  # many records
 
@@ -40,7 +43,9 @@ def exclusions(producer: Any, node: int = 0) -> dict[str, int]:
 
 @pytest.mark.parametrize("partitioner", ["late", "kip794"])
 @virtual_time
-async def test_healthy_brokers_are_never_excluded(partitioner: str, producing: Any) -> None:
+async def test_healthy_brokers_are_never_excluded(
+    partitioner: str, producing: StartProducer
+) -> None:
     options = {"partitioner": partitioner, "batch_size": 1000}
     async with producing(three_brokers(), **options) as producer:
         before = producer.load().brokers
@@ -57,7 +62,7 @@ async def test_healthy_brokers_are_never_excluded(partitioner: str, producing: A
 
 
 @virtual_time
-async def test_a_throttled_broker(producing: Any) -> None:
+async def test_a_throttled_broker(producing: StartProducer) -> None:
     fake = three_brokers()
     async with producing(fake, partitioner="late") as producer:
         fake.throttle(1000, node_id=0)
@@ -71,7 +76,7 @@ async def test_a_throttled_broker(producing: Any) -> None:
 
 
 @virtual_time
-async def test_a_broker_that_is_gone(producing: Any) -> None:
+async def test_a_broker_that_is_gone(producing: StartProducer) -> None:
     fake = three_brokers()
     async with producing(fake, partitioner="late") as producer:
         await asyncio.gather(*await load(producer, 1))
@@ -86,7 +91,7 @@ async def test_a_broker_that_is_gone(producing: Any) -> None:
 
 
 @virtual_time
-async def test_a_silent_broker_is_overdue(producing: Any) -> None:
+async def test_a_silent_broker_is_overdue(producing: StartProducer) -> None:
     fake = three_brokers()
     async with producing(fake, partitioner="late") as producer:
         await asyncio.gather(*await load(producer, 1))
@@ -101,7 +106,7 @@ async def test_a_silent_broker_is_overdue(producing: Any) -> None:
 
 
 @virtual_time
-async def test_skew_and_switches_tell_even_from_uneven(producing: Any) -> None:
+async def test_skew_and_switches_tell_even_from_uneven(producing: StartProducer) -> None:
     fake = three_brokers()
     fake.delay_produce(0, 0.02)
     told = {}

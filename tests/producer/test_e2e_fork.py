@@ -19,6 +19,8 @@ from kafkaclient.wire.api import ApiKey
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.producer.conftest import StartProducer
+
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 
 
@@ -54,7 +56,9 @@ def refusal(call: Callable[[], Any]) -> str:
     return str(caught.value)
 
 
-async def test_every_use_in_a_child_raises_a_clear_error(over_tcp: Any, producing: Any) -> None:
+async def test_every_use_in_a_child_raises_a_clear_error(
+    over_tcp: Any, producing: StartProducer
+) -> None:
     fake = one_topic()
     async with over_tcp(fake) as dialer, Producer(fake.bootstrap, dialer=dialer) as producer:
         await producer.send_and_wait("t", b"1", partition=0)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaclient.testing.fake.control import Answer, Request
+    from tests.producer.conftest import StartProducer
 
 ASYNCIO_DEBUG = False  # many steps
 
@@ -97,7 +98,7 @@ every_lie = pytest.mark.parametrize("lie", LIES)
 @every_lie
 @virtual_time
 async def test_a_broker_that_lies_about_produce_harms_only_its_own_partitions(
-    lie: str, producing: Any, values: Any
+    lie: str, producing: StartProducer, values: Any
 ) -> None:
     """The others keep their pace; what waits for the liar is written once when it comes to its
     senses."""
@@ -126,7 +127,7 @@ async def test_a_broker_that_lies_about_produce_harms_only_its_own_partitions(
 
 @pytest.mark.parametrize("lie", sorted(LIES.keys() - {"twice", "silence", "only a beginning"}))
 @virtual_time
-async def test_an_endless_liar_is_named_in_the_error(lie: str, producing: Any) -> None:
+async def test_an_endless_liar_is_named_in_the_error(lie: str, producing: StartProducer) -> None:
     """The records fail on time, and the error says what came instead of an answer."""
     fake = one_topic()
     options = {"linger_ms": 0, "delivery_timeout_ms": 31_000}
@@ -146,7 +147,9 @@ async def test_an_endless_liar_is_named_in_the_error(lie: str, producing: Any) -
 @every_lie
 @pytest.mark.parametrize("api", [ApiKey.METADATA, ApiKey.INIT_PRODUCER_ID])
 @virtual_time
-async def test_another_broker_is_asked_when_one_lies(api: ApiKey, lie: str, producing: Any) -> None:
+async def test_another_broker_is_asked_when_one_lies(
+    api: ApiKey, lie: str, producing: StartProducer
+) -> None:
     fake = one_topic()
     fake.control(api, LIES[lie], broker=0, keep=True)
     async with producing(fake, linger_ms=0, request_timeout_ms=5000) as producer:
@@ -162,7 +165,7 @@ async def test_another_broker_is_asked_when_one_lies(api: ApiKey, lie: str, prod
 
 @every_lie
 @virtual_time
-async def test_a_handshake_of_lies_is_a_failed_attempt(lie: str, producing: Any) -> None:
+async def test_a_handshake_of_lies_is_a_failed_attempt(lie: str, producing: StartProducer) -> None:
     fake = one_topic()
     options = {"socket_connection_setup_timeout_ms": 1000, "linger_ms": 0}
     control = fake.control(ApiKey.API_VERSIONS, LIES[lie], broker=0, keep=True)
@@ -194,7 +197,7 @@ async def test_a_cluster_of_liars_cannot_be_started(lie: str) -> None:
 
 
 @virtual_time
-async def test_answers_that_come_byte_by_byte(producing: Any, values: Any) -> None:
+async def test_answers_that_come_byte_by_byte(producing: StartProducer, values: Any) -> None:
     fake = one_topic()
     fake.chunk_size = 1
     async with producing(fake, linger_ms=0) as producer:
@@ -204,7 +207,7 @@ async def test_answers_that_come_byte_by_byte(producing: Any, values: Any) -> No
 
 
 @virtual_time
-async def test_what_is_announced_takes_no_memory_before_it_comes(producing: Any) -> None:
+async def test_what_is_announced_takes_no_memory_before_it_comes(producing: StartProducer) -> None:
     """50 MB are announced again and again, by all brokers; some bytes come."""
     fake = one_topic()
     options = {"linger_ms": 0, "request_timeout_ms": 1000, "delivery_timeout_ms": 20_000}
@@ -224,7 +227,7 @@ async def test_what_is_announced_takes_no_memory_before_it_comes(producing: Any)
 
 
 @virtual_time
-async def test_topics_nobody_asked_for_are_not_remembered(producing: Any) -> None:
+async def test_topics_nobody_asked_for_are_not_remembered(producing: StartProducer) -> None:
     fake = one_topic()
 
     def more_than_asked(request: Request) -> Answer:
@@ -250,7 +253,9 @@ async def test_topics_nobody_asked_for_are_not_remembered(producing: Any) -> Non
 
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
-def test_lies_of_all_kinds_lose_duplicate_and_reorder_nothing(seed: int, producing: Any) -> None:
+def test_lies_of_all_kinds_lose_duplicate_and_reorder_nothing(
+    seed: int, producing: StartProducer
+) -> None:
     """Each broker lies now and then in any answer, for twenty seconds."""
     random = Random(seed)
     kinds = list(LIES.values())

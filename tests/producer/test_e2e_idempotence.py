@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,6 +20,9 @@ from kafkaclient.producer.batches.sequence import MAX_EPOCH
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE, CLOSE_ANSWER, DROP_ANSWER, ErrorCode, FakeCluster
 from kafkaclient.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from tests.producer.conftest import StartProducer
 
 OUT_OF_ORDER, UNKNOWN_PRODUCER_ID, INVALID_RECORD, PRODUCER_FENCED = 45, 59, 87, 90
 
@@ -39,7 +42,9 @@ def one_topic(partitions: int = 1, **topic: Any) -> FakeCluster:
 
 @pytest.mark.parametrize("code", [OUT_OF_ORDER, UNKNOWN_PRODUCER_ID, 47])
 @virtual_time
-async def test_a_sequence_error_is_repaired_with_the_next_epoch(code: int, producing: Any) -> None:
+async def test_a_sequence_error_is_repaired_with_the_next_epoch(
+    code: int, producing: StartProducer
+) -> None:
     """S1: KIP-360: the batch that was refused is sent again under epoch+1 from sequence 0."""
     fake = one_topic()
     async with producing(fake, linger_ms=0) as producer:
@@ -57,7 +62,7 @@ async def test_a_sequence_error_is_repaired_with_the_next_epoch(code: int, produ
 
 
 @virtual_time
-async def test_other_partitions_follow_to_the_new_epoch(producing: Any) -> None:
+async def test_other_partitions_follow_to_the_new_epoch(producing: StartProducer) -> None:
     """S1: each when nothing of it is on the wire; no gap and no duplicate anywhere."""
     fake = one_topic(3)
     fake.round_trip_s = 0.01
@@ -77,7 +82,7 @@ async def test_other_partitions_follow_to_the_new_epoch(producing: Any) -> None:
 
 
 @virtual_time
-async def test_a_log_that_lost_its_producers_takes_us_back(producing: Any) -> None:
+async def test_a_log_that_lost_its_producers_takes_us_back(producing: StartProducer) -> None:
     """S1: retention dropped what the broker knew of us; nothing has to be repaired."""
     fake = one_topic()
     async with producing(fake, linger_ms=0) as producer:
@@ -89,7 +94,7 @@ async def test_a_log_that_lost_its_producers_takes_us_back(producing: Any) -> No
 
 
 @virtual_time
-async def test_used_up_epochs_bring_a_new_producer_id(producing: Any) -> None:
+async def test_used_up_epochs_bring_a_new_producer_id(producing: StartProducer) -> None:
     """S1: after the last epoch a broker is asked for another id, and sequences begin at 0."""
     fake = one_topic(2)
     async with producing(fake, linger_ms=0) as producer:
@@ -115,7 +120,7 @@ async def test_used_up_epochs_bring_a_new_producer_id(producing: Any) -> None:
 
 
 @virtual_time
-async def test_sequences_wrap_to_nought(producing: Any) -> None:
+async def test_sequences_wrap_to_nought(producing: StartProducer) -> None:
     """S2: a batch across 2^31-1, and those after it."""
     fake = one_topic()
     async with producing(fake, linger_ms=10) as producer:
@@ -134,7 +139,7 @@ async def test_sequences_wrap_to_nought(producing: Any) -> None:
 
 @virtual_time
 async def test_what_was_written_as_a_whole_is_not_written_in_parts(
-    producing: Any, outcomes: Any
+    producing: StartProducer, outcomes: Any
 ) -> None:
     """The answer is lost, then the topic's limit lowered: the halves have the numbers that their
     records had, and a log that has the whole refuses them."""
@@ -156,7 +161,7 @@ async def test_what_was_written_as_a_whole_is_not_written_in_parts(
 @pytest.mark.parametrize("later", [0, 3])
 @virtual_time
 async def test_a_lost_request_does_not_keep_a_batch_from_being_split(
-    later: int, producing: Any
+    later: int, producing: StartProducer
 ) -> None:
     """A batch too large for its topic whose first attempt got lost: it cannot have been written,
     and the parts tell."""
@@ -175,7 +180,7 @@ async def test_a_lost_request_does_not_keep_a_batch_from_being_split(
 
 @pytest.mark.parametrize("answer", [CLOSE_ANSWER, DROP_ANSWER, ErrorCode.NOT_ENOUGH_REPLICAS])
 @virtual_time
-async def test_lost_answers_make_no_duplicates(answer: Any, producing: Any) -> None:
+async def test_lost_answers_make_no_duplicates(answer: Any, producing: StartProducer) -> None:
     """S1: five batches are out when an answer is lost; each is in the log once, in order."""
     fake = one_topic()
     fake.round_trip_s = 0.02
@@ -190,7 +195,7 @@ async def test_lost_answers_make_no_duplicates(answer: Any, producing: Any) -> N
 
 
 @virtual_time
-async def test_an_expired_batch_leaves_no_gap(producing: Any, outcomes: Any) -> None:
+async def test_an_expired_batch_leaves_no_gap(producing: StartProducer, outcomes: Any) -> None:
     """S1: what was never answered is given up; what follows is written, under a new epoch."""
     fake = one_topic()
     options = {"request_timeout_ms": 900, "delivery_timeout_ms": 1000, "linger_ms": 0}
@@ -215,7 +220,7 @@ async def test_an_expired_batch_leaves_no_gap(producing: Any, outcomes: Any) -> 
 
 
 @virtual_time
-async def test_too_few_replicas_for_a_while(producing: Any) -> None:
+async def test_too_few_replicas_for_a_while(producing: StartProducer) -> None:
     """S3: retried until there are enough; written once."""
     fake = one_topic(replication_factor=3, min_insync_replicas=2)
     async with producing(fake) as producer:
@@ -230,7 +235,7 @@ async def test_too_few_replicas_for_a_while(producing: Any) -> None:
 
 
 @virtual_time
-async def test_too_few_replicas_for_good(producing: Any) -> None:
+async def test_too_few_replicas_for_good(producing: StartProducer) -> None:
     """S3: the error states min.insync.replicas, and how long it was tried."""
     fake = one_topic(replication_factor=3, min_insync_replicas=2)
     fake.set_isr("t", 0, [0])
@@ -244,7 +249,7 @@ async def test_too_few_replicas_for_good(producing: Any) -> None:
 
 
 @virtual_time
-async def test_written_to_too_few_replicas(producing: Any) -> None:
+async def test_written_to_too_few_replicas(producing: StartProducer) -> None:
     """S3: NOT_ENOUGH_REPLICAS_AFTER_APPEND: sent again, the broker knows it already."""
     fake = one_topic()
     async with producing(fake) as producer:
@@ -255,7 +260,7 @@ async def test_written_to_too_few_replicas(producing: Any) -> None:
 
 
 @virtual_time
-async def test_retries_are_counted(producing: Any) -> None:
+async def test_retries_are_counted(producing: StartProducer) -> None:
     """S3: retries=2 without idempotence: the third failure is final."""
     fake = one_topic()
     async with producing(fake, retries=2, enable_idempotence=False) as producer:
@@ -270,7 +275,7 @@ async def test_retries_are_counted(producing: Any) -> None:
 
 
 @virtual_time
-async def test_a_refused_batch_touches_no_other(producing: Any, outcomes: Any) -> None:
+async def test_a_refused_batch_touches_no_other(producing: StartProducer, outcomes: Any) -> None:
     """S4: three batches, the middle one refused: the others once, it never."""
     fake = one_topic()
     fake.round_trip_s = 0.02
@@ -288,7 +293,7 @@ async def test_a_refused_batch_touches_no_other(producing: Any, outcomes: Any) -
 
 
 @virtual_time
-async def test_record_errors_name_the_culprit(producing: Any, outcomes: Any) -> None:
+async def test_record_errors_name_the_culprit(producing: StartProducer, outcomes: Any) -> None:
     """S4: KIP-467: the record that the broker names has the broker's message; those that shared
     its batch by chance are sent again without it, before all that follow."""
     fake = one_topic()
@@ -304,7 +309,7 @@ async def test_record_errors_name_the_culprit(producing: Any, outcomes: Any) -> 
 
 
 @virtual_time
-async def test_fencing_is_fatal(producing: Any, outcomes: Any) -> None:
+async def test_fencing_is_fatal(producing: StartProducer, outcomes: Any) -> None:
     """S1: everything pending fails with the cause, and so does every further send."""
     fake = one_topic(2)
     async with producing(fake, linger_ms=0) as producer:
@@ -322,7 +327,7 @@ async def test_fencing_is_fatal(producing: Any, outcomes: Any) -> None:
 
 @pytest.mark.parametrize(("code", "refused"), [(14, False), (31, True), (-1, False), (53, True)])
 @virtual_time
-async def test_asking_for_a_producer_id(code: int, refused: bool, producing: Any) -> None:
+async def test_asking_for_a_producer_id(code: int, refused: bool, producing: StartProducer) -> None:
     """C6: transient errors use the whole delivery budget; a clear refusal is told at once."""
     fake = one_topic()
     control = fake.control(ApiKey.INIT_PRODUCER_ID, code, keep=True)
@@ -338,7 +343,7 @@ async def test_asking_for_a_producer_id(code: int, refused: bool, producing: Any
 
 
 @virtual_time
-async def test_idempotence_needs_a_broker_that_knows_it(producing: Any) -> None:
+async def test_idempotence_needs_a_broker_that_knows_it(producing: StartProducer) -> None:
     """C10: without InitProducerId the error says so; without idempotence it works."""
     fake = one_topic()
     fake.set_versions(ApiKey.INIT_PRODUCER_ID, 0, -1)

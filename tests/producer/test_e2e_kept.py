@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,6 +11,9 @@ from kafkaclient.errors import DeliveryTimeoutError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import DROP, FakeCluster
 from kafkaclient.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from tests.producer.conftest import StartProducer
 
 OPTIONS: dict[str, Any] = {"delivery_timeout_ms": 2000, "request_timeout_ms": 1000, "linger_ms": 0}
 
@@ -23,7 +26,7 @@ async def _seconds(delivery: Any, sent_at: float) -> float:
 
 
 @virtual_time
-async def test_the_time_before_the_metadata_counts(producing: Any) -> None:
+async def test_the_time_before_the_metadata_counts(producing: StartProducer) -> None:
     """The batch of the kept record expires before an older batch of another topic."""
     fake = FakeCluster(1, auto_create_topics=False)
     fake.create_topic("known", 1)
@@ -43,7 +46,7 @@ async def test_the_time_before_the_metadata_counts(producing: Any) -> None:
 @pytest.mark.parametrize("way", ["send", "send_nowait"])
 @virtual_time
 async def test_a_kept_record_shares_no_batch_with_one_that_has_more_time(
-    producing: Any, way: str
+    producing: StartProducer, way: str
 ) -> None:
     fake = FakeCluster(1, auto_create_topics=False)
     loop = asyncio.get_running_loop()

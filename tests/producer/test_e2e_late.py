@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -12,6 +12,9 @@ from kafkaclient.producer.sender.broker_lane import Exclusion
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from tests.producer.conftest import Bench, StartProducer
 
 ASYNCIO_DEBUG = False  # many records
 
@@ -79,7 +82,7 @@ def cluster(*delays_ms: float, partitions: int = 3) -> FakeCluster:
 
 
 @pytest.fixture
-def late(producing: Any) -> Any:
+def late(producing: StartProducer) -> Any:
     return lambda fake, **options: producing(fake, partitioner="late", **options)
 
 
@@ -170,7 +173,7 @@ async def test_a_paused_broker_keeps_only_what_it_had(late: Any) -> None:
         await asyncio.sleep(2.0)
         fake.stall_broker(0)
         await asyncio.sleep(1.0)
-        assert producer._core.sender.lanes.get(0).excluded is Exclusion.OVERDUE
+        assert producer._core.sender.lanes.get(0).exclusion is Exclusion.OVERDUE
         await asyncio.sleep(2.0)
         fake.resume_broker(0)
         await running
@@ -264,8 +267,8 @@ async def test_set_aside_records_go_elsewhere_when_their_broker_fails(late: Any)
         await producer.partitions_for("t")
         load = Load(producer)
         await load.run(2048, 1)
-        choice = producer._core.accumulator.topics["t"].choice
-        while choice.filling is None or not choice.filling.batches:
+        choice = producer._core.accumulator.topics["t"].strategy
+        while choice.reserved_queue is None or not choice.reserved_queue.batches:
             load.send()
             await asyncio.sleep(0.0005)
         fake.stop_broker(0, elect=False)
@@ -286,17 +289,17 @@ async def test_a_lost_leader_frees_what_was_set_aside(late: Any) -> None:
         await load.run(2048, 1)
         accumulator = producer._core.accumulator
         topic = accumulator.topics["t"]
-        while topic.choice.filling is None or not topic.choice.filling.batches:
+        while topic.strategy.reserved_queue is None or not topic.strategy.reserved_queue.batches:
             load.send()
             await asyncio.sleep(0.0005)
-        queue = topic.choice.filling
+        queue = topic.strategy.reserved_queue
         view = topic.view
         lost = view.partitions[queue.partition]._replace(leader=-1)
         partitions = [*view.partitions]
         partitions[queue.partition] = lost
         accumulator.update_topic(type(view)("t", view.topic_id, tuple(partitions)), now())
-        accumulator.places.free_stranded(now())
-        assert topic.choice.filling is None
+        accumulator.binding.unbind_unsendable(now())
+        assert topic.strategy.reserved_queue is None
         assert not queue.batches
         assert topic.unbound.batches
         accumulator.update_topic(view, now())
@@ -358,11 +361,11 @@ async def test_a_keyed_record_does_not_wait_with_what_is_set_aside(late: Any) ->
         await producer.partitions_for("t")
         load = Load(producer)
         await load.run(2048, 1)
-        choice = producer._core.accumulator.topics["t"].choice
-        while choice.filling is None:
+        choice = producer._core.accumulator.topics["t"].strategy
+        while choice.reserved_queue is None:
             load.send()
             await asyncio.sleep(0.0005)
-        partition, asked = choice.filling.partition, now()
+        partition, asked = choice.reserved_queue.partition, now()
         await producer.send_and_wait("t", b"explicit", partition=partition)
         assert now() - asked <= 0.045, "its broker's delay, behind one request at the most"
         await load.finish()
@@ -377,10 +380,10 @@ async def test_a_broker_that_takes_no_bytes_has_nothing_set_aside(late: Any) -> 
         load = Load(producer)
         await load.run(1024, 0.5)
         lanes = producer._core.sender.lanes
-        assert lanes.spare(0)
+        assert lanes.has_capacity(0)
         lanes.get(0).connection._writable = False
-        assert not lanes.spare(0)
-        assert not lanes.in_order(0)
+        assert not lanes.has_capacity(0)
+        assert not lanes.is_healthy(0)
         lanes.get(0).connection._writable = True
         await load.finish()
 
@@ -406,56 +409,58 @@ async def test_leaders_that_left_before_the_broker_was_overdue(late: Any) -> Non
 
 
 @virtual_time
-async def test_what_is_set_aside_does_not_wait_behind_a_retry(bench: Any) -> None:
+async def test_what_is_set_aside_does_not_wait_behind_a_retry(bench: type[Bench]) -> None:
     b = bench((0, 1), late=True)
     b.accumulator.update_topic(b.view(), 0.0)
     retried = b.put_batches(0, 1)[0]
     b.drain(0)
     b.put()
     batch = b.topic.unbound.batches.popleft()
-    b.accumulator.circumstances.brokers = AllInOrder()
-    b.accumulator.places.set_aside(batch, b.queue(0), 0.0)
+    b.accumulator.conditions.brokers = AllInOrder()
+    b.accumulator.binding.reserve(batch, b.queue(0), 0.0)
     b.incomplete.retry(retried, Exception("refused"), 5.0, 0.0)
     assert list(b.queue(0).batches) == [retried, batch]
-    b.accumulator.places.free_stranded(0.0)
+    b.accumulator.binding.unbind_unsendable(0.0)
     assert list(b.queue(0).batches) == [retried]
     assert list(b.topic.unbound.batches) == [batch]
-    assert batch.receipt.partition == -1
+    assert batch.result.partition == -1
 
 
 @virtual_time
-async def test_a_topic_that_comes_back_with_one_partition_keeps_the_order(bench: Any) -> None:
+async def test_a_topic_that_comes_back_with_one_partition_keeps_the_order(
+    bench: type[Bench],
+) -> None:
     b = bench((0, 1, 2), late=True)
     b.accumulator.update_topic(b.view(), 0.0)
-    b.accumulator.circumstances.brokers = AllInOrder()
+    b.accumulator.conditions.brokers = AllInOrder()
     for value in (b"0", b"1"):
         b.put(value=value)
         b.topic.unbound.batches[-1].close()
     aside = b.topic.unbound.batches.popleft()
-    b.accumulator.places.set_aside(aside, b.queue(0), 0.0)
+    b.accumulator.binding.reserve(aside, b.queue(0), 0.0)
     b.leaders, b.epochs = [0], [9]
     b.accumulator.update_topic(b.view(), 0.0)
     b.put(value=b"2")
     batches = list(b.queue(0).batches)
     assert [batch.count for batch in batches] == [1, 1, 1]
     assert batches[0] is aside
-    assert not any(batch.movable for batch in batches)
+    assert not any(batch.rebindable for batch in batches)
     assert not b.topic.unbound.batches
 
 
 class AllInOrder:
     """Brokers that are never out of order, and busy."""
 
-    def spare(self, node_id: int) -> bool:
+    def has_capacity(self, node_id: int) -> bool:
         return False
 
-    def in_order(self, node_id: int) -> bool:
+    def is_healthy(self, node_id: int) -> bool:
         return node_id >= 0
 
-    def worth_waiting(self, node_id: int) -> bool:
+    def may_be_waited_for(self, node_id: int) -> bool:
         return True
 
-    def usual_latency(self, node_id: int) -> float:
+    def p95_latency(self, node_id: int) -> float:
         return 0.02
 
 

@@ -9,7 +9,7 @@ import pickle
 import traceback
 import warnings
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -25,6 +25,9 @@ from kafkaclient.reader.reader import Reader
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster, delay
 from kafkaclient.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from tests.producer.conftest import StartProducer
 
 
 def now() -> float:
@@ -100,16 +103,16 @@ def test_a_producer_that_was_never_made_says_nothing_at_its_end() -> None:
 
 
 @virtual_time
-async def test_a_fatal_error_gathers_no_frames(producing: Any) -> None:
+async def test_a_fatal_error_gathers_no_frames(producing: StartProducer) -> None:
     async with producing(one_topic()) as producer:
-        producer._core.die(fatal := ProducerClosedError("defect"))
+        producer._core.fail_fatally(fatal := ProducerClosedError("defect"))
         for _ in range(50):
             with pytest.raises(ProducerClosedError, match="defect"):
                 await producer.send("t", b"v")
         assert sum(1 for _ in traceback.walk_tb(fatal.__traceback__)) < 8
 
 
-async def test_the_wrong_event_loop(producing: Any) -> None:
+async def test_the_wrong_event_loop(producing: StartProducer) -> None:
     """From a thread with another loop, or with none: refused, and nothing is harmed."""
     fake = one_topic()
     async with producing(fake) as producer:
@@ -143,13 +146,13 @@ async def test_the_wrong_event_loop(producing: Any) -> None:
 
 
 @virtual_time
-async def test_a_delivery_of_a_split_batch_knows_its_event_loop(producing: Any) -> None:
+async def test_a_delivery_of_a_split_batch_knows_its_event_loop(producing: StartProducer) -> None:
     fake = FakeCluster(brokers=1)
     fake.create_topic("t", 1, max_message_bytes=400)
     async with producing(fake) as producer:
         deliveries = [await producer.send("t", bytes(100)) for _ in range(8)]
         await asyncio.gather(*deliveries)
-        assert {delivery._receipt.locate(0)[0].home for delivery in deliveries} == {
+        assert {delivery._batch_result.resolve_index(0)[0].loop for delivery in deliveries} == {
             asyncio.get_running_loop()
         }
 
@@ -208,7 +211,9 @@ async def test_a_transactional_producer_that_is_dropped_aborts(
 
 @pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, pickle.dumps])
 @virtual_time
-async def test_what_belongs_to_one_owner_cannot_be_copied(how: Any, producing: Any) -> None:
+async def test_what_belongs_to_one_owner_cannot_be_copied(
+    how: Any, producing: StartProducer
+) -> None:
     """A copy that is dropped would stop the original."""
     fake = one_topic()
     new = Producer(fake.bootstrap, dialer=fake)
@@ -295,7 +300,7 @@ async def test_many_dropped_producers_take_no_more_than_one() -> None:
 
 
 def _sender(producer: Producer, fail: Any, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(producer._core.sender._alarm, "_work", fail)
+    patch.setattr(producer._core.sender._wakeup, "_work", fail)
     producer._core.sender.wake()
 
 
@@ -307,13 +312,16 @@ def _metadata(producer: Producer, fail: Any, patch: pytest.MonkeyPatch) -> None:
 def _identity(producer: Producer, fail: Any, patch: pytest.MonkeyPatch) -> None:
     patch.setattr("kafkaclient.producer.transactions.producer_id.InitProducerIdCall", fail)
     producer._core.accumulator.identity.producer_id = -1
-    producer._core.keeper.ensure()
+    producer._core.producer_ids.ensure()
 
 
 @pytest.mark.parametrize("crash", [_sender, _metadata, _identity])
 @virtual_time
 async def test_a_crashed_task_ends_everything_with_its_cause(
-    crash: Any, producing: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    crash: Any,
+    producing: StartProducer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """L8: no delivery is left pending, and whoever sends afterwards learns why."""
 
@@ -346,7 +354,7 @@ async def test_a_crashed_task_ends_everything_with_its_cause(
 
 @pytest.mark.parametrize("options", [{}, {"transactional_id": "tx"}])
 @virtual_time
-async def test_sending_never_waits_but_a_start_does(options: Any, producing: Any) -> None:
+async def test_sending_never_waits_but_a_start_does(options: Any, producing: StartProducer) -> None:
     """With max.block.ms=0."""
     fake = one_topic()
     fake.round_trip_s = 0.05

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,6 +20,9 @@ from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import DROP, ErrorCode, FakeCluster, delay_answer
 from kafkaclient.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from tests.producer.conftest import StartProducer
 
 TICK = 0.025
 """A deadline is judged at a second look, 10 ms later; a request's timeout 20 ms later."""
@@ -41,7 +44,7 @@ idempotence = pytest.mark.parametrize("idempotent", [True, False])
 @idempotence
 @virtual_time
 async def test_all_brokers_down_after_the_first_metadata(
-    idempotent: bool, producing: Any, outcomes: Any
+    idempotent: bool, producing: StartProducer, outcomes: Any
 ) -> None:
     """L1: every record fails by the delivery timeout, none is left pending."""
     fake = one_topic()
@@ -58,7 +61,9 @@ async def test_all_brokers_down_after_the_first_metadata(
 
 @idempotence
 @virtual_time
-async def test_all_brokers_silent(idempotent: bool, producing: Any, outcomes: Any) -> None:
+async def test_all_brokers_silent(
+    idempotent: bool, producing: StartProducer, outcomes: Any
+) -> None:
     """L1: the same when the brokers accept everything and answer nothing."""
     fake = one_topic()
     async with producing(fake, enable_idempotence=idempotent) as producer:
@@ -87,7 +92,9 @@ async def test_no_broker_at_start() -> None:
 
 @idempotence
 @virtual_time
-async def test_stop_ends_by_its_timeout(idempotent: bool, producing: Any, outcomes: Any) -> None:
+async def test_stop_ends_by_its_timeout(
+    idempotent: bool, producing: StartProducer, outcomes: Any
+) -> None:
     """L1: stop(timeout=1) with silent brokers ends at t=1 and reports how many were left."""
     fake = one_topic()
     async with producing(fake, enable_idempotence=idempotent) as producer:
@@ -104,7 +111,7 @@ async def test_stop_ends_by_its_timeout(idempotent: bool, producing: Any, outcom
 
 
 @virtual_time
-async def test_stop_counts_parked_records_too(producing: Any) -> None:
+async def test_stop_counts_parked_records_too(producing: StartProducer) -> None:
     """L1: records that wait for their topic's metadata are reported as well."""
     fake = FakeCluster(auto_create_topics=False)
     async with producing(fake) as producer:
@@ -114,7 +121,7 @@ async def test_stop_counts_parked_records_too(producing: Any) -> None:
 
 
 @virtual_time
-async def test_stop_without_timeout_ends_with_the_last_delivery(producing: Any) -> None:
+async def test_stop_without_timeout_ends_with_the_last_delivery(producing: StartProducer) -> None:
     """L1: even without a timeout of its own, stop lasts no longer than the records may live."""
     fake = one_topic()
     async with producing(fake, delivery_timeout_ms=40_000) as producer:
@@ -129,7 +136,7 @@ async def test_stop_without_timeout_ends_with_the_last_delivery(producing: Any) 
 
 
 @virtual_time
-async def test_flush_ends_by_its_timeout(producing: Any) -> None:
+async def test_flush_ends_by_its_timeout(producing: StartProducer) -> None:
     """L1: the records stay on their way, and the error counts them."""
     fake = one_topic()
     async with producing(fake) as producer:
@@ -149,7 +156,7 @@ async def test_flush_ends_by_its_timeout(producing: Any) -> None:
 
 
 @virtual_time
-async def test_cancelled_internal_tasks_leave_nobody_waiting(producing: Any) -> None:
+async def test_cancelled_internal_tasks_leave_nobody_waiting(producing: StartProducer) -> None:
     """L1, L8: programs shut down by cancelling every task of the loop, the sender's too."""
     fake = one_topic()
     async with producing(fake) as producer:
@@ -212,7 +219,9 @@ STATES: dict[str, tuple[Any, str, bool, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("state", STATES)
 @virtual_time
-async def test_the_delivery_timeout_holds_in_every_state(state: str, producing: Any) -> None:
+async def test_the_delivery_timeout_holds_in_every_state(
+    state: str, producing: StartProducer
+) -> None:
     """L2: the error says where the record was, for how long, the last error, and whether it may
     have been written."""
     fake = one_topic()
@@ -244,7 +253,7 @@ async def test_the_delivery_timeout_holds_in_every_state(state: str, producing: 
 @pytest.mark.parametrize("partition", [0, None])
 @virtual_time
 async def test_a_record_has_its_time_though_its_batch_is_old(
-    partition: int | None, producing: Any
+    partition: int | None, producing: StartProducer
 ) -> None:
     """L2: the timeout counts from send, to within a tenth, however long its batch has been open."""
     fake = one_topic()
@@ -270,7 +279,7 @@ async def test_a_record_has_its_time_though_its_batch_is_old(
 @pytest.mark.parametrize(("linger_ms", "waited"), [(500, 0.5), (6_000, 6.0), (60_000, 9.0)])
 @virtual_time
 async def test_a_record_has_its_time_though_its_batch_lingers(
-    linger_ms: int, waited: float, producing: Any
+    linger_ms: int, waited: float, producing: StartProducer
 ) -> None:
     """L2: a batch lingers, and takes records, for a tenth of the delivery timeout at most."""
     fake, lives = one_topic(), []
@@ -300,7 +309,7 @@ async def test_a_record_has_its_time_though_its_batch_lingers(
 
 
 @virtual_time
-async def test_the_delivery_timeout_holds_behind_a_full_lane(producing: Any) -> None:
+async def test_the_delivery_timeout_holds_behind_a_full_lane(producing: StartProducer) -> None:
     """L2: queued, because the broker has all the requests it takes."""
     fake = one_topic()
     options = {"max_in_flight_requests_per_connection": 1, "batch_size": 0}
@@ -325,7 +334,7 @@ async def test_the_delivery_timeout_holds_behind_a_full_lane(producing: Any) -> 
 
 
 @virtual_time
-async def test_the_delivery_timeout_holds_without_a_producer_id(producing: Any) -> None:
+async def test_the_delivery_timeout_holds_without_a_producer_id(producing: StartProducer) -> None:
     """L2: waiting for InitProducerId, which no broker answers."""
     fake = one_topic()
     fake.control(ApiKey.INIT_PRODUCER_ID, ErrorCode.LEADER_NOT_AVAILABLE, keep=True)
@@ -341,7 +350,7 @@ async def test_the_delivery_timeout_holds_without_a_producer_id(producing: Any) 
 @pytest.mark.parametrize(("max_block", "delivery"), [(8, 120), (60, 31)])
 @virtual_time
 async def test_a_record_of_an_unknown_topic_ends_in_time(
-    max_block: int, delivery: int, producing: Any
+    max_block: int, delivery: int, producing: StartProducer
 ) -> None:
     """L2: parked by send_nowait, it fails by max.block.ms and by the delivery timeout."""
     fake = FakeCluster(auto_create_topics=False)
@@ -356,7 +365,7 @@ async def test_a_record_of_an_unknown_topic_ends_in_time(
 
 
 @virtual_time
-async def test_an_acknowledgement_surfaces_at_once(producing: Any) -> None:
+async def test_an_acknowledgement_surfaces_at_once(producing: StartProducer) -> None:
     """L5: the delivery is done in the iteration of the loop that reads the response."""
     fake = one_topic()
     fake.round_trip_s = 0.010
@@ -385,7 +394,7 @@ async def test_an_acknowledgement_surfaces_at_once(producing: Any) -> None:
 
 @pytest.mark.parametrize("step", [0.0, 3600.0, -3600.0])
 @virtual_time
-async def test_the_wall_clock_only_stamps_records(step: float, producing: Any) -> None:
+async def test_the_wall_clock_only_stamps_records(step: float, producing: StartProducer) -> None:
     """L6: frozen or stepped by an hour, it has no say in when anything happens."""
     fake = one_topic()
     wall = [1_700_000_000.0]
@@ -408,7 +417,7 @@ async def test_the_wall_clock_only_stamps_records(step: float, producing: Any) -
 
 
 @virtual_time
-async def test_a_blocked_loop_expires_nothing_that_was_answered(producing: Any) -> None:
+async def test_a_blocked_loop_expires_nothing_that_was_answered(producing: StartProducer) -> None:
     """L7: deadlines that passed during a stall are judged after the answers were read."""
     fake = one_topic()
     options = {"request_timeout_ms": 1000, "delivery_timeout_ms": 1500}
@@ -425,7 +434,7 @@ async def test_a_blocked_loop_expires_nothing_that_was_answered(producing: Any) 
 
 
 @virtual_time
-async def test_a_blocked_loop_shows_in_the_metrics(producing: Any) -> None:
+async def test_a_blocked_loop_shows_in_the_metrics(producing: StartProducer) -> None:
     """L7: whoever blocks the loop can see it."""
     fake = one_topic()
     async with producing(fake, linger_ms=100) as producer:
@@ -456,7 +465,7 @@ async def test_a_really_blocked_loop_expires_nothing_that_was_answered() -> None
 
 
 @virtual_time
-async def test_one_lost_answer_costs_one_request_timeout(producing: Any) -> None:
+async def test_one_lost_answer_costs_one_request_timeout(producing: StartProducer) -> None:
     """L1: a broker that forgets a request is taken for dead after request.timeout.ms."""
     fake = one_topic()
     async with producing(fake) as producer:

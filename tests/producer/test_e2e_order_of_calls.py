@@ -31,6 +31,8 @@ from kafkaclient.testing.fake import FakeCluster
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.producer.conftest import StartProducer
+
 PARTITIONS = 2
 WAYS = ["send", "send_nowait", "send_many", "send_arrow"]
 
@@ -243,7 +245,7 @@ async def test_who_waits_for_memory_goes_first(
 
 
 @virtual_time
-async def test_who_waits_to_hear_of_a_new_partition_goes_first(producing: Any) -> None:
+async def test_who_waits_to_hear_of_a_new_partition_goes_first(producing: StartProducer) -> None:
     """The answer to an older request tells of the partition before the caller's own request is
     answered."""
     fake = FakeCluster(1)
@@ -271,7 +273,7 @@ async def test_who_waits_to_hear_of_a_new_partition_goes_first(producing: Any) -
 
 
 @virtual_time
-async def test_a_cancelled_waiter_lets_the_others_go_on(producing: Any) -> None:
+async def test_a_cancelled_waiter_lets_the_others_go_on(producing: StartProducer) -> None:
     fake = FakeCluster(1)
     fake.create_topic("t", 1)
     fake.round_trip_s = 0.01
@@ -285,7 +287,9 @@ async def test_a_cancelled_waiter_lets_the_others_go_on(producing: Any) -> None:
 
 
 @virtual_time
-async def test_a_bulk_call_that_waits_keeps_its_place_for_a_whole_slice(producing: Any) -> None:
+async def test_a_bulk_call_that_waits_keeps_its_place_for_a_whole_slice(
+    producing: StartProducer,
+) -> None:
     fake = FakeCluster(1)
     fake.create_topic("t", 1)
     fake.round_trip_s = 0.01
@@ -298,7 +302,7 @@ async def test_a_bulk_call_that_waits_keeps_its_place_for_a_whole_slice(producin
 
 @virtual_time
 async def test_stop_ends_a_bulk_call_that_waits_for_more_room_and_those_behind(
-    producing: Any,
+    producing: StartProducer,
 ) -> None:
     fake = FakeCluster(1)
     fake.create_topic("t", 1)
@@ -319,7 +323,7 @@ async def test_stop_ends_a_bulk_call_that_waits_for_more_room_and_those_behind(
 
 @virtual_time
 async def test_kept_records_do_not_hold_the_room_that_an_earlier_send_waits_for(
-    producing: Any,
+    producing: StartProducer,
 ) -> None:
     fake = FakeCluster(1)
     fake.create_topic("t", 1)
@@ -344,7 +348,7 @@ async def test_kept_records_do_not_hold_the_room_that_an_earlier_send_waits_for(
 
 @virtual_time
 async def test_kept_records_do_not_hold_the_room_that_a_bulk_call_needs_more_of(
-    producing: Any,
+    producing: StartProducer,
 ) -> None:
     fake = FakeCluster(1)
     fake.create_topic("t", 1)
@@ -366,7 +370,9 @@ async def test_kept_records_do_not_hold_the_room_that_a_bulk_call_needs_more_of(
 
 
 @virtual_time
-async def test_send_nowait_is_refused_behind_those_who_wait_for_room(producing: Any) -> None:
+async def test_send_nowait_is_refused_behind_those_who_wait_for_room(
+    producing: StartProducer,
+) -> None:
     fake = FakeCluster(1)
     fake.create_topic("t", 1)
     fake.round_trip_s = 0.01

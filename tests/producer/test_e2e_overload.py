@@ -20,6 +20,8 @@ from kafkaclient.wire.api import ApiKey
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.producer.conftest import StartProducer
+
 ASYNCIO_DEBUG = False  # it keeps a traceback of every handle
 
 MEGABYTE = 1 << 20
@@ -54,7 +56,7 @@ def taken() -> int:
 @pytest.mark.parametrize(("size", "codec"), [(50, "lz4"), (1000, "none"), (100_000, "lz4")])
 @virtual_time
 async def test_memory_at_its_peak_is_in_proportion_to_the_bound(
-    producing: Any, size: int, codec: str
+    producing: StartProducer, size: int, codec: str
 ) -> None:
     """B1: no broker answers, and the application goes on sending: a flood without waiting, then
     500 callers that wait; and again when the first flood has expired."""
@@ -70,7 +72,7 @@ async def test_memory_at_its_peak_is_in_proportion_to_the_bound(
     async with producing(fake, **options) as producer:
         await producer.send_and_wait("t", b"first")
         fake.control(ApiKey.PRODUCE, DROP, keep=True)
-        budget = producer._core.accumulator.budget
+        budget = producer._core.accumulator.buffer_pool
         value = bytes(size)
         for _ in range(2):
             refused = accepted = 0
@@ -111,7 +113,7 @@ def connections(fake: FakeCluster) -> int:
 
 
 @virtual_time
-async def test_timers_are_in_proportion_to_what_is_active(producing: Any) -> None:
+async def test_timers_are_in_proportion_to_what_is_active(producing: StartProducer) -> None:
     """L4: the sender has one, and so has a connection, however many batches linger and however many
     requests are under way; those that were replaced do not pile up."""
     fake = FakeCluster()

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.wire.murmur2 import partition_for_key
+
+if TYPE_CHECKING:
+    from tests.producer.conftest import StartProducer
 
 ASYNCIO_DEBUG = False  # many records
 
@@ -41,7 +44,7 @@ SMALL = {"partitioner": "kip794", "batch_size": 400, "linger_ms": 1}
 
 @pytest.mark.parametrize("adaptive", [True, False])
 @virtual_time
-async def test_healthy_brokers_get_equal_shares(adaptive: bool, producing: Any) -> None:
+async def test_healthy_brokers_get_equal_shares(adaptive: bool, producing: StartProducer) -> None:
     """K9: within a few percent, adaptive or not."""
     fake = one_topic()
     async with producing(fake, adaptive_partitioning_enable=adaptive, **SMALL) as producer:
@@ -51,7 +54,7 @@ async def test_healthy_brokers_get_equal_shares(adaptive: bool, producing: Any) 
 
 
 @virtual_time
-async def test_a_slow_broker_gets_less(producing: Any) -> None:
+async def test_a_slow_broker_gets_less(producing: StartProducer) -> None:
     """KIP-794: by the length of its queue; without adaptivity it gets its third."""
     got = {}
     for adaptive in (True, False):
@@ -65,7 +68,7 @@ async def test_a_slow_broker_gets_less(producing: Any) -> None:
 
 
 @virtual_time
-async def test_a_dead_broker_is_left_out_and_comes_back(producing: Any) -> None:
+async def test_a_dead_broker_is_left_out_and_comes_back(producing: StartProducer) -> None:
     """K1: also when nothing is queued for it any more; and after its return it has its share."""
     fake = one_topic()
     options = SMALL | {
@@ -88,7 +91,7 @@ async def test_a_dead_broker_is_left_out_and_comes_back(producing: Any) -> None:
 
 
 @virtual_time
-async def test_a_silent_broker_is_left_out_and_comes_back(producing: Any) -> None:
+async def test_a_silent_broker_is_left_out_and_comes_back(producing: StartProducer) -> None:
     """K2: it accepts requests until five are in flight, then it is known to be stuck."""
     fake = one_topic()
     async with producing(fake, availability_timeout_ms=200, **SMALL) as producer:
@@ -109,7 +112,7 @@ async def test_a_silent_broker_is_left_out_and_comes_back(producing: Any) -> Non
 
 
 @virtual_time
-async def test_all_brokers_stuck_leave_all_partitions_open(producing: Any) -> None:
+async def test_all_brokers_stuck_leave_all_partitions_open(producing: StartProducer) -> None:
     """KIP-794: with nothing better to choose, records are kept and delivered later."""
     fake = one_topic()
     async with producing(fake, availability_timeout_ms=200, **SMALL) as producer:
@@ -124,7 +127,7 @@ async def test_all_brokers_stuck_leave_all_partitions_open(producing: Any) -> No
 
 
 @virtual_time
-async def test_keys_decide_as_in_java(producing: Any) -> None:
+async def test_keys_decide_as_in_java(producing: StartProducer) -> None:
     """P3: murmur2 of the key; load has no say in it; explicit partitions beat the key."""
     fake = one_topic(7)
     keys = [b"", b"a", b"UA", "žluťoučký".encode(), *[b"%d" % n for n in range(40)]]
@@ -137,7 +140,7 @@ async def test_keys_decide_as_in_java(producing: Any) -> None:
 
 
 @virtual_time
-async def test_keys_can_be_ignored(producing: Any) -> None:
+async def test_keys_can_be_ignored(producing: StartProducer) -> None:
     """KIP-794: partitioner.ignore.keys."""
     fake = one_topic(7)
     async with producing(fake, partitioner_ignore_keys=True, batch_size=1) as producer:
@@ -149,7 +152,7 @@ async def test_keys_can_be_ignored(producing: Any) -> None:
 
 
 @virtual_time
-async def test_a_topic_that_grows_is_used_in_full(producing: Any) -> None:
+async def test_a_topic_that_grows_is_used_in_full(producing: StartProducer) -> None:
     """K9: new partitions get their share once metadata tells of them; explicit ones at once."""
     fake = one_topic(1)
     async with producing(fake, metadata_max_age_ms=1000, **SMALL) as producer:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkaclient import ClusterView, LoadView
+    from tests.producer.conftest import StartProducer
 
 NAMES = ["sticky", "uniform-sticky", "round-robin", "random"]
 KEYS = [b"%d" % n for n in range(40)]
@@ -42,7 +43,7 @@ async def spaced(producer: Any, count: int) -> list[int]:
 
 
 @virtual_time
-async def test_sticky_moves_on_with_each_batch(producing: Any) -> None:
+async def test_sticky_moves_on_with_each_batch(producing: StartProducer) -> None:
     """KIP-480: a burst stays together, the next one goes elsewhere, spaced records never stay."""
     fake = one_topic()
     async with producing(fake, partitioner="sticky") as producer:
@@ -57,7 +58,7 @@ async def test_sticky_moves_on_with_each_batch(producing: Any) -> None:
 
 
 @virtual_time
-async def test_uniform_sticky_ignores_keys(producing: Any) -> None:
+async def test_uniform_sticky_ignores_keys(producing: StartProducer) -> None:
     async with producing(one_topic(), partitioner="uniform-sticky") as producer:
         deliveries = [producer.send_nowait("t", b"v", key) for key in KEYS]
         assert len({(await delivery).partition for delivery in deliveries}) == 1
@@ -67,7 +68,9 @@ async def test_uniform_sticky_ignores_keys(producing: Any) -> None:
 
 @pytest.mark.parametrize("partitions", [5, 6])
 @virtual_time
-async def test_round_robin_takes_every_partition_in_turn(partitions: int, producing: Any) -> None:
+async def test_round_robin_takes_every_partition_in_turn(
+    partitions: int, producing: StartProducer
+) -> None:
     """KAFKA-9965 is not there: with an even number of partitions every one is used as well."""
     fake = one_topic(partitions)
     async with producing(fake, partitioner="round-robin", linger_ms=0) as producer:
@@ -77,7 +80,7 @@ async def test_round_robin_takes_every_partition_in_turn(partitions: int, produc
 
 
 @virtual_time
-async def test_random_goes_everywhere_but_keys_stay(producing: Any) -> None:
+async def test_random_goes_everywhere_but_keys_stay(producing: StartProducer) -> None:
     async with producing(one_topic(), partitioner="random") as producer:
         counts = Counter(await burst(producer, 1000))
         assert all(counts[p] == pytest.approx(200, rel=0.25) for p in range(5))
@@ -89,7 +92,9 @@ async def test_random_goes_everywhere_but_keys_stay(producing: Any) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @virtual_time
-async def test_partitions_without_a_leader_are_left_to_the_keys(name: str, producing: Any) -> None:
+async def test_partitions_without_a_leader_are_left_to_the_keys(
+    name: str, producing: StartProducer
+) -> None:
     fake = one_topic()
     for partition in (1, 3):
         fake.move_leader("t", partition, -1)
@@ -100,7 +105,7 @@ async def test_partitions_without_a_leader_are_left_to_the_keys(name: str, produ
 
 @pytest.mark.parametrize("name", NAMES)
 @virtual_time
-async def test_a_broker_that_dies_costs_no_record(name: str, producing: Any) -> None:
+async def test_a_broker_that_dies_costs_no_record(name: str, producing: StartProducer) -> None:
     fake = FakeCluster()
     fake.create_topic("t", 6, replication_factor=3)
     async with producing(fake, partitioner=name, batch_size=500) as producer:
@@ -117,7 +122,7 @@ async def test_a_broker_that_dies_costs_no_record(name: str, producing: Any) -> 
 
 @pytest.mark.parametrize("name", NAMES)
 @virtual_time
-async def test_a_topic_made_anew_with_fewer_partitions(name: str, producing: Any) -> None:
+async def test_a_topic_made_anew_with_fewer_partitions(name: str, producing: StartProducer) -> None:
     """What was remembered of the old one is not used any more."""
     fake = one_topic(9)
     async with producing(fake, partitioner=name, metadata_max_age_ms=200) as producer:
@@ -152,7 +157,7 @@ class Mine:
 
 
 @virtual_time
-async def test_an_object_is_asked_for_every_record_once(producing: Any) -> None:
+async def test_an_object_is_asked_for_every_record_once(producing: StartProducer) -> None:
     """Keyed or not, also when the metadata had to be waited for; never for explicit ones."""
     fake, mine = one_topic(), Mine()
     async with producing(fake, partitioner=mine, value_serializer=str.encode) as producer:
@@ -165,7 +170,7 @@ async def test_an_object_is_asked_for_every_record_once(producing: Any) -> None:
 
 
 @virtual_time
-async def test_a_bad_answer_costs_its_record_alone(producing: Any) -> None:
+async def test_a_bad_answer_costs_its_record_alone(producing: StartProducer) -> None:
     """At once from send and send_nowait; through the delivery where nothing could be asked yet."""
     fake, mine = one_topic(), Mine()
     async with producing(fake, partitioner=mine) as producer:
@@ -194,7 +199,7 @@ async def filled(producer: Any) -> int:
 
 
 @virtual_time
-async def test_records_that_wait_for_memory_are_asked_about_once(producing: Any) -> None:
+async def test_records_that_wait_for_memory_are_asked_about_once(producing: StartProducer) -> None:
     """Asked when there is room; a record that was refused for want of room was not asked about."""
     fake, mine = one_topic(), Mine()
     options = {"partitioner": mine, "buffer_memory": 20_000, "batch_size": 4000, "acks": 1}
@@ -237,7 +242,7 @@ class LeastQueued:
 
 
 @virtual_time
-async def test_an_object_can_choose_by_the_live_load(producing: Any) -> None:
+async def test_an_object_can_choose_by_the_live_load(producing: StartProducer) -> None:
     fake = one_topic(3)
     fake.delay_produce(0, 0.05)
     async with producing(fake, partitioner=LeastQueued(), linger_ms=1) as producer:
@@ -251,7 +256,7 @@ async def test_an_object_can_choose_by_the_live_load(producing: Any) -> None:
 
 
 @virtual_time
-async def test_the_load_view_tells_what_the_snapshot_tells(producing: Any) -> None:
+async def test_the_load_view_tells_what_the_snapshot_tells(producing: StartProducer) -> None:
     fake = one_topic(3)
     views: list[LoadView] = []
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.wire.murmur2 import partition_for_key
+
+if TYPE_CHECKING:
+    from tests.producer.conftest import StartProducer
 
 AWARE = {"partitioner_rack_aware": True, "client_rack": "r0", "batch_size": 400, "linger_ms": 1}
 
@@ -35,7 +38,7 @@ BOTH = pytest.mark.parametrize("name", ["late", "kip794"])
 
 @BOTH
 @virtual_time
-async def test_records_without_key_stay_in_the_rack(name: str, producing: Any) -> None:
+async def test_records_without_key_stay_in_the_rack(name: str, producing: StartProducer) -> None:
     fake = four_brokers()
     async with producing(fake, partitioner=name, **AWARE) as producer:
         assert set(await spread(producer, 400)) == {0, 2, 4, 6}
@@ -46,7 +49,9 @@ async def test_records_without_key_stay_in_the_rack(name: str, producing: Any) -
 
 @BOTH
 @virtual_time
-async def test_when_nobody_in_the_rack_leads_all_compete(name: str, producing: Any) -> None:
+async def test_when_nobody_in_the_rack_leads_all_compete(
+    name: str, producing: StartProducer
+) -> None:
     """And when somebody does again, the rack has everything again."""
     fake = four_brokers()
     async with producing(fake, partitioner=name, metadata_max_age_ms=500, **AWARE) as producer:
@@ -64,7 +69,7 @@ async def test_when_nobody_in_the_rack_leads_all_compete(name: str, producing: A
 @BOTH
 @virtual_time
 async def test_a_slow_broker_of_the_rack_gets_less_and_the_others_nothing(
-    name: str, producing: Any
+    name: str, producing: StartProducer
 ) -> None:
     fake = four_brokers()
     fake.delay_produce(0, 0.05)
@@ -86,14 +91,14 @@ async def test_a_slow_broker_of_the_rack_gets_less_and_the_others_nothing(
 )
 @virtual_time
 async def test_without_anybody_near_all_compete(
-    name: str, racks: tuple[str | None, ...], options: dict[str, Any], producing: Any
+    name: str, racks: tuple[str | None, ...], options: dict[str, Any], producing: StartProducer
 ) -> None:
     async with producing(four_brokers(*racks), partitioner=name, **options) as producer:
         assert set(await spread(producer, 400)) == set(range(8))
 
 
 @virtual_time
-async def test_the_other_partitioners_do_not_look_at_racks(producing: Any) -> None:
+async def test_the_other_partitioners_do_not_look_at_racks(producing: StartProducer) -> None:
     """As in Java."""
     options = AWARE | {"partitioner": "round-robin"}
     async with producing(four_brokers(), **options) as producer:

@@ -17,6 +17,8 @@ from kafkaclient.wire.api import ApiKey
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.producer.conftest import StartProducer
+
 FENCED_AFTER_S = 9.0
 _NOT_LEADER = 6
 ASYNCIO_DEBUG = False
@@ -88,7 +90,9 @@ async def warm(producer: Any) -> None:
 
 @pytest.mark.parametrize("how", [kill, pause])
 @virtual_time
-async def test_records_without_key_go_around_a_dead_replica(how: Any, producing: Any) -> None:
+async def test_records_without_key_go_around_a_dead_replica(
+    how: Any, producing: StartProducer
+) -> None:
     """Every broker leads a partition that waits for the dead one, and one that does not."""
     cluster = Cluster()
     async with producing(cluster.fake) as producer:
@@ -103,7 +107,9 @@ async def test_records_without_key_go_around_a_dead_replica(how: Any, producing:
 
 @pytest.mark.parametrize("how", [kill, pause])
 @virtual_time
-async def test_a_partition_is_not_held_up_by_its_neighbour(how: Any, producing: Any) -> None:
+async def test_a_partition_is_not_held_up_by_its_neighbour(
+    how: Any, producing: StartProducer
+) -> None:
     """Partition 0 waits for the dead replica; partition 4, of the same leader, lacks nothing."""
     cluster = Cluster()
     async with producing(cluster.fake) as producer:
@@ -123,7 +129,9 @@ async def test_a_partition_is_not_held_up_by_its_neighbour(how: Any, producing: 
 
 @pytest.mark.parametrize("how", [kill, pause])
 @virtual_time
-async def test_order_holds_over_two_connections(how: Any, producing: Any, values: Any) -> None:
+async def test_order_holds_over_two_connections(
+    how: Any, producing: StartProducer, values: Any
+) -> None:
     """No partition has batches on both connections; its log is in the order of sending."""
     cluster = Cluster()
     async with producing(cluster.fake) as producer:
@@ -146,7 +154,9 @@ async def test_order_holds_over_two_connections(how: Any, producing: Any, values
 
 
 @virtual_time
-async def test_the_second_connection_goes_when_it_is_needed_no_more(producing: Any) -> None:
+async def test_the_second_connection_goes_when_it_is_needed_no_more(
+    producing: StartProducer,
+) -> None:
     cluster = Cluster()
     async with producing(cluster.fake) as producer:
         await warm(producer)
@@ -175,7 +185,7 @@ def live_links(producer: Any) -> Counter[int]:
 
 @virtual_time
 async def test_with_a_replica_on_the_dead_broker_everywhere_any_partition_is_better_than_none(
-    producing: Any,
+    producing: StartProducer,
 ) -> None:
     """Three brokers, three replicas: nobody can do better than the fencing, but nobody hangs."""
     fake = FakeCluster(brokers=3)
@@ -205,7 +215,7 @@ async def warm_any(producer: Any) -> None:
 
 @virtual_time
 async def test_a_topic_that_was_created_anew_smaller_while_its_partitions_went_another_way(
-    producing: Any,
+    producing: StartProducer,
 ) -> None:
     cluster = Cluster()
     async with producing(cluster.fake) as producer:
@@ -213,7 +223,7 @@ async def test_a_topic_that_was_created_anew_smaller_while_its_partitions_went_a
         losing = asyncio.create_task(cluster.lose(kill))
         old = [await producer.send("t", b"old", partition=partition) for partition in range(8)]
         await asyncio.sleep(0.5)
-        assert producer._core.accumulator.topics["t"].detours
+        assert producer._core.accumulator.topics["t"].side_lane_of
         losing.cancel()
         cluster.fake.delete_topic("t")
         cluster.fake.create_topic("t", assignments=[[3, 0], [2, 0], [0, 2]])
@@ -222,14 +232,14 @@ async def test_a_topic_that_was_created_anew_smaller_while_its_partitions_went_a
         async with asyncio.timeout(1):
             for partition in range(3):
                 await producer.send_and_wait("t", b"new", partition=partition)
-        producer._core.die(KafkaError("the test has seen enough"))
+        producer._core.fail_fatally(KafkaError("the test has seen enough"))
         await asyncio.gather(*old, return_exceptions=True)
 
 
 @pytest.mark.parametrize("partitioner", ["late", "kip794"])
 @virtual_time
 async def test_a_partition_under_steady_load_comes_back_to_its_lane(
-    partitioner: str, producing: Any
+    partitioner: str, producing: StartProducer
 ) -> None:
     """It has always something on the wire, unless it is held back for the change."""
     cluster = Cluster()
@@ -248,14 +258,14 @@ async def test_a_partition_under_steady_load_comes_back_to_its_lane(
         cluster.found_out = now() + 3
         kill(cluster.fake)
         await asyncio.sleep(2)
-        assert queue.lane == queue.route != queue.leader
+        assert queue.lane == queue.target_lane != queue.leader
         await asyncio.sleep(2)  # answers come again, so that broker 4 is as good as alive
-        assert queue.lane == queue.route == queue.leader
+        assert queue.lane == queue.target_lane == queue.leader
         loading.cancel()
 
 
 @virtual_time
-async def test_giving_up_a_connection_uses_up_nobodys_retries(producing: Any) -> None:
+async def test_giving_up_a_connection_uses_up_nobodys_retries(producing: StartProducer) -> None:
     cluster = Cluster()
     async with producing(cluster.fake, retries=1) as producer:
         await warm(producer)
@@ -273,7 +283,7 @@ async def test_giving_up_a_connection_uses_up_nobodys_retries(producing: Any) ->
 
 @virtual_time
 async def test_a_dead_leader_gets_nothing_without_key_even_with_nothing_to_answer_for(
-    producing: Any,
+    producing: StartProducer,
 ) -> None:
     cluster = Cluster()
     cluster.fake.create_topic("led", assignments=[[4], [0], [1]])
@@ -294,7 +304,9 @@ async def test_a_dead_leader_gets_nothing_without_key_even_with_nothing_to_answe
 
 
 @virtual_time
-async def test_a_transaction_takes_in_partitions_that_need_not_wait(producing: Any) -> None:
+async def test_a_transaction_takes_in_partitions_that_need_not_wait(
+    producing: StartProducer,
+) -> None:
     """Transactions v1: of the partitions that are part of it, those that need the dead broker do
     not count."""
     cluster = Cluster(transactions_v2=False)
@@ -312,7 +324,7 @@ async def test_a_transaction_takes_in_partitions_that_need_not_wait(producing: A
 
 
 @virtual_time
-async def test_a_broker_far_away_is_not_dead(producing: Any) -> None:
+async def test_a_broker_far_away_is_not_dead(producing: StartProducer) -> None:
     """Followers that nothing was sent to before, behind 100 ms of network: it takes time to ask."""
     fake = FakeCluster(brokers=5)
     fake.create_topic("t", assignments=[[0, 1, 2], [0, 3, 4]])
@@ -323,7 +335,7 @@ async def test_a_broker_far_away_is_not_dead(producing: Any) -> None:
         fake.control(ApiKey.PRODUCE, delay_answer(2.0))
         slow = await producer.send("t", b"v", partition=1)
         await producer.send("t", b"v", partition=0)
-        health = producer._core.sender.lanes.health
+        health = producer._core.sender.lanes.liveness
         while not slow.done():
             await asyncio.sleep(0.01)
             assert not health.dead

@@ -25,6 +25,8 @@ from kafkaclient.wire.api import ApiKey
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.producer.conftest import StartProducer
+
 PLAIN = {
     "security.protocol": "SASL_PLAINTEXT",
     "sasl.mechanism": "PLAIN",
@@ -43,7 +45,7 @@ def _only(message: bytes) -> Callable[[str, bytes], str | None]:
 
 
 @virtual_time
-async def test_every_connection_authenticates_once(producing: Any) -> None:
+async def test_every_connection_authenticates_once(producing: StartProducer) -> None:
     sasl = Sasl(refusal=_only(RIGHT))
     fake = FakeCluster(2, sasl=sasl)
     fake.create_topic("t", 4)
@@ -114,7 +116,7 @@ async def test_a_client_without_sasl_is_told_that_it_is_wanted() -> None:
 
 @virtual_time
 async def test_credentials_refused_later_keep_records_until_they_are_mended(
-    producing: Any,
+    producing: StartProducer,
 ) -> None:
     """Who rotates a password does so in two places, one after the other."""
     sasl = Sasl(refusal=_only(RIGHT))
@@ -136,7 +138,7 @@ async def test_credentials_refused_later_keep_records_until_they_are_mended(
 
 @virtual_time
 async def test_credentials_refused_later_for_good_are_the_cause_of_the_timeout(
-    producing: Any, caplog: pytest.LogCaptureFixture
+    producing: StartProducer, caplog: pytest.LogCaptureFixture
 ) -> None:
     sasl = Sasl(refusal=_only(RIGHT))
     fake = FakeCluster(1, sasl=sasl)
@@ -158,7 +160,7 @@ async def test_credentials_refused_later_for_good_are_the_cause_of_the_timeout(
 
 @virtual_time
 async def test_one_broker_that_refuses_does_not_speak_for_those_that_may_answer(
-    producing: Any,
+    producing: StartProducer,
 ) -> None:
     """A broker with a wrong certificate must not fail what waits for others that are paused."""
     refused = False
@@ -184,7 +186,9 @@ async def test_one_broker_that_refuses_does_not_speak_for_those_that_may_answer(
 
 
 @virtual_time
-async def test_sessions_are_renewed_between_requests_and_nothing_is_lost(producing: Any) -> None:
+async def test_sessions_are_renewed_between_requests_and_nothing_is_lost(
+    producing: StartProducer,
+) -> None:
     """The fake closes a connection on any request between SaslHandshake and the end of
     authentication, and on any after the session's end."""
     loop = asyncio.get_running_loop()
@@ -242,7 +246,9 @@ async def test_sessions_are_renewed_between_requests_and_nothing_is_lost(produci
 
 
 @virtual_time
-async def test_renewals_are_more_than_a_second_apart_as_brokers_want_it(producing: Any) -> None:
+async def test_renewals_are_more_than_a_second_apart_as_brokers_want_it(
+    producing: StartProducer,
+) -> None:
     fake = FakeCluster(1, sasl=Sasl(lifetime_s=1.1))
     fake.create_topic("t", 1)
     async with producing(fake, **_options()) as producer:
@@ -258,7 +264,7 @@ async def test_renewals_are_more_than_a_second_apart_as_brokers_want_it(producin
 
 @virtual_time
 async def test_a_refused_renewal_closes_the_connection_and_names_the_cause(
-    producing: Any,
+    producing: StartProducer,
 ) -> None:
     sasl = Sasl(refusal=_only(RIGHT), lifetime_s=2.0)
     fake = FakeCluster(1, sasl=sasl)
@@ -272,7 +278,7 @@ async def test_a_refused_renewal_closes_the_connection_and_names_the_cause(
 
 
 @virtual_time
-async def test_renewals_do_not_keep_an_idle_connection_alive(producing: Any) -> None:
+async def test_renewals_do_not_keep_an_idle_connection_alive(producing: StartProducer) -> None:
     sasl = Sasl(lifetime_s=2.0)
     fake = FakeCluster(1, sasl=sasl)
     fake.create_topic("t", 1)
@@ -298,7 +304,7 @@ def _oauth(provider: Any, **more: Any) -> dict[str, Any]:
 
 
 @virtual_time
-async def test_the_token_and_its_extensions_are_sent(producing: Any) -> None:
+async def test_the_token_and_its_extensions_are_sent(producing: StartProducer) -> None:
     class Provider:
         async def token(self) -> Token:
             return Token("abc.def.ghi", time.time() + 60, {"logicalCluster": "lkc-1"})
@@ -313,7 +319,7 @@ async def test_the_token_and_its_extensions_are_sent(producing: Any) -> None:
 
 
 @virtual_time
-async def test_a_provider_that_fails_for_a_while_is_asked_again(producing: Any) -> None:
+async def test_a_provider_that_fails_for_a_while_is_asked_again(producing: StartProducer) -> None:
     asked = 0
 
     async def provide() -> Token:
@@ -369,7 +375,7 @@ async def test_a_function_that_is_not_async_is_no_provider() -> None:
 
 
 @virtual_time
-async def test_a_hanging_provider_is_named(producing: Any) -> None:
+async def test_a_hanging_provider_is_named(producing: StartProducer) -> None:
     async def provide() -> Token:
         await asyncio.sleep(3600)
         raise AssertionError

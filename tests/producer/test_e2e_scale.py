@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import pytest
 
     from kafkaclient.producer.producer import Producer
+    from tests.producer.conftest import StartProducer
 
 ASYNCIO_DEBUG = False
 
@@ -75,7 +76,9 @@ async def load(producer: Producer, *, hot_key: bool) -> Counter[str]:
     return calls
 
 
-async def compare(producing: Any, *clusters: tuple[int, int], **load_options: Any) -> None:
+async def compare(
+    producing: StartProducer, *clusters: tuple[int, int], **load_options: Any
+) -> None:
     """What is sent to one topic costs as many calls in one cluster as in the other."""
     few, many = [], []
     for counted, (topics, partitions) in zip((few, many), clusters, strict=True):
@@ -87,22 +90,22 @@ async def compare(producing: Any, *clusters: tuple[int, int], **load_options: An
 
 
 @virtual_time
-async def test_a_record_costs_the_same_with_10000_partitions(producing: Any) -> None:
+async def test_a_record_costs_the_same_with_10000_partitions(producing: StartProducer) -> None:
     await compare(producing, (1, 6), (1, MANY), hot_key=False)
 
 
 @virtual_time
-async def test_also_while_a_key_fills_one_of_them(producing: Any) -> None:
+async def test_also_while_a_key_fills_one_of_them(producing: StartProducer) -> None:
     await compare(producing, (1, 6), (1, MANY), hot_key=True)
 
 
 @virtual_time
-async def test_a_record_costs_the_same_with_1000_topics(producing: Any) -> None:
+async def test_a_record_costs_the_same_with_1000_topics(producing: StartProducer) -> None:
     await compare(producing, (1, 6), (1000, 6), hot_key=True)
 
 
 @virtual_time
-async def test_nothing_happens_while_nothing_is_there(producing: Any) -> None:
+async def test_nothing_happens_while_nothing_is_there(producing: StartProducer) -> None:
     async with producing(cluster(1, MANY), metadata_max_age_ms=3_600_000) as producer:
         await know(producer, 1)
         with counting() as calls:
@@ -112,12 +115,16 @@ async def test_nothing_happens_while_nothing_is_there(producing: Any) -> None:
 
 @virtual_time
 async def test_a_refresh_without_news_touches_no_topic(
-    producing: Any, monkeypatch: pytest.MonkeyPatch
+    producing: StartProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with producing(cluster(20, 50)) as producer:
         await know(producer, 20)
         touched: list[Any] = []
-        for kind, name in ((LateBinding, "follow"), (FairShare, "follow"), (ReadyQueues, "lead")):
+        for kind, name in (
+            (LateBinding, "update_metadata"),
+            (FairShare, "update"),
+            (ReadyQueues, "set_leader"),
+        ):
             monkeypatch.setattr(kind, name, lambda *args: touched.append(args))
         metadata = producer._core.metadata
         before = dict(metadata.view.topics)
@@ -132,7 +139,7 @@ async def test_a_refresh_without_news_touches_no_topic(
 
 @virtual_time
 async def test_a_leader_that_moves_touches_what_it_led(
-    producing: Any, monkeypatch: pytest.MonkeyPatch
+    producing: StartProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = cluster(3, 1000)
     async with producing(fake) as producer:
@@ -147,7 +154,7 @@ async def test_a_leader_that_moves_touches_what_it_led(
             led.append(queue.partition)
             lead(lines, queue, *args)
 
-        monkeypatch.setattr(ReadyQueues, "lead", noted)
+        monkeypatch.setattr(ReadyQueues, "set_leader", noted)
         fake.move_leader("t0", 7, 0)
         fake.move_leader("t1", 8, 0)
         producer._core.metadata.request_refresh("leaders have moved")
@@ -157,7 +164,7 @@ async def test_a_leader_that_moves_touches_what_it_led(
 
 
 @virtual_time
-async def test_metrics_tell_of_what_was_used(producing: Any) -> None:
+async def test_metrics_tell_of_what_was_used(producing: StartProducer) -> None:
     async with producing(cluster(1, MANY)) as producer:
         await know(producer, 1)
         producer.send_nowait("t0", b"v", partition=9876)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import defaultdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,6 +13,9 @@ from kafkaclient.errors import DeliveryTimeoutError, KafkaError, ProducerClosedE
 from kafkaclient.producer.batches.partition_queue import QueueState
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
+
+if TYPE_CHECKING:
+    from tests.producer.conftest import StartProducer
 
 ASYNCIO_DEBUG = False  # many records
 
@@ -53,19 +56,19 @@ class Slow:
 
 
 def slow(producer: Any, seconds: float) -> Slow:
-    background = producer._core.accumulator.sealer._background = Slow(seconds)
+    background = producer._core.accumulator.compressor._background = Slow(seconds)
     return background
 
 
 def place(producer: Any, partition: int = 0) -> QueueState:
-    return producer._core.accumulator.topics["t"].queue(partition).place
+    return producer._core.accumulator.topics["t"].queue(partition).state
 
 
 @pytest.mark.parametrize("partitioner", ["kip794", "late"])
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 @virtual_time
 async def test_every_codec_beside_the_event_loop(
-    codec: str, partitioner: str, producing: Any, monkeypatch: pytest.MonkeyPatch
+    codec: str, partitioner: str, producing: StartProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Keyed, chosen and free records, small and large batches: all there, and in order."""
     loop, jobs = asyncio.get_running_loop(), []
@@ -104,7 +107,9 @@ async def test_every_codec_beside_the_event_loop(
 
 
 @virtual_time
-async def test_a_large_batch_holds_up_its_partition_only(producing: Any, values: Any) -> None:
+async def test_a_large_batch_holds_up_its_partition_only(
+    producing: StartProducer, values: Any
+) -> None:
     fake = cluster(2)
     async with producing(fake, compression_type="gzip", linger_ms=0) as producer:
         await producer.partitions_for("t")
@@ -122,7 +127,7 @@ async def test_a_large_batch_holds_up_its_partition_only(producing: Any, values:
 
 @virtual_time
 async def test_flush_and_stop_wait_for_what_is_being_compressed(
-    producing: Any, values: Any
+    producing: StartProducer, values: Any
 ) -> None:
     fake = cluster()
     async with producing(fake, compression_type="gzip") as producer:
@@ -138,7 +143,7 @@ async def test_flush_and_stop_wait_for_what_is_being_compressed(
 
 @virtual_time
 async def test_the_delivery_timeout_ends_while_it_is_being_compressed(
-    producing: Any, values: Any
+    producing: StartProducer, values: Any
 ) -> None:
     """The batch fails in time, and once; what comes of the work is dropped."""
     fake = cluster()
@@ -159,7 +164,7 @@ async def test_the_delivery_timeout_ends_while_it_is_being_compressed(
         assert not caught.value.maybe_written
         assert now() == pytest.approx(1.0, abs=0.1)
         await late
-        budget = producer._core.accumulator.budget
+        budget = producer._core.accumulator.buffer_pool
         assert budget.available == budget.total
         await asyncio.sleep(5)
         assert background.told == 1
@@ -169,7 +174,7 @@ async def test_the_delivery_timeout_ends_while_it_is_being_compressed(
 
 
 @virtual_time
-async def test_stopped_while_it_is_being_compressed(producing: Any, values: Any) -> None:
+async def test_stopped_while_it_is_being_compressed(producing: StartProducer, values: Any) -> None:
     fake = cluster()
     async with producing(fake, compression_type="gzip") as producer:
         await producer.partitions_for("t")
@@ -184,7 +189,9 @@ async def test_stopped_while_it_is_being_compressed(producing: Any, values: Any)
 
 
 @virtual_time
-async def test_the_senders_end_is_the_end_of_what_is_being_compressed(producing: Any) -> None:
+async def test_the_senders_end_is_the_end_of_what_is_being_compressed(
+    producing: StartProducer,
+) -> None:
     """As at the end of ``asyncio.run``, with real threads at work."""
     fake = cluster()
     async with producing(fake, compression_type="gzip", linger_ms=0) as producer:
@@ -200,7 +207,7 @@ async def test_the_senders_end_is_the_end_of_what_is_being_compressed(producing:
 
 @virtual_time
 async def test_without_the_default_executor_it_is_compressed_all_the_same(
-    producing: Any, values: Any
+    producing: StartProducer, values: Any
 ) -> None:
     fake = cluster()
     async with producing(fake, compression_type="gzip", linger_ms=0) as producer:
@@ -211,7 +218,7 @@ async def test_without_the_default_executor_it_is_compressed_all_the_same(
 
 
 async def test_an_application_that_fills_the_default_executor_holds_up_nothing(
-    producing: Any, values: Any
+    producing: StartProducer, values: Any
 ) -> None:
     """Batches are compressed by threads of the producer's own, which end with it."""
 
@@ -240,7 +247,7 @@ async def test_an_application_that_fills_the_default_executor_holds_up_nothing(
 
 @virtual_time
 async def test_while_the_way_is_blocked_two_are_compressed_and_the_others_grow(
-    producing: Any, values: Any
+    producing: StartProducer, values: Any
 ) -> None:
     fake = cluster(2)
     async with producing(
@@ -261,7 +268,7 @@ async def test_while_the_way_is_blocked_two_are_compressed_and_the_others_grow(
         assert max(first.raw_size, second.raw_size) < 300_000
         assert not any(batch.sealed for batch in growing)
         assert growing[0].raw_size > 900_000
-        assert unbound.place is QueueState.READY
+        assert unbound.state is QueueState.READY
         fake.resume_broker(0)
         await asyncio.gather(*deliveries)
     assert sorted(values(fake, "t", 0) + values(fake, "t", 1))[:-1] == sorted(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,6 +13,9 @@ from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE, FakeCluster
 from kafkaclient.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from tests.producer.conftest import StartProducer
 
 
 def now() -> float:
@@ -61,7 +64,7 @@ async def test_options_by_keyword_and_by_kafkas_names(values: Any) -> None:
 
 @pytest.mark.parametrize("acks", ["all", 1, 0])
 @virtual_time
-async def test_acks(acks: Any, producing: Any) -> None:
+async def test_acks(acks: Any, producing: StartProducer) -> None:
     """With 0 the record counts as delivered once it is written to the socket."""
     fake = one_topic(min_insync_replicas=1)
     fake.round_trip_s = 0.1
@@ -78,7 +81,9 @@ async def test_acks(acks: Any, producing: Any) -> None:
 
 
 @virtual_time
-async def test_acks_0_goes_on_after_the_broker_hung_up(producing: Any, values: Any) -> None:
+async def test_acks_0_goes_on_after_the_broker_hung_up(
+    producing: StartProducer, values: Any
+) -> None:
     """A broker's only way to say that an unacknowledged request failed is to close."""
     fake = one_topic()
     async with producing(fake, acks=0, linger_ms=0) as producer:
@@ -91,7 +96,9 @@ async def test_acks_0_goes_on_after_the_broker_hung_up(producing: Any, values: A
 
 
 @virtual_time
-async def test_acks_0_reaches_the_broker_before_the_end(producing: Any, values: Any) -> None:
+async def test_acks_0_reaches_the_broker_before_the_end(
+    producing: StartProducer, values: Any
+) -> None:
     """stop() lets what was accepted be written."""
     fake = one_topic()
     fake.round_trip_s = 0.2
@@ -103,7 +110,7 @@ async def test_acks_0_reaches_the_broker_before_the_end(producing: Any, values: 
 
 
 @virtual_time
-async def test_headers_timestamps_and_tombstones(producing: Any) -> None:
+async def test_headers_timestamps_and_tombstones(producing: StartProducer) -> None:
     """P1: headers as pairs (repeated names, no value) or as a mapping."""
     fake = one_topic()
     async with producing(fake, wall_clock=lambda: 12.5) as producer:
@@ -123,7 +130,7 @@ async def test_headers_timestamps_and_tombstones(producing: Any) -> None:
 
 
 @virtual_time
-async def test_on_delivery_is_told_of_every_record_in_order(producing: Any) -> None:
+async def test_on_delivery_is_told_of_every_record_in_order(producing: StartProducer) -> None:
     """Delivered, failed and parked ones; with the very handle that the caller holds."""
     told: list[Any] = []
     fake = one_topic()
@@ -140,7 +147,7 @@ async def test_on_delivery_is_told_of_every_record_in_order(producing: Any) -> N
 
 @virtual_time
 async def test_failures_that_nobody_looks_at_are_told(
-    producing: Any, caplog: pytest.LogCaptureFixture
+    producing: StartProducer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Counted, given to on_error, and logged once in ten seconds per topic and cause."""
     told: list[Any] = []
@@ -168,7 +175,9 @@ async def test_failures_that_nobody_looks_at_are_told(
 
 @pytest.mark.parametrize("look", ["await", "exception", "result", "callback"])
 @virtual_time
-async def test_a_failure_that_was_looked_at_is_not_told_again(look: str, producing: Any) -> None:
+async def test_a_failure_that_was_looked_at_is_not_told_again(
+    look: str, producing: StartProducer
+) -> None:
     """Whichever way it was looked at."""
     told: list[Any] = []
     fake = one_topic()
@@ -191,7 +200,7 @@ async def test_a_failure_that_was_looked_at_is_not_told_again(look: str, produci
 
 @pytest.mark.parametrize("kept", [[], [0], [3, 4], [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]])
 @virtual_time
-async def test_failures_after_a_split_are_told(kept: list[int], producing: Any) -> None:
+async def test_failures_after_a_split_are_told(kept: list[int], producing: StartProducer) -> None:
     """on_error hears of each record whose delivery was dropped, however its batch was divided."""
     told: list[Any] = []
     fake = one_topic()
@@ -215,7 +224,7 @@ async def test_failures_after_a_split_are_told(kept: list[int], producing: Any) 
 
 
 @virtual_time
-async def test_counters_agree_with_the_deliveries(producing: Any) -> None:
+async def test_counters_agree_with_the_deliveries(producing: StartProducer) -> None:
     """O1: every delivery is counted once, whether it failed or not, wherever it failed."""
     fake = one_topic(3)
     fake.round_trip_s = 0.005
@@ -250,7 +259,7 @@ async def test_counters_agree_with_the_deliveries(producing: Any) -> None:
 
 
 @virtual_time
-async def test_parked_records_that_fail_are_counted(producing: Any) -> None:
+async def test_parked_records_that_fail_are_counted(producing: StartProducer) -> None:
     """O1: they have a delivery, so they are errors like any other."""
     fake = FakeCluster(auto_create_topics=False)
     async with producing(fake, max_block_ms=500) as producer:
@@ -268,7 +277,7 @@ async def test_parked_records_that_fail_are_counted(producing: Any) -> None:
 
 
 @virtual_time
-async def test_repr_shows_the_state(producing: Any) -> None:
+async def test_repr_shows_the_state(producing: StartProducer) -> None:
     """O: what is where, at a glance; it never raises."""
     fake = one_topic()
     fake.round_trip_s = 0.1
@@ -299,7 +308,7 @@ class _Topic(StrEnum):
 
 
 @virtual_time
-async def test_a_topic_may_be_an_enum(producing: Any) -> None:
+async def test_a_topic_may_be_an_enum(producing: StartProducer) -> None:
     fake = one_topic()
     async with producing(fake) as producer:
         early = producer.send_nowait(_Topic.T, b"before its metadata")
@@ -317,7 +326,7 @@ async def test_a_topic_may_be_an_enum(producing: Any) -> None:
 
 
 @virtual_time
-async def test_a_clock_from_before_time_began(producing: Any) -> None:
+async def test_a_clock_from_before_time_began(producing: StartProducer) -> None:
     fake, at = one_topic(), [12.5]
     async with producing(fake, wall_clock=lambda: at[0]) as producer:
         await producer.send_and_wait("t", b"good")

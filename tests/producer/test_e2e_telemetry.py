@@ -23,6 +23,8 @@ from kafkaclient.wire.api import ApiKey
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.producer.conftest import StartProducer
+
 ASYNCIO_DEBUG = False  # many records
 
 
@@ -59,7 +61,7 @@ def rows(directory: Path) -> list[dict[str, Any]]:
 )
 @virtual_time
 async def test_every_batch_has_a_row(
-    options: dict[str, Any], bound_by: str, producing: Any, tmp_path: Path
+    options: dict[str, Any], bound_by: str, producing: StartProducer, tmp_path: Path
 ) -> None:
     fake = one_topic()
     fake.delay_produce(0, 0.02)
@@ -91,7 +93,9 @@ async def test_every_batch_has_a_row(
 
 
 @virtual_time
-async def test_the_files_tell_settings_and_the_wall_clock(producing: Any, tmp_path: Path) -> None:
+async def test_the_files_tell_settings_and_the_wall_clock(
+    producing: StartProducer, tmp_path: Path
+) -> None:
     fake = one_topic()
     options = {"linger_ms": 7, "client_id": "me", "telemetry": tmp_path}
     async with producing(fake, wall_clock=lambda: 1767323045.6, **options) as producer:
@@ -108,7 +112,7 @@ async def test_the_files_tell_settings_and_the_wall_clock(producing: Any, tmp_pa
 
 @virtual_time
 async def test_keyed_and_explicit_records_are_bound_when_they_are_appended(
-    producing: Any, tmp_path: Path
+    producing: StartProducer, tmp_path: Path
 ) -> None:
     async with producing(one_topic(), telemetry=tmp_path, partitioner="late") as producer:
         await asyncio.gather(
@@ -123,7 +127,7 @@ async def test_keyed_and_explicit_records_are_bound_when_they_are_appended(
 
 
 @virtual_time
-async def test_what_waits_at_the_decision_is_told(producing: Any, tmp_path: Path) -> None:
+async def test_what_waits_at_the_decision_is_told(producing: StartProducer, tmp_path: Path) -> None:
     """Batches of one partition behind a stalled broker: each sees those before it."""
     fake = one_topic(1)
     options = {"telemetry": tmp_path, "batch_size": 200, "linger_ms": 0, "partitioner": "kip794"}
@@ -144,7 +148,7 @@ async def test_what_waits_at_the_decision_is_told(producing: Any, tmp_path: Path
 
 @virtual_time
 async def test_records_set_aside_for_the_floor_are_told_from_others(
-    producing: Any, tmp_path: Path
+    producing: StartProducer, tmp_path: Path
 ) -> None:
     """They wait for their broker, and go elsewhere when it falls out of order."""
     fake = one_topic()
@@ -172,7 +176,7 @@ async def test_records_set_aside_for_the_floor_are_told_from_others(
 
 
 @virtual_time
-async def test_a_retry_keeps_the_first_departure(producing: Any, tmp_path: Path) -> None:
+async def test_a_retry_keeps_the_first_departure(producing: StartProducer, tmp_path: Path) -> None:
     fake = one_topic(1)
     first = fake.leader("t", 0)
     async with producing(fake, telemetry=tmp_path) as producer:
@@ -186,7 +190,9 @@ async def test_a_retry_keeps_the_first_departure(producing: Any, tmp_path: Path)
 
 
 @virtual_time
-async def test_an_expired_batch_is_told_with_its_error(producing: Any, tmp_path: Path) -> None:
+async def test_an_expired_batch_is_told_with_its_error(
+    producing: StartProducer, tmp_path: Path
+) -> None:
     fake = one_topic(1)
     options = {"delivery_timeout_ms": 1000, "request_timeout_ms": 900, "telemetry": tmp_path}
     async with producing(fake, **options) as producer:
@@ -200,7 +206,9 @@ async def test_an_expired_batch_is_told_with_its_error(producing: Any, tmp_path:
 
 
 @virtual_time
-async def test_a_batch_that_was_never_bound_has_no_decision(producing: Any, tmp_path: Path) -> None:
+async def test_a_batch_that_was_never_bound_has_no_decision(
+    producing: StartProducer, tmp_path: Path
+) -> None:
     fake = one_topic(3)
     options = {"delivery_timeout_ms": 1000, "request_timeout_ms": 900, "telemetry": tmp_path}
     async with producing(fake, partitioner="late", **options) as producer:
@@ -216,7 +224,7 @@ async def test_a_batch_that_was_never_bound_has_no_decision(producing: Any, tmp_
 
 
 @virtual_time
-async def test_a_split_batch_is_told_by_its_parts(producing: Any, tmp_path: Path) -> None:
+async def test_a_split_batch_is_told_by_its_parts(producing: StartProducer, tmp_path: Path) -> None:
     fake = one_topic(3, max_message_bytes=700)
     async with producing(fake, telemetry=tmp_path, partitioner="late", linger_ms=50) as producer:
         deliveries = [producer.send_nowait("t", bytes(100)) for _ in range(20)]
@@ -232,7 +240,7 @@ async def test_a_split_batch_is_told_by_its_parts(producing: Any, tmp_path: Path
 
 @virtual_time
 async def test_without_acknowledgements_there_is_no_time_of_them(
-    producing: Any, tmp_path: Path
+    producing: StartProducer, tmp_path: Path
 ) -> None:
     async with producing(one_topic(), telemetry=tmp_path, acks=0) as producer:
         await load(producer, 10)
@@ -240,7 +248,7 @@ async def test_without_acknowledgements_there_is_no_time_of_them(
 
 
 @virtual_time
-async def test_stop_writes_what_it_gave_up(producing: Any, tmp_path: Path) -> None:
+async def test_stop_writes_what_it_gave_up(producing: StartProducer, tmp_path: Path) -> None:
     fake = one_topic()
     async with producing(fake, telemetry=tmp_path) as producer:
         fake.control(ApiKey.PRODUCE, delay(30.0), keep=True)
@@ -255,7 +263,7 @@ async def test_stop_writes_what_it_gave_up(producing: Any, tmp_path: Path) -> No
 
 @virtual_time
 async def test_a_recorder_that_fails_disturbs_nobody(
-    producing: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    producing: StartProducer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").touch()
     fake = one_topic()

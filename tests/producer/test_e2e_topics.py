@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,6 +12,9 @@ from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.murmur2 import partition_for_key
+
+if TYPE_CHECKING:
+    from tests.producer.conftest import StartProducer
 
 
 def now() -> float:
@@ -29,7 +32,9 @@ async def delivered(deliveries: list[Any]) -> int:
 
 @pytest.mark.parametrize("partitioner", ["kip794", "late"])
 @virtual_time
-async def test_an_outage_longer_than_the_idle_time_ends(partitioner: str, producing: Any) -> None:
+async def test_an_outage_longer_than_the_idle_time_ends(
+    partitioner: str, producing: StartProducer
+) -> None:
     """Records without an outcome keep their topic's metadata fresh, also if none is written."""
     fake = FakeCluster(brokers=3)
     fake.create_topic("t", 2, assignments=[[0], [0]])
@@ -45,7 +50,9 @@ async def test_an_outage_longer_than_the_idle_time_ends(partitioner: str, produc
 
 
 @virtual_time
-async def test_a_topic_taken_up_while_it_is_dropped_is_known_again(producing: Any) -> None:
+async def test_a_topic_taken_up_while_it_is_dropped_is_known_again(
+    producing: StartProducer,
+) -> None:
     """The record goes to a broker that has just lost the partition; only metadata can tell."""
     fake = FakeCluster(brokers=2)
     fake.create_topic("t", 1, assignments=[[1, 0]])
@@ -62,7 +69,7 @@ async def test_a_topic_taken_up_while_it_is_dropped_is_known_again(producing: An
 
 
 @virtual_time
-async def test_a_topic_is_kept_while_send_waits_for_room(producing: Any) -> None:
+async def test_a_topic_is_kept_while_send_waits_for_room(producing: StartProducer) -> None:
     fake = FakeCluster(brokers=2)
     fake.create_topic("a", 1, assignments=[[1]])
     fake.create_topic("b", 1, assignments=[[0]])
@@ -92,7 +99,7 @@ async def used(fake: FakeCluster, producer: Any, n: int) -> None:
 @pytest.mark.parametrize("idempotent", [True, False])
 @virtual_time
 async def test_nothing_is_kept_of_topics_that_are_not_used_any_more(
-    producing: Any, idempotent: bool
+    producing: StartProducer, idempotent: bool
 ) -> None:
     """Neither buffers nor metrics; and a topic that comes back goes on without a gap."""
     fake = FakeCluster(brokers=2, partitions=2)
@@ -107,7 +114,11 @@ async def test_nothing_is_kept_of_topics_that_are_not_used_any_more(
         core = producer._core
         for n in range(TOPICS):
             await used(fake, producer, n)
-            for kept in (core.accumulator.topics, core.accumulator.taps, core.metadata.view.topics):
+            for kept in (
+                core.accumulator.topics,
+                core.accumulator.append_slots,
+                core.metadata.view.topics,
+            ):
                 assert len(kept) <= 15
         assert len(producer.metrics()["producer-topic-metrics"]) <= 15
         epoch = core.accumulator.identity.epoch
@@ -126,7 +137,7 @@ async def test_nothing_is_kept_of_topics_that_are_not_used_any_more(
 
 @pytest.mark.parametrize("v2", [True, False])
 @virtual_time
-async def test_transactions_on_topics_that_come_back(producing: Any, v2: bool) -> None:
+async def test_transactions_on_topics_that_come_back(producing: StartProducer, v2: bool) -> None:
     """With v1 the epoch is the coordinator's to raise: sequences are kept while it is the same."""
     fake = FakeCluster(brokers=2, partitions=2, transactions_v2=v2)
     options = {
@@ -152,7 +163,7 @@ async def test_transactions_on_topics_that_come_back(producing: Any, v2: bool) -
 
 
 @virtual_time
-async def test_a_topic_whose_limit_grows_gets_large_batches_again(producing: Any) -> None:
+async def test_a_topic_whose_limit_grows_gets_large_batches_again(producing: StartProducer) -> None:
     """What was learnt from MESSAGE_TOO_LARGE does not hold for ever."""
     fake = FakeCluster(brokers=1)
     fake.create_topic("t", 1, max_message_bytes=20_000)
@@ -179,7 +190,7 @@ async def test_a_topic_whose_limit_grows_gets_large_batches_again(producing: Any
 
 
 @virtual_time
-async def test_records_without_partition_go_to_new_ones_too(producing: Any) -> None:
+async def test_records_without_partition_go_to_new_ones_too(producing: StartProducer) -> None:
     """Late binding: what was sent before the topic grew may be bound to a partition made since."""
     fake = FakeCluster(brokers=2)
     fake.create_topic("t", 2)
@@ -193,7 +204,7 @@ async def test_records_without_partition_go_to_new_ones_too(producing: Any) -> N
 
 
 @virtual_time
-async def test_a_partition_not_known_yet_is_asked_for(producing: Any) -> None:
+async def test_a_partition_not_known_yet_is_asked_for(producing: StartProducer) -> None:
     """send_nowait cannot wait for it, but the next call goes well."""
     fake = FakeCluster(brokers=1)
     fake.create_topic("t", 1)
@@ -208,7 +219,9 @@ async def test_a_partition_not_known_yet_is_asked_for(producing: Any) -> None:
 
 @pytest.mark.parametrize("partitioner", ["kip794", "late"])
 @virtual_time
-async def test_records_that_wait_while_the_topic_grows(partitioner: str, producing: Any) -> None:
+async def test_records_that_wait_while_the_topic_grows(
+    partitioner: str, producing: StartProducer
+) -> None:
     """Keyed ones stay where their key was counted, in their order; those sent later go by the new
     count."""
     fake = FakeCluster(brokers=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,11 +19,14 @@ from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE_ANSWER, ErrorCode, FakeCluster
 from kafkaclient.wire.api import ApiKey
 
+if TYPE_CHECKING:
+    from tests.producer.conftest import StartProducer
+
 # --- commit -----------------------------------------------------------------------------------
 
 
 @virtual_time
-async def test_a_block_commits(fake: FakeCluster, transacting: Any, look: Any) -> None:
+async def test_a_block_commits(fake: FakeCluster, transacting: StartProducer, look: Any) -> None:
     """Keyed, explicit and late-bound records become visible together, at the end."""
     async with transacting(fake, linger_ms=0) as producer:
         for n in range(3):
@@ -39,7 +42,9 @@ async def test_a_block_commits(fake: FakeCluster, transacting: Any, look: Any) -
 
 
 @virtual_time
-async def test_a_commit_does_not_linger(fake: FakeCluster, transacting: Any, look: Any) -> None:
+async def test_a_commit_does_not_linger(
+    fake: FakeCluster, transacting: StartProducer, look: Any
+) -> None:
     """L3: it sends what is there at once."""
     async with transacting(fake, linger_ms=60_000, delivery_timeout_ms=120_000) as producer:
         began = asyncio.get_running_loop().time()
@@ -51,7 +56,9 @@ async def test_a_commit_does_not_linger(fake: FakeCluster, transacting: Any, loo
 
 
 @virtual_time
-async def test_what_the_requests_say(fake: FakeCluster, transacting: Any, look: Any) -> None:
+async def test_what_the_requests_say(
+    fake: FakeCluster, transacting: StartProducer, look: Any
+) -> None:
     """v1: partitions are added before anything goes to them, Produce below 12; v2: Produce 12 and
     no AddPartitionsToTxn. Either way with the transactional id, the batches with their bit."""
     async with transacting(fake) as producer, producer.transaction():
@@ -73,7 +80,7 @@ async def test_what_the_requests_say(fake: FakeCluster, transacting: Any, look: 
 
 
 @virtual_time
-async def test_late_binding_adds_few_partitions(transacting: Any, look: Any) -> None:
+async def test_late_binding_adds_few_partitions(transacting: StartProducer, look: Any) -> None:
     """v1: a partition of each free broker, not all of the topic's: each costs a marker."""
     fake = FakeCluster(transactions_v2=False)
     fake.create_topic("t", 60, 1)
@@ -90,7 +97,7 @@ async def test_late_binding_adds_few_partitions(transacting: Any, look: Any) -> 
 @pytest.mark.parametrize("partitioner", ["kip794", "round-robin", "late"])
 @virtual_time
 async def test_every_choice_of_partition(
-    fake: FakeCluster, transacting: Any, partitioner: str, look: Any
+    fake: FakeCluster, transacting: StartProducer, partitioner: str, look: Any
 ) -> None:
     adaptive = partitioner != "late"  # "late" without it: bound by rotation
     options = {"partitioner": partitioner, "adaptive_partitioning_enable": adaptive}
@@ -104,7 +111,9 @@ async def test_every_choice_of_partition(
 
 
 @virtual_time
-async def test_an_empty_transaction_asks_nobody(fake: FakeCluster, transacting: Any) -> None:
+async def test_an_empty_transaction_asks_nobody(
+    fake: FakeCluster, transacting: StartProducer
+) -> None:
     async with transacting(fake) as producer:
         async with producer.transaction():
             pass
@@ -114,7 +123,7 @@ async def test_an_empty_transaction_asks_nobody(fake: FakeCluster, transacting: 
 
 
 @virtual_time
-async def test_records_in_bulk(fake: FakeCluster, transacting: Any, look: Any) -> None:
+async def test_records_in_bulk(fake: FakeCluster, transacting: StartProducer, look: Any) -> None:
     async with transacting(fake) as producer:
         async with producer.transaction():
             await producer.send_many("t", [b"%d" % n for n in range(5000)])
@@ -127,7 +136,9 @@ async def test_records_in_bulk(fake: FakeCluster, transacting: Any, look: Any) -
 
 
 @virtual_time
-async def test_a_block_that_raises_aborts(fake: FakeCluster, transacting: Any, look: Any) -> None:
+async def test_a_block_that_raises_aborts(
+    fake: FakeCluster, transacting: StartProducer, look: Any
+) -> None:
     async with transacting(fake, linger_ms=0) as producer:
 
         async def work() -> None:
@@ -145,7 +156,9 @@ async def test_a_block_that_raises_aborts(fake: FakeCluster, transacting: Any, l
 
 
 @virtual_time
-async def test_an_abort_drops_what_was_not_sent(fake: FakeCluster, transacting: Any) -> None:
+async def test_an_abort_drops_what_was_not_sent(
+    fake: FakeCluster, transacting: StartProducer
+) -> None:
     """S5: abort with 1,000 queued records: no Produce request after it, and no failure is told."""
     failures: list[Any] = []
     async with transacting(
@@ -165,7 +178,7 @@ async def test_an_abort_drops_what_was_not_sent(fake: FakeCluster, transacting: 
 
 @virtual_time
 async def test_an_abort_and_what_is_on_the_wire(
-    fake: FakeCluster, transacting: Any, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Any
 ) -> None:
     """v1 waits for its answer, v2 leaves it to the epoch; neither lets it into what comes after."""
     async with transacting(fake, linger_ms=0) as producer:
@@ -190,7 +203,9 @@ async def test_an_abort_and_what_is_on_the_wire(
 
 
 @virtual_time
-async def test_a_late_batch_of_an_aborted_transaction(transacting: Any, look: Any) -> None:
+async def test_a_late_batch_of_an_aborted_transaction(
+    transacting: StartProducer, look: Any
+) -> None:
     """v2: it arrives after the end, is refused for its epoch, and harms nothing."""
     fake = FakeCluster()
     fake.round_trip_s = 0.001
@@ -211,7 +226,7 @@ async def test_a_late_batch_of_an_aborted_transaction(transacting: Any, look: An
 
 
 @virtual_time
-async def test_an_abort_brings_a_new_epoch(fake: FakeCluster, transacting: Any) -> None:
+async def test_an_abort_brings_a_new_epoch(fake: FakeCluster, transacting: StartProducer) -> None:
     """KIP-360: also with v1, so that nothing that is lost leaves a gap."""
     async with transacting(fake, linger_ms=0) as producer:
         epochs = []
@@ -225,7 +240,7 @@ async def test_an_abort_brings_a_new_epoch(fake: FakeCluster, transacting: Any) 
 
 @virtual_time
 async def test_used_up_epochs_bring_a_new_producer_id(
-    fake: FakeCluster, transacting: Any, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Any
 ) -> None:
     async with transacting(fake, linger_ms=0) as producer:
         first = fake.transaction("tx").producer_id
@@ -244,7 +259,7 @@ async def test_used_up_epochs_bring_a_new_producer_id(
 @pytest.mark.parametrize("code", [10, 45, 47, 59, 87, 120])
 @virtual_time
 async def test_a_failed_record_dooms_its_transaction_alone(
-    fake: FakeCluster, transacting: Any, code: int, look: Any
+    fake: FakeCluster, transacting: StartProducer, code: int, look: Any
 ) -> None:
     """Nothing is committed, sends and the commit say why, an abort leads back to work."""
     async with transacting(fake, linger_ms=0) as producer:
@@ -268,7 +283,9 @@ async def test_a_failed_record_dooms_its_transaction_alone(
 
 
 @virtual_time
-async def test_a_block_with_a_failed_record(fake: FakeCluster, transacting: Any, look: Any) -> None:
+async def test_a_block_with_a_failed_record(
+    fake: FakeCluster, transacting: StartProducer, look: Any
+) -> None:
     """The commit raises, and the transaction has been aborted by then."""
     async with transacting(fake) as producer:
         fake.fail_produce("t", 0, ErrorCode.INVALID_RECORD)
@@ -287,7 +304,7 @@ async def test_a_block_with_a_failed_record(fake: FakeCluster, transacting: Any,
 
 @virtual_time
 async def test_what_waits_is_given_up_with_the_transaction(
-    fake: FakeCluster, transacting: Any, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Any
 ) -> None:
     """As soon as it cannot be committed, nothing more is sent for it."""
     async with transacting(fake, linger_ms=60_000, delivery_timeout_ms=120_000) as producer:
@@ -305,7 +322,7 @@ async def test_what_waits_is_given_up_with_the_transaction(
 
 
 @virtual_time
-async def test_a_retry_within_a_transaction(fake: FakeCluster, transacting: Any) -> None:
+async def test_a_retry_within_a_transaction(fake: FakeCluster, transacting: StartProducer) -> None:
     """Lost answers, moved leaders and missing replicas are nothing to a transaction."""
     async with transacting(fake, linger_ms=0) as producer, producer.transaction():
         await producer.send_and_wait("t", b"0", partition=0)
@@ -319,7 +336,9 @@ async def test_a_retry_within_a_transaction(fake: FakeCluster, transacting: Any)
 
 
 @virtual_time
-async def test_a_topic_that_is_created_anew(fake: FakeCluster, transacting: Any, look: Any) -> None:
+async def test_a_topic_that_is_created_anew(
+    fake: FakeCluster, transacting: StartProducer, look: Any
+) -> None:
     """Between or within transactions: an abort at worst, and the producer goes on."""
     async with transacting(fake, linger_ms=0, metadata_max_age_ms=1000) as producer:
         async with producer.transaction():

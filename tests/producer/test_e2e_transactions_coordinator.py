@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,6 +22,9 @@ from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE_ANSWER, DROP, DROP_ANSWER, ErrorCode, FakeCluster
 from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata
 from kafkaclient.wire.api import ApiKey
+
+if TYPE_CHECKING:
+    from tests.producer.conftest import StartProducer
 
 GROUP = "readers"
 
@@ -43,7 +46,7 @@ CALLS = [
 @pytest.mark.parametrize("api", CALLS)
 @virtual_time
 async def test_every_call_is_made_again(
-    fake: FakeCluster, transacting: Any, api: ApiKey, fault: Any, look: Any
+    fake: FakeCluster, transacting: StartProducer, api: ApiKey, fault: Any, look: Any
 ) -> None:
     """A coordinator that loads, moves, hangs up, or is silent before or after it has done it."""
     fake.control(api, fault)
@@ -60,7 +63,7 @@ async def test_every_call_is_made_again(
 @pytest.mark.parametrize("code", [-1, 42, 9999])
 @virtual_time
 async def test_a_commit_that_may_have_been_done(
-    fake: FakeCluster, transacting: Any, look: Any, code: int
+    fake: FakeCluster, transacting: StartProducer, look: Any, code: int
 ) -> None:
     """Its answer was lost, and asked again the coordinator only says that something is wrong: that
     is not to be taken for "nothing was committed"."""
@@ -75,7 +78,7 @@ async def test_a_commit_that_may_have_been_done(
 
 @virtual_time
 async def test_the_coordinator_moves_at_every_step(
-    fake: FakeCluster, transacting: Any, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Any
 ) -> None:
     async with transacting(fake, linger_ms=0) as producer:
         for n in range(6):
@@ -88,7 +91,9 @@ async def test_the_coordinator_moves_at_every_step(
 
 
 @virtual_time
-async def test_the_coordinator_is_stopped(fake: FakeCluster, transacting: Any, look: Any) -> None:
+async def test_the_coordinator_is_stopped(
+    fake: FakeCluster, transacting: StartProducer, look: Any
+) -> None:
     async with transacting(fake, linger_ms=0) as producer:
         await producer.begin_transaction()
         await producer.send_and_wait("t", b"1", partition=0)
@@ -101,7 +106,7 @@ async def test_the_coordinator_is_stopped(fake: FakeCluster, transacting: Any, l
 @pytest.mark.parametrize("code", [48, 49, 59, 120])
 @virtual_time
 async def test_a_refusal_that_can_be_aborted(
-    fake: FakeCluster, transacting: Any, api: ApiKey, code: int, look: Any
+    fake: FakeCluster, transacting: StartProducer, api: ApiKey, code: int, look: Any
 ) -> None:
     """Also when the coordinator refuses the abort: the next epoch ends whatever is open."""
     if api is ApiKey.ADD_PARTITIONS_TO_TXN and look.is_v2(fake):
@@ -134,7 +139,7 @@ async def test_a_producer_that_is_not_allowed_does_not_start(fake: FakeCluster, 
 
 
 @virtual_time
-async def test_a_topic_that_may_not_be_written(transacting: Any, look: Any) -> None:
+async def test_a_topic_that_may_not_be_written(transacting: StartProducer, look: Any) -> None:
     """v1: the answer to AddPartitionsToTxn names the topic; the producer goes on."""
     fake = FakeCluster(transactions_v2=False)
     fake.create_topic("t", 1)
@@ -150,7 +155,7 @@ async def test_a_topic_that_may_not_be_written(transacting: Any, look: Any) -> N
 
 
 @virtual_time
-async def test_a_cluster_that_is_too_old(transacting: Any) -> None:
+async def test_a_cluster_that_is_too_old(transacting: StartProducer) -> None:
     """Recovery needs InitProducerId v3 (Kafka 2.5); the error says what is missing."""
     fake = FakeCluster(transactions_v2=False)
     fake.set_versions(ApiKey.INIT_PRODUCER_ID, 0, 2)
@@ -164,7 +169,7 @@ async def test_a_cluster_that_is_too_old(transacting: Any) -> None:
 
 @virtual_time
 async def test_a_second_producer_fences_the_first(
-    fake: FakeCluster, transacting: Any, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Any
 ) -> None:
     """What the first had written stays invisible; it is told at its next step, for good."""
     async with transacting(fake, linger_ms=0) as first:
@@ -186,7 +191,9 @@ async def test_a_second_producer_fences_the_first(
 
 
 @virtual_time
-async def test_a_fenced_producer_that_sends(fake: FakeCluster, transacting: Any, look: Any) -> None:
+async def test_a_fenced_producer_that_sends(
+    fake: FakeCluster, transacting: StartProducer, look: Any
+) -> None:
     """A leader cannot tell fenced from timed out: the record fails, the abort tells which it is."""
     async with transacting(fake, linger_ms=0) as first, transacting(fake) as second:
         with pytest.raises(ProducerFencedError):
@@ -201,7 +208,7 @@ async def test_a_fenced_producer_that_sends(fake: FakeCluster, transacting: Any,
 
 @virtual_time
 async def test_a_transaction_that_took_too_long(
-    fake: FakeCluster, transacting: Any, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Any
 ) -> None:
     """KIP-588: with v2 the producer recovers by itself. With v1 the coordinator fences it, which
     cannot be told from another producer's doing."""
@@ -223,7 +230,7 @@ async def test_a_transaction_that_took_too_long(
 
 @virtual_time
 async def test_a_transaction_that_took_too_long_before_its_offsets(
-    transacting: Any, look: Any
+    transacting: StartProducer, look: Any
 ) -> None:
     """The group's coordinator cannot tell a time-out from fencing: the abort tells. With v2 the
     producer goes on."""
@@ -246,7 +253,9 @@ async def test_a_transaction_that_took_too_long_before_its_offsets(
 
 
 @virtual_time
-async def test_a_fenced_producer_that_sends_offsets(fake: FakeCluster, transacting: Any) -> None:
+async def test_a_fenced_producer_that_sends_offsets(
+    fake: FakeCluster, transacting: StartProducer
+) -> None:
     """However it finds out: the block says that it is fenced, and so does every later call."""
     async with transacting(fake) as first, transacting(fake):
         with pytest.raises(ProducerFencedError):
@@ -260,7 +269,9 @@ async def test_a_fenced_producer_that_sends_offsets(fake: FakeCluster, transacti
 
 
 @virtual_time
-async def test_offsets_are_committed_with_the_records(fake: FakeCluster, transacting: Any) -> None:
+async def test_offsets_are_committed_with_the_records(
+    fake: FakeCluster, transacting: StartProducer
+) -> None:
     async with transacting(fake) as producer:
         async with producer.transaction():
             await producer.send("t", b"1")
@@ -276,7 +287,7 @@ async def test_offsets_are_committed_with_the_records(fake: FakeCluster, transac
 
 @virtual_time
 async def test_offsets_of_a_member_that_was_given_up(
-    fake: FakeCluster, transacting: Any, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Any
 ) -> None:
     """KIP-447: the group's generation has moved on, so the transaction can only be aborted."""
     fake.rebalance(GROUP, 5)
@@ -299,7 +310,9 @@ async def test_offsets_of_a_member_that_was_given_up(
 
 
 @virtual_time
-async def test_committed_waits_for_stable_offsets(fake: FakeCluster, transacting: Any) -> None:
+async def test_committed_waits_for_stable_offsets(
+    fake: FakeCluster, transacting: StartProducer
+) -> None:
     """An offset that an open transaction is about to change is not handed out before its end."""
     async with transacting(fake, transactional_id="b") as other, transacting(fake) as producer:
         await other.begin_transaction()
@@ -313,7 +326,7 @@ async def test_committed_waits_for_stable_offsets(fake: FakeCluster, transacting
 
 @virtual_time
 async def test_nobody_ends_the_transaction_that_changes_the_offset(
-    fake: FakeCluster, transacting: Any
+    fake: FakeCluster, transacting: StartProducer
 ) -> None:
     async with (
         transacting(fake, transactional_id="b") as other,
@@ -339,7 +352,7 @@ NO_OFFSETS = [
 @pytest.mark.parametrize("case", range(len(NO_OFFSETS)))
 @virtual_time
 async def test_offsets_that_are_none(
-    fake: FakeCluster, transacting: Any, look: Any, case: int
+    fake: FakeCluster, transacting: StartProducer, look: Any, case: int
 ) -> None:
     """Committed without them, what was read would be processed again. The producer goes on."""
     offsets, group = NO_OFFSETS[case]
@@ -359,7 +372,7 @@ async def test_offsets_that_are_none(
 
 
 @virtual_time
-async def test_no_offsets_are_asked_for_out_of_a_transaction(transacting: Any) -> None:
+async def test_no_offsets_are_asked_for_out_of_a_transaction(transacting: StartProducer) -> None:
     async with transacting(FakeCluster()) as producer:
         with pytest.raises(ProducerStateError):
             await producer.send_offsets_to_transaction({("in", 0): "5"}, GROUP)
@@ -382,7 +395,7 @@ async def test_no_offsets_are_asked_for_out_of_a_transaction(transacting: Any) -
 )
 @virtual_time
 async def test_the_error_names_what_is_wrong_with_offsets(
-    fake: FakeCluster, transacting: Any, offsets: Any, message: str
+    fake: FakeCluster, transacting: StartProducer, offsets: Any, message: str
 ) -> None:
     async with transacting(fake) as producer:
         await producer.begin_transaction()
@@ -392,7 +405,9 @@ async def test_the_error_names_what_is_wrong_with_offsets(
 
 
 @virtual_time
-async def test_an_offset_may_be_a_subclass_of_int(fake: FakeCluster, transacting: Any) -> None:
+async def test_an_offset_may_be_a_subclass_of_int(
+    fake: FakeCluster, transacting: StartProducer
+) -> None:
     class Position(IntEnum):
         NEXT = 4
 

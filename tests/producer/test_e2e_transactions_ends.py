@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,6 +18,9 @@ from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import DROP, ErrorCode, FakeCluster
 from kafkaclient.wire.api import ApiKey
 
+if TYPE_CHECKING:
+    from tests.producer.conftest import StartProducer
+
 GROUP = "readers"
 
 
@@ -26,7 +29,7 @@ GROUP = "readers"
 
 @virtual_time
 async def test_sends_outside_of_a_transaction(
-    fake: FakeCluster, transacting: Any, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Any
 ) -> None:
     async with transacting(fake) as producer:
         for _ in range(2):
@@ -48,7 +51,7 @@ async def test_sends_outside_of_a_transaction(
 
 
 @virtual_time
-async def test_a_producer_without_a_transactional_id(producing: Any) -> None:
+async def test_a_producer_without_a_transactional_id(producing: StartProducer) -> None:
     async with producing(FakeCluster()) as producer:
         with pytest.raises(ProducerStateError, match=r"transactional\.id"):
             producer.transaction()
@@ -58,7 +61,7 @@ async def test_a_producer_without_a_transactional_id(producing: Any) -> None:
 
 @virtual_time
 async def test_a_send_that_waits_does_not_slip_into_the_next_transaction(
-    fake: FakeCluster, transacting: Any
+    fake: FakeCluster, transacting: StartProducer
 ) -> None:
     """It waits for metadata while its transaction is aborted and another begun."""
     async with transacting(fake) as producer:
@@ -92,7 +95,7 @@ async def test_a_start_without_coordinator_ends(fake: FakeCluster) -> None:
 @pytest.mark.parametrize("how", ["commit_transaction", "abort_transaction"])
 @virtual_time
 async def test_an_end_that_takes_too_long_has_one_outcome(
-    fake: FakeCluster, transacting: Any, how: str, look: Any
+    fake: FakeCluster, transacting: StartProducer, how: str, look: Any
 ) -> None:
     """The call gives up, the end does not; called again it tells. Meanwhile nothing else goes."""
     options = {"max_block_ms": 5000, "request_timeout_ms": 2000, "linger_ms": 0}
@@ -121,7 +124,7 @@ async def test_an_end_that_takes_too_long_has_one_outcome(
 @pytest.mark.parametrize("after", [0.0, 0.0005, 0.002, 0.004, 0.01])
 @virtual_time
 async def test_a_cancelled_end_may_be_awaited_again(
-    fake: FakeCluster, transacting: Any, how: str, after: float, look: Any
+    fake: FakeCluster, transacting: StartProducer, how: str, after: float, look: Any
 ) -> None:
     async with transacting(fake, linger_ms=0) as producer:
         for n in range(3):
@@ -141,7 +144,7 @@ async def test_a_cancelled_end_may_be_awaited_again(
 
 @virtual_time
 async def test_an_outcome_that_came_while_nobody_waited(
-    fake: FakeCluster, transacting: Any, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Any
 ) -> None:
     """Told once to who asks later, and then forgotten."""
     async with transacting(fake, linger_ms=0) as producer:
@@ -160,7 +163,7 @@ async def test_an_outcome_that_came_while_nobody_waited(
 @pytest.mark.parametrize("after", [0.0, 0.0005, 0.001, 0.002, 0.003, 0.004, 0.006, 0.01, 1.0])
 @virtual_time
 async def test_a_cancelled_block_aborts_or_commits(
-    fake: FakeCluster, transacting: Any, after: float, look: Any
+    fake: FakeCluster, transacting: StartProducer, after: float, look: Any
 ) -> None:
     """Whenever it is cancelled: all or nothing, and the producer goes on."""
     async with transacting(fake, linger_ms=0) as producer:
@@ -185,7 +188,7 @@ async def test_a_cancelled_block_aborts_or_commits(
 
 @virtual_time
 async def test_an_abort_instead_of_a_commit_that_cannot_flush(
-    fake: FakeCluster, transacting: Any, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Any
 ) -> None:
     """Records wait for a dead partition: the application may change its mind, nothing was sent."""
     async with transacting(fake, linger_ms=0, max_block_ms=5000) as producer:
@@ -204,7 +207,7 @@ async def test_an_abort_instead_of_a_commit_that_cannot_flush(
 
 @virtual_time
 async def test_a_block_whose_commit_cannot_flush_is_aborted(
-    fake: FakeCluster, transacting: Any, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Any
 ) -> None:
     async with transacting(fake, linger_ms=0, max_block_ms=5000) as producer:
         fake.move_leader("t", 0, -1)
@@ -218,7 +221,7 @@ async def test_a_block_whose_commit_cannot_flush_is_aborted(
 
 @virtual_time
 async def test_a_record_that_expires_dooms_the_transaction(
-    fake: FakeCluster, transacting: Any
+    fake: FakeCluster, transacting: StartProducer
 ) -> None:
     options = {"delivery_timeout_ms": 3000, "request_timeout_ms": 1000, "linger_ms": 0}
     async with transacting(fake, **options) as producer:
@@ -231,7 +234,9 @@ async def test_a_record_that_expires_dooms_the_transaction(
 
 
 @virtual_time
-async def test_stop_aborts_what_is_open(fake: FakeCluster, transacting: Any, look: Any) -> None:
+async def test_stop_aborts_what_is_open(
+    fake: FakeCluster, transacting: StartProducer, look: Any
+) -> None:
     async with transacting(fake, linger_ms=0) as producer:
         await producer.begin_transaction()
         await producer.send_and_wait("t", b"1", partition=0)
@@ -243,7 +248,9 @@ async def test_stop_aborts_what_is_open(fake: FakeCluster, transacting: Any, loo
 
 
 @virtual_time
-async def test_stop_waits_for_a_commit(fake: FakeCluster, transacting: Any, look: Any) -> None:
+async def test_stop_waits_for_a_commit(
+    fake: FakeCluster, transacting: StartProducer, look: Any
+) -> None:
     async with transacting(fake, linger_ms=0) as producer:
         await producer.begin_transaction()
         await producer.send("t", b"1", partition=0)
@@ -257,7 +264,7 @@ async def test_stop_waits_for_a_commit(fake: FakeCluster, transacting: Any, look
 @pytest.mark.parametrize("timeout", [2, None])
 @virtual_time
 async def test_stop_without_coordinator_ends(
-    fake: FakeCluster, transacting: Any, timeout: float | None
+    fake: FakeCluster, transacting: StartProducer, timeout: float | None
 ) -> None:
     """L1: by its own timeout, or by max.block.ms."""
     async with transacting(fake, linger_ms=0, max_block_ms=5000) as producer:
@@ -272,7 +279,7 @@ async def test_stop_without_coordinator_ends(
 
 
 @virtual_time
-async def test_a_group_that_may_not_be_read(fake: FakeCluster, transacting: Any) -> None:
+async def test_a_group_that_may_not_be_read(fake: FakeCluster, transacting: StartProducer) -> None:
     code = 30
     async with transacting(fake) as producer:
         fake.control(ApiKey.FIND_COORDINATOR, code)

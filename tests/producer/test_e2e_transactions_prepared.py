@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,6 +21,9 @@ from kafkaclient.testing.fake import DROP, ErrorCode, FakeCluster
 from kafkaclient.types import PreparedTransaction, TopicPartition
 from kafkaclient.wire.api import ApiKey
 
+if TYPE_CHECKING:
+    from tests.producer.conftest import StartProducer
+
 TOPIC_DENIED, ID_DENIED, LOADING = 29, 53, 14
 
 
@@ -29,7 +32,7 @@ def new_admin(fake: FakeCluster) -> Admin:
 
 
 async def prepared(
-    fake: FakeCluster, transacting: Any, value: bytes = b"x", **options: Any
+    fake: FakeCluster, transacting: StartProducer, value: bytes = b"x", **options: Any
 ) -> PreparedTransaction:
     """By a producer that lingers, and has been stopped."""
     async with transacting(fake, linger_ms=10_000, **options) as producer:
@@ -42,7 +45,7 @@ async def prepared(
 
 @virtual_time
 async def test_prepared_in_one_client_and_committed_by_another(
-    fake: FakeCluster, transacting: Any, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Any
 ) -> None:
     told = await prepared(fake, transacting)
     assert told.transactional_id == "tx"
@@ -64,7 +67,7 @@ async def test_prepared_in_one_client_and_committed_by_another(
 
 
 @virtual_time
-async def test_aborted_by_another(fake: FakeCluster, transacting: Any, look: Any) -> None:
+async def test_aborted_by_another(fake: FakeCluster, transacting: StartProducer, look: Any) -> None:
     told = await prepared(fake, transacting)
     async with new_admin(fake) as admin:
         for _ in range(2):
@@ -78,7 +81,7 @@ async def test_aborted_by_another(fake: FakeCluster, transacting: Any, look: Any
 @pytest.mark.parametrize("commit", [True, False])
 @virtual_time
 async def test_ended_by_who_has_prepared_it(
-    fake: FakeCluster, transacting: Any, look: Any, commit: bool
+    fake: FakeCluster, transacting: StartProducer, look: Any, commit: bool
 ) -> None:
     async with transacting(fake) as producer:
         for n in range(2):
@@ -98,7 +101,7 @@ async def test_ended_by_who_has_prepared_it(
 
 
 @virtual_time
-async def test_nothing_was_sent(fake: FakeCluster, transacting: Any) -> None:
+async def test_nothing_was_sent(fake: FakeCluster, transacting: StartProducer) -> None:
     async with transacting(fake) as producer:
         with pytest.raises(ProducerStateError, match="nothing to prepare"):
             await producer.prepare_transaction()
@@ -112,7 +115,9 @@ async def test_nothing_was_sent(fake: FakeCluster, transacting: Any) -> None:
 
 
 @virtual_time
-async def test_a_record_fails_meanwhile(fake: FakeCluster, transacting: Any, look: Any) -> None:
+async def test_a_record_fails_meanwhile(
+    fake: FakeCluster, transacting: StartProducer, look: Any
+) -> None:
     fake.control(ApiKey.PRODUCE, TOPIC_DENIED, keep=True)
     async with transacting(fake, linger_ms=1000) as producer:
         await producer.begin_transaction()
@@ -129,7 +134,7 @@ async def test_a_record_fails_meanwhile(fake: FakeCluster, transacting: Any, loo
 
 @virtual_time
 async def test_a_stop_in_the_middle_of_preparing_aborts(
-    fake: FakeCluster, transacting: Any, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Any
 ) -> None:
     """Nobody was told of it, so nobody could end it."""
     async with transacting(fake, max_block_ms=2000, request_timeout_ms=1000) as producer:
@@ -146,7 +151,9 @@ async def test_a_stop_in_the_middle_of_preparing_aborts(
 
 @pytest.mark.parametrize("how", ["timed out", "fenced", "forgotten"])
 @virtual_time
-async def test_lost_meanwhile(fake: FakeCluster, transacting: Any, look: Any, how: str) -> None:
+async def test_lost_meanwhile(
+    fake: FakeCluster, transacting: StartProducer, look: Any, how: str
+) -> None:
     told = await prepared(fake, transacting)
     async with new_admin(fake) as admin:
         if how == "timed out":
@@ -164,7 +171,7 @@ async def test_lost_meanwhile(fake: FakeCluster, transacting: Any, look: Any, ho
 
 
 @virtual_time
-async def test_listing_what_is_left(fake: FakeCluster, transacting: Any) -> None:
+async def test_listing_what_is_left(fake: FakeCluster, transacting: StartProducer) -> None:
     told = [await prepared(fake, transacting, transactional_id=f"job-{n}") for n in range(6)]
     async with new_admin(fake) as admin:
         for one in told[:2]:
@@ -179,7 +186,7 @@ async def test_listing_what_is_left(fake: FakeCluster, transacting: Any) -> None
 
 @virtual_time
 async def test_coordinators_that_move_and_are_silent(
-    fake: FakeCluster, transacting: Any, look: Any
+    fake: FakeCluster, transacting: StartProducer, look: Any
 ) -> None:
     told = await prepared(fake, transacting)
     async with new_admin(fake) as admin:
@@ -193,7 +200,7 @@ async def test_coordinators_that_move_and_are_silent(
 
 
 @virtual_time
-async def test_refusals(fake: FakeCluster, transacting: Any) -> None:
+async def test_refusals(fake: FakeCluster, transacting: StartProducer) -> None:
     told = await prepared(fake, transacting)
     denied = ID_DENIED
     async with new_admin(fake) as admin:

@@ -14,6 +14,7 @@ from kafkaclient.testing.clock import virtual_time
 
 if TYPE_CHECKING:
     from kafkaclient.types import TopicPartition
+    from tests.producer.conftest import Bench
 
 
 class Coordinator:
@@ -36,7 +37,7 @@ class Coordinator:
 
 
 @pytest.fixture
-def enlisted(bench: Any) -> Any:
+def enlisted(bench: type[Bench]) -> Any:
     """``enlistment, bench, coordinator = enlisted()``, with a transaction begun."""
 
     def made() -> tuple[AddedPartitions, Any, Coordinator]:
@@ -67,7 +68,7 @@ async def test_a_batch_leaves_once_its_partition_was_added(enlisted: Any) -> Non
     assert not bench.drain(0)
     await asyncio.sleep(0.1)
     assert coordinator.asked == [[0]]
-    assert enlistment.holds(bench.queue(0))
+    assert enlistment.allows(bench.queue(0))
     assert len(bench.drain(0)) == 1
 
 
@@ -90,7 +91,7 @@ async def test_what_comes_together_is_asked_for_together(enlisted: Any) -> None:
 async def test_any_partition_is_one_of_each_broker(enlisted: Any) -> None:
     enlistment, bench, coordinator = enlisted()
     for leaders in ([0, 1], [0, 1], [0, 2]):
-        enlistment.invite(bench.topic, leaders)
+        enlistment.request_one_of(bench.topic, leaders)
         await asyncio.sleep(0.1)
     brokers = [bench.queue(p).leader for asked in coordinator.asked for p in asked]
     assert brokers == [0, 1, 2]
@@ -100,7 +101,7 @@ async def test_any_partition_is_one_of_each_broker(enlisted: Any) -> None:
 async def test_nothing_is_added_after_the_end(enlisted: Any) -> None:
     enlistment, bench, coordinator = enlisted()
     enlistment.end()
-    enlistment.want(bench.queue(0))
+    enlistment.request(bench.queue(0))
     await asyncio.sleep(0.1)
     assert not coordinator.asked
     assert enlistment.task is None
@@ -110,11 +111,11 @@ async def test_nothing_is_added_after_the_end(enlisted: Any) -> None:
 async def test_every_transaction_begins_without_partitions(enlisted: Any) -> None:
     enlistment, bench, coordinator = enlisted()
     for _ in range(2):
-        enlistment.want(bench.queue(0))
+        enlistment.request(bench.queue(0))
         await asyncio.sleep(0.1)
         enlistment.end()
         enlistment.begin()
-        assert not enlistment.holds(bench.queue(0))
+        assert not enlistment.allows(bench.queue(0))
     assert coordinator.asked == [[0], [0]]
 
 
@@ -123,11 +124,11 @@ async def test_every_transaction_begins_without_partitions(enlisted: Any) -> Non
 async def test_a_refusal_is_told(enlisted: Any, error: Exception) -> None:
     enlistment, bench, coordinator = enlisted()
     coordinator.error = error
-    enlistment.want(bench.queue(0))
+    enlistment.request(bench.queue(0))
     await asyncio.sleep(0.1)
     assert len(coordinator.told) == 1
     assert isinstance(coordinator.told[0], KafkaError)
-    assert not enlistment.holds(bench.queue(0))
+    assert not enlistment.allows(bench.queue(0))
 
 
 @virtual_time
@@ -135,7 +136,7 @@ async def test_the_end_waits_for_the_request_under_way(enlisted: Any) -> None:
     """What is handled after the end of the transaction would begin another one."""
     enlistment, bench, coordinator = enlisted()
     coordinator.let.clear()
-    enlistment.want(bench.queue(0))
+    enlistment.request(bench.queue(0))
     await asyncio.sleep(0.1)
     ending = asyncio.create_task(enlistment.finish())
     await asyncio.sleep(0.1)
@@ -144,11 +145,11 @@ async def test_the_end_waits_for_the_request_under_way(enlisted: Any) -> None:
     coordinator.let.set()
     await ending
     enlistment.begin()
-    assert not enlistment.holds(bench.queue(0)), "it belongs to the transaction before"
-    enlistment.want(bench.queue(0))
+    assert not enlistment.allows(bench.queue(0)), "it belongs to the transaction before"
+    enlistment.request(bench.queue(0))
     await asyncio.sleep(0.1)
     assert coordinator.asked == [[0], [0]]
-    assert enlistment.holds(bench.queue(0))
+    assert enlistment.allows(bench.queue(0))
 
 
 @virtual_time
@@ -156,7 +157,7 @@ async def test_a_refusal_after_the_end_concerns_nobody(enlisted: Any) -> None:
     enlistment, bench, coordinator = enlisted()
     coordinator.let.clear()
     coordinator.error = broker_error(29)
-    enlistment.want(bench.queue(0))
+    enlistment.request(bench.queue(0))
     await asyncio.sleep(0.1)
     ending = asyncio.create_task(enlistment.finish())
     await asyncio.sleep(0.1)

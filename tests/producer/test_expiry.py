@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafkaclient.errors import BrokerConnectionError, DeliveryTimeoutError
 from kafkaclient.producer.sender.responses import delivery_timeout
+
+if TYPE_CHECKING:
+    from tests.producer.conftest import Bench
 
 LOST = BrokerConnectionError("connection lost")
 
@@ -21,7 +24,9 @@ def expire(b: Any, now: float) -> int:
 
 @pytest.mark.parametrize("muted", [False, True])
 @pytest.mark.parametrize("timeout", [3.2, 2147483.647])
-def test_expires_at_exactly_the_delivery_timeout(bench: Any, muted: bool, timeout: float) -> None:
+def test_expires_at_exactly_the_delivery_timeout(
+    bench: type[Bench], muted: bool, timeout: float
+) -> None:
     b = bench(delivery_timeout=timeout, one_in_flight=True)
     if muted:
         b.put_batches(0, 1)
@@ -38,7 +43,7 @@ def test_expires_at_exactly_the_delivery_timeout(bench: Any, muted: bool, timeou
     assert b.incomplete.next_expiry() is None
 
 
-def test_the_age_counts_from_creation_across_retries(bench: Any) -> None:
+def test_the_age_counts_from_creation_across_retries(bench: type[Bench]) -> None:
     """testExpiredBatchesRetry: re-queued, then 2200 ms later: sent if it may, else expired."""
     for muted in (False, True):
         b = bench(delivery_timeout=3.2, linger=0.0, one_in_flight=True)
@@ -49,21 +54,23 @@ def test_the_age_counts_from_creation_across_retries(bench: Any) -> None:
             assert expire(b, 3.1) == 0
             assert b.drain(now=3.1) == [first]
         assert expire(b, 3.2) == 2
-        assert second.receipt.error is not None
+        assert second.result.error is not None
 
 
-def test_only_the_old_ones_expire(bench: Any) -> None:
+def test_only_the_old_ones_expire(bench: type[Bench]) -> None:
     b = bench(delivery_timeout=5.0)
     old = b.put_batches(0, 2, now=0.0)
     b.put_batches(1, 1, now=1.0)
     assert expire(b, 5.0) == 2
-    assert all(batch.receipt.done for batch in old)
+    assert all(batch.result.done for batch in old)
     assert b.used == b.queue(1).batches[0].charged
     assert list(b.queue(0).batches) == []
 
 
 @pytest.mark.parametrize("answer", ["success", "lost", "refused"])
-def test_expired_on_the_wire_keeps_its_memory_until_the_answer(bench: Any, answer: str) -> None:
+def test_expired_on_the_wire_keeps_its_memory_until_the_answer(
+    bench: type[Bench], answer: str
+) -> None:
     """KAFKA-19012: the transport may still read the buffer."""
     b = bench(delivery_timeout=5.0)
     delivery = b.put(0)
@@ -73,7 +80,7 @@ def test_expired_on_the_wire_keeps_its_memory_until_the_answer(bench: Any, answe
     assert error.maybe_written
     assert "was on its way to broker 0" in str(error)
     assert b.used == batch.charged > 0
-    assert b.queue(0).on_wire == 1
+    assert b.queue(0).in_flight == 1
     if answer == "success":
         b.incomplete.complete(batch, 7, -1, 6.0)
     elif answer == "lost":
@@ -81,7 +88,7 @@ def test_expired_on_the_wire_keeps_its_memory_until_the_answer(bench: Any, answe
     else:
         b.incomplete.fail(batch, LOST, 6.0)
     assert b.used == 0
-    assert (b.queue(0).on_wire, len(b.queue(0).unacked), len(b.queue(0).batches)) == (0, 0, 0)
+    assert (b.queue(0).in_flight, len(b.queue(0).unacked), len(b.queue(0).batches)) == (0, 0, 0)
     assert delivery.exception() is error, "a reported failure is final"
 
 
@@ -120,12 +127,12 @@ def blocked(b: Any) -> None:
         (blocked, "waited for earlier batches of its partition, or for a producer id"),
     ],
 )
-def test_the_error_says_where_the_batch_was(bench: Any, arrange: Any, words: str) -> None:
+def test_the_error_says_where_the_batch_was(bench: type[Bench], arrange: Any, words: str) -> None:
     b = bench(delivery_timeout=5.0, linger=50.0)
     arrange(b)
     (batch,) = b.incomplete
     assert expire(b, 5.0) == 1
-    error = batch.receipt.error
+    error = batch.result.error
     assert isinstance(error, DeliveryTimeoutError)
     assert words in str(error)
     assert "1 records to test-0" in str(error)
@@ -135,14 +142,14 @@ def test_the_error_says_where_the_batch_was(bench: Any, arrange: Any, words: str
     assert b.used == 0
 
 
-def test_a_lost_attempt_leaves_a_doubt_in_the_error(bench: Any) -> None:
+def test_a_lost_attempt_leaves_a_doubt_in_the_error(bench: type[Bench]) -> None:
     b = bench(delivery_timeout=5.0)
     b.put(0)
     (batch,) = b.drain()
     batch.maybe_written = True
     b.incomplete.retry(batch, LOST, 100.0, 0.0)
     expire(b, 5.0)
-    error = batch.receipt.error
+    error = batch.result.error
     assert isinstance(error, DeliveryTimeoutError)
     assert error.maybe_written
     assert error.__cause__ is LOST

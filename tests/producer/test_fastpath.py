@@ -37,9 +37,9 @@ class Open:
 
     def __init__(self, capacity: int = 10_000, signal_at: int = 1_000_000) -> None:
         self.builder = BatchBuilder(capacity)
-        self.receipt = BatchResult("t")
+        self.result = BatchResult("t")
         self.signals = 0
-        self.tap = AppendSlot(self.builder, self.receipt, signal_at, self.signal)
+        self.tap = AppendSlot(self.builder, self.result, signal_at, self.signal)
 
     def signal(self) -> None:
         self.signals += 1
@@ -59,11 +59,11 @@ def taps() -> TopicAppendSlots:
 
 async def test_unkeyed_records_go_through_their_tap(taps: TopicAppendSlots) -> None:
     batch = Open()
-    taps.choose(batch.tap)
+    taps.set_unkeyed(batch.tap)
     sending = Sending({"t": taps})
     deliveries = [sending.send_nowait("t", b"%d" % n) for n in range(3)]
     assert [type(delivery) for delivery in deliveries] == [Delivery] * 3
-    batch.receipt.resolve(100)
+    batch.result.resolve(100)
     assert [d.result() for d in deliveries] == [("t", -1, 100 + n, 1500) for n in range(3)]
     assert batch.values == [b"0", b"1", b"2"]
 
@@ -88,7 +88,7 @@ async def test_keys_and_partitions_have_taps_of_their_own(taps: TopicAppendSlots
 async def test_ignored_keys() -> None:
     taps, batch = TopicAppendSlots(ignore_keys=True), Open()
     taps.reset(3)
-    taps.choose(batch.tap)
+    taps.set_unkeyed(batch.tap)
     sending = Sending({"t": taps})
     sending.send_nowait("t", b"v", b"key")
     assert batch.values == [b"v"]
@@ -122,7 +122,7 @@ async def test_what_is_unusual_goes_the_long_way(
     arguments: dict[str, Any], taps: TopicAppendSlots
 ) -> None:
     batch = Open()
-    taps.choose(batch.tap)
+    taps.set_unkeyed(batch.tap)
     taps.set(0, batch.tap)
     sending = Sending({"t": taps}, largest=100)
     for topic_is_known in (True, False):
@@ -130,34 +130,34 @@ async def test_what_is_unusual_goes_the_long_way(
             taps.reset(0)
         call = {"topic": "t", "value": b"v", "headers": ()} | arguments
         assert sending.send_nowait(call.pop("topic"), **call) == LONG_WAY
-    assert batch.builder.count == batch.receipt.count == 0
+    assert batch.builder.count == batch.result.count == 0
 
 
 async def test_timestamps(taps: TopicAppendSlots) -> None:
     batch = Open()
-    taps.choose(batch.tap)
+    taps.set_unkeyed(batch.tap)
     sending = Sending({"t": taps}, wall_clock=time.time)
     before = int(time.time() * 1000)
     stamped = [sending.send_nowait("t", b"", timestamp_ms=ms) for ms in (0, 2**62)]
     now = sending.send_nowait("t", b"")
-    batch.receipt.resolve(0)
+    batch.result.resolve(0)
     assert [delivery.result().timestamp for delivery in stamped] == [0, 2**62]
     assert before <= now.result().timestamp <= int(time.time() * 1000)
 
 
 async def test_a_tap_that_is_cut_lets_nothing_in(taps: TopicAppendSlots) -> None:
     batch = Open()
-    taps.choose(batch.tap)
+    taps.set_unkeyed(batch.tap)
     sending = Sending({"t": taps})
     sending.send_nowait("t", b"first")
-    batch.tap.cut()
+    batch.tap.invalidate()
     assert sending.send_nowait("t", b"second") == LONG_WAY
     assert batch.values == [b"first"]
 
 
 async def test_closed_taps_let_nothing_in(taps: TopicAppendSlots) -> None:
     batch = Open()
-    taps.choose(batch.tap)
+    taps.set_unkeyed(batch.tap)
     sending = Sending({"t": taps})
     sending._close_taps()
     assert sending.send_nowait("t", b"late") == LONG_WAY
@@ -165,7 +165,7 @@ async def test_closed_taps_let_nothing_in(taps: TopicAppendSlots) -> None:
 
 async def test_a_full_batch_is_told_of_once(taps: TopicAppendSlots) -> None:
     batch = Open(signal_at=200)
-    taps.choose(batch.tap)
+    taps.set_unkeyed(batch.tap)
     sending, signals = Sending({"t": taps}), []
     for _ in range(30):
         sending.send_nowait("t", bytes(20))
@@ -180,14 +180,14 @@ def test_no_record_goes_beyond_the_capacity(sizes: list[int], capacity: int) -> 
     async def fill() -> None:
         taps, batch = TopicAppendSlots(), Open(capacity)
         taps.reset(1)
-        taps.choose(batch.tap)
+        taps.set_unkeyed(batch.tap)
         sending, taken = Sending({"t": taps}), []
         for number, size in enumerate(sizes):
             value = bytes([number]) * size
             if sending.send_nowait("t", value) != LONG_WAY:
                 taken.append(value)
         assert batch.builder.size <= capacity
-        assert batch.builder.count == batch.receipt.count == len(taken)
+        assert batch.builder.count == batch.result.count == len(taken)
         if taken:
             assert batch.values == taken
             assert len(batch.builder.buffer()) == batch.builder.size
@@ -200,7 +200,7 @@ def test_no_record_goes_beyond_the_capacity(sizes: list[int], capacity: int) -> 
 async def test_another_event_loop_goes_the_long_way(taps: TopicAppendSlots) -> None:
     """Where it is told off; also in the same thread, and right after a record went through."""
     batch = Open()
-    taps.choose(batch.tap)
+    taps.set_unkeyed(batch.tap)
     sending = Sending({"t": taps})
     assert sending.send_nowait("t", b"at home") != LONG_WAY
     found = []
@@ -231,7 +231,7 @@ def test_a_loop_that_does_not_run_is_nobodys(taps: TopicAppendSlots, policy: str
     if policy == "uvloop":
         new_loop = pytest.importorskip("uvloop").new_event_loop
     batch = Open()
-    taps.choose(batch.tap)
+    taps.set_unkeyed(batch.tap)
 
     async def main(sending: Sending | None = None) -> tuple[Sending, Any]:
         sending = sending or Sending({"t": taps})
@@ -255,13 +255,13 @@ async def test_nothing_is_left_behind(taps: TopicAppendSlots) -> None:
 
     def send_some() -> None:
         batch = Open(100_000)
-        taps.choose(batch.tap)
+        taps.set_unkeyed(batch.tap)
         held = [sending.send_nowait("t", b"value", b"key", partition=None) for _ in range(10)]
         held += [sending.send_nowait("t", b"value") for _ in range(500)]
-        assert batch.receipt.handles == 500
+        assert batch.result.live_deliveries == 500
         del held
-        assert batch.receipt.handles == 0
-        batch.tap.cut()
+        assert batch.result.live_deliveries == 0
+        batch.tap.invalidate()
 
     send_some()
     gc.collect()

@@ -15,7 +15,7 @@ def _any(_leader: int) -> bool:
 
 def _floor(fraction: float, partitions: int = 3, batch: int = 100) -> MinimumShare:
     floor = MinimumShare(fraction, batch)
-    floor.follow({p: [p] for p in range(partitions)})
+    floor.update({p: [p] for p in range(partitions)})
     return floor
 
 
@@ -24,7 +24,7 @@ def _run(floor: MinimumShare, records: int, *, late: int = 1) -> float:
     of partition 0."""
     got = 0
     for _ in range(records):
-        partition = floor.lowest(_any)
+        partition = floor.most_underserved(_any)
         got += partition == 0
         floor.add(late if partition is None else partition, 10)
     return got / records
@@ -43,17 +43,17 @@ def test_no_floor() -> None:
 def test_nobody_is_owed_anything_at_first() -> None:
     floor = _floor(0.5)
     for _ in range(25):  # four batches of 100 bytes at six bytes each
-        assert floor.lowest(_any) is None
+        assert floor.most_underserved(_any) is None
         floor.add(1, 100)
-    assert floor.lowest(_any) == 0
-    assert floor.below(0, 16)
-    assert not floor.below(0, 17)
+    assert floor.most_underserved(_any) == 0
+    assert floor.is_below(0, 16)
+    assert not floor.is_below(0, 17)
 
 
 def test_who_gets_enough_is_never_owed() -> None:
     floor = _floor(0.5)
     for n in range(3000):
-        assert floor.lowest(_any) is None
+        assert floor.most_underserved(_any) is None
         floor.add(n % 3, 100)
 
 
@@ -62,39 +62,39 @@ def test_what_is_still_owed_after_a_turn_is_forgotten() -> None:
     for _ in range(1000):
         floor.add(1, 100)
         floor.add(2, 100)
-    assert floor.below(0, 10_000)
-    floor.settle(0)
-    floor.settle(9)
-    assert not floor.below(0)
+    assert floor.is_below(0, 10_000)
+    floor.write_off(0)
+    floor.write_off(9)
+    assert not floor.is_below(0)
     floor.add(1, 100)
-    assert floor.below(0, 16)
+    assert floor.is_below(0, 16)
 
 
 def test_only_brokers_that_are_free_are_looked_at() -> None:
     floor = MinimumShare(0.5, 100)
-    floor.follow({5: [0, 1], 6: [2, 3]})
+    floor.update({5: [0, 1], 6: [2, 3]})
     for _ in range(33):
         floor.add(3, 100)
-    assert floor.lowest(_any) == 0
-    assert floor.lowest(lambda leader: leader == 6) == 2
-    assert floor.lowest(lambda _: False) is None
-    assert floor.below(0)
-    assert not floor.below(3)
-    assert not floor.below(9)
+    assert floor.most_underserved(_any) == 0
+    assert floor.most_underserved(lambda leader: leader == 6) == 2
+    assert floor.most_underserved(lambda _: False) is None
+    assert floor.is_below(0)
+    assert not floor.is_below(3)
+    assert not floor.is_below(9)
 
 
 def test_partitions_that_come_and_go() -> None:
     floor = _floor(1.0, partitions=2)
-    floor.follow({0: [0, 2], 1: [1]})
+    floor.update({0: [0, 2], 1: [1]})
     floor.add(7, 100)  # of no concern
-    floor.follow({1: [1], 2: [4]})
+    floor.update({1: [1], 2: [4]})
     for _ in range(100):
         floor.add(4, 100)
-    assert floor.lowest(_any) == 1
-    floor.follow({1: [1, 2]})
-    assert floor.lowest(_any) is None, "one broker: nobody is slower than another"
-    floor.follow({})
-    assert floor.lowest(_any) is None
+    assert floor.most_underserved(_any) == 1
+    floor.update({1: [1, 2]})
+    assert floor.most_underserved(_any) is None, "one broker: nobody is slower than another"
+    floor.update({})
+    assert floor.most_underserved(_any) is None
     assert "total" in repr(floor)
 
 
@@ -108,7 +108,7 @@ def test_what_is_owed_and_saved_is_bounded(
 ) -> None:
     floor = _floor(fraction, partitions)
     for partition, nbytes, heed in steps:
-        lowest = floor.lowest(_any)
+        lowest = floor.most_underserved(_any)
         due, first = min((due, p) for p, due in floor._due.items())
         assert lowest == (first if due < floor._total else None)
         floor.add(partition if lowest is None or not heed else lowest, nbytes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,12 +15,15 @@ from kafkaclient.producer.observability.gauges import bind_load_gauges
 from kafkaclient.producer.observability.load import load_snapshot, partition_skew
 from kafkaclient.producer.sender.broker_lane import BrokerLane, Exclusion
 
+if TYPE_CHECKING:
+    from tests.producer.conftest import Bench
+
 
 def test_a_lane_is_told() -> None:
     lane = BrokerLane(3, 0.0, 5)
-    lane.window.measured(0.010)
-    lane.window.answered(0.015, 0)
-    lane.recent.extend([0.015, 0.025, 0.030])
+    lane.window.on_round_trip(0.010)
+    lane.window.on_response(0.015, 0)
+    lane.recent_latencies.extend([0.015, 0.025, 0.030])
     lane.in_flight.append(None)  # type: ignore[arg-type]  # some request
     lane.exclude(None)
     lane.exclude(Exclusion.THROTTLED)
@@ -64,7 +67,7 @@ class _NoLanes(list[BrokerLane]):
 # --- partitions ----------------------------------------------------------------------------------
 
 
-def test_skew(bench: Any) -> None:
+def test_skew(bench: type[Bench]) -> None:
     it = bench((0, 0, 1, -1))
     assert math.isnan(partition_skew(it.topic))
     it.put_batches(0, 3)
@@ -90,7 +93,7 @@ MOVES = st.lists(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # bench is only a class
 @given(MOVES)
-def test_bound_counts_each_batch_once(bench: Any, moves: list[tuple[Any, Any]]) -> None:
+def test_bound_counts_each_batch_once(bench: type[Bench], moves: list[tuple[Any, Any]]) -> None:
     """Whatever is sent again: bound is what was sent for the first time, in every view of it."""
     it = bench((0, 1, 0), batch_size=200)
     expected: dict[int, tuple[int, int]] = {}
@@ -115,13 +118,13 @@ def test_bound_counts_each_batch_once(bench: Any, moves: list[tuple[Any, Any]]) 
         assert 1.0 <= load.skew["test"] <= 3.0
 
 
-def test_a_switch_is_a_batch_that_goes_elsewhere_than_the_one_before(bench: Any) -> None:
+def test_a_switch_is_a_batch_that_goes_elsewhere_than_the_one_before(bench: type[Bench]) -> None:
     switches: list[str] = []
     it = bench((0, 1, 0), batch_size=200, on_switch=switches.append)
     for _ in range(30):
         it.put(None, bytes(60))
         it.put(2, bytes(60))  # somebody's choice, but not the partitioner's
-    assert it.topic.choice.partitioner.switches > 3, "draws 0, 1, 2, ... never repeat a partition"
+    assert it.topic.strategy.partitioner.switches > 3, "draws 0, 1, 2, ... never repeat a partition"
     # The partition of the caller's choice has a batch already when the partitioner comes to it.
-    assert 3 < len(switches) <= it.topic.choice.partitioner.switches
+    assert 3 < len(switches) <= it.topic.strategy.partitioner.switches
     assert set(switches) == {"test"}

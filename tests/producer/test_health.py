@@ -47,21 +47,21 @@ class Brokers:
         end = self.now() + seconds
         while self.now() < end:
             await asyncio.sleep(0.01)
-            self.health.judge(self.now(), float("-inf"), lambda _: PATIENCE_S)
+            self.health.expire_probes(self.now(), float("-inf"), lambda _: PATIENCE_S)
 
 
 @virtual_time
 async def test_who_answers_in_time_lives() -> None:
     brokers = Brokers(b0=0.001, b1=0.02)
     health, since = brokers.health, brokers.now()
-    health.doubt([0, 1], since)
-    assert health.unsure
+    health.suspect([0, 1], since)
+    assert health.probe_pending
     await brokers.watch(0.1)
-    assert not health.unsure
+    assert not health.probe_pending
     assert not health.dead
-    assert health.lives(0, since)
+    assert health.alive_since(0, since)
     assert brokers.changes == 1, "told once, when nothing is in doubt any more"
-    health.doubt([0, 1], since)
+    health.suspect([0, 1], since)
     assert brokers.asked == [0, 1], "what was proven since is not asked again"
 
 
@@ -69,20 +69,20 @@ async def test_who_answers_in_time_lives() -> None:
 async def test_who_does_not_answer_is_dead_until_it_does() -> None:
     brokers = Brokers(b0=0.001, b1=3.0)
     health, since = brokers.health, brokers.now()
-    health.doubt([0, 1], since)
+    health.suspect([0, 1], since)
     await brokers.watch(0.1)
     assert health.dead == {1}
-    assert not health.unsure
-    assert not health.lives(1, since)
+    assert not health.probe_pending
+    assert not health.alive_since(1, since)
     await brokers.watch(3)
     assert not health.dead
-    assert health.lives(1, since)
+    assert health.alive_since(1, since)
 
 
 @virtual_time
 async def test_who_cannot_be_reached_is_dead_at_once_and_asked_on() -> None:
     brokers = Brokers(b0=BrokerConnectionError("refused"))
-    brokers.health.doubt([0], brokers.now())
+    brokers.health.suspect([0], brokers.now())
     await asyncio.sleep(0)
     assert brokers.health.dead == {0}
     brokers.answers[0] = 0.001
@@ -93,7 +93,7 @@ async def test_who_cannot_be_reached_is_dead_at_once_and_asked_on() -> None:
 @virtual_time
 async def test_a_call_that_timed_out_is_made_again() -> None:
     brokers = Brokers(b0=RequestTimedOutError("30 s"))
-    brokers.health.doubt([0], brokers.now())
+    brokers.health.suspect([0], brokers.now())
     await asyncio.sleep(0)
     assert brokers.health.dead == {0}
     brokers.answers[0] = 0.0
@@ -106,21 +106,21 @@ async def test_a_call_that_timed_out_is_made_again() -> None:
 async def test_a_refusal_is_a_sign_of_life() -> None:
     brokers = Brokers(b0=AuthenticationError("no"))
     since = brokers.now()
-    brokers.health.doubt([0], since)
+    brokers.health.suspect([0], since)
     await asyncio.sleep(0)
-    assert brokers.health.lives(0, since)
+    assert brokers.health.alive_since(0, since)
 
 
 @virtual_time
 async def test_a_broker_that_is_not_in_the_cluster_any_more_is_forgotten() -> None:
     brokers = Brokers(b0=BrokerConnectionError("refused"))
-    brokers.health.doubt([0, 7], brokers.now())
+    brokers.health.suspect([0, 7], brokers.now())
     await asyncio.sleep(0.01)
     assert brokers.health.dead == {0}
     del brokers.answers[0]
     await asyncio.sleep(0.2)
     assert not brokers.health.dead
-    assert not brokers.health.unsure
+    assert not brokers.health.probe_pending
 
 
 @virtual_time
@@ -128,14 +128,14 @@ async def test_an_answer_that_it_had_to_confirm_will_do_if_it_was_asked_for_sinc
     brokers = Brokers(b0=5.0)
     before = brokers.now()
     await asyncio.sleep(0.01)
-    brokers.health.doubt([0], brokers.now())
+    brokers.health.suspect([0], brokers.now())
     await brokers.watch(0.1)
     assert brokers.health.dead == {0}
-    brokers.health.confirmed([0, 1], before)
+    brokers.health.confirm([0, 1], before)
     assert brokers.health.dead == {0}
-    brokers.health.confirmed([0, 1], brokers.now())
+    brokers.health.confirm([0, 1], brokers.now())
     assert not brokers.health.dead
-    brokers.health.confirmed([0, 1], brokers.now())
+    brokers.health.confirm([0, 1], brokers.now())
     await asyncio.sleep(0)
     assert len(asyncio.all_tasks()) == 1, "nobody is asked any more"
 
@@ -144,7 +144,7 @@ async def test_an_answer_that_it_had_to_confirm_will_do_if_it_was_asked_for_sinc
 async def test_nobody_is_mourned_for_ever() -> None:
     """The cluster has had the time to give up a dead broker: we are the ones who don't reach it."""
     brokers = Brokers(b0=BrokerConnectionError("refused"), b1=1000.0)
-    brokers.health.doubt([0], brokers.now())
+    brokers.health.suspect([0], brokers.now())
     await brokers.watch(29)
     assert brokers.health.dead == {0}
     await brokers.watch(2)
@@ -155,7 +155,7 @@ async def test_nobody_is_mourned_for_ever() -> None:
 async def test_nobody_is_asked_after_the_end() -> None:
     brokers = Brokers(b0=1.0)
     brokers.health.close()
-    brokers.health.doubt([0], brokers.now())
+    brokers.health.suspect([0], brokers.now())
     await asyncio.sleep(0)
     assert not brokers.asked
 
@@ -163,11 +163,11 @@ async def test_nobody_is_asked_after_the_end() -> None:
 @virtual_time
 async def test_time_in_which_nothing_could_be_heard_does_not_count() -> None:
     brokers = Brokers(b0=0.3)
-    brokers.health.doubt([0], brokers.now())
+    brokers.health.suspect([0], brokers.now())
     await asyncio.sleep(0.2)
-    brokers.health.judge(brokers.now(), brokers.now() - 0.01, lambda _: PATIENCE_S)
+    brokers.health.expire_probes(brokers.now(), brokers.now() - 0.01, lambda _: PATIENCE_S)
     assert not brokers.health.dead
-    brokers.health.judge(brokers.now(), float("-inf"), lambda _: PATIENCE_S)
+    brokers.health.expire_probes(brokers.now(), float("-inf"), lambda _: PATIENCE_S)
     assert brokers.health.dead == {0}
     brokers.health.close()
     await asyncio.sleep(0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -10,13 +10,16 @@ from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import BrokerConnectionError
 from kafkaclient.testing.fake.log import PartitionLog, RefusedBatchError
 
+if TYPE_CHECKING:
+    from tests.producer.conftest import Bench
+
 LOST = BrokerConnectionError("lost")
 
 
 class Leader:
     """The leader of partition 0, and the client's judgement of its answers."""
 
-    def __init__(self, bench: Any) -> None:
+    def __init__(self, bench: type[Bench]) -> None:
         self.bench = bench
         self.log = PartitionLog()
         self.bench.put(0, b"first")
@@ -70,7 +73,7 @@ class Leader:
 
 
 @pytest.fixture
-def leader(bench: Any) -> Leader:
+def leader(bench: type[Bench]) -> Leader:
     return Leader(bench(leaders=(0,), idempotent=True))
 
 
@@ -187,7 +190,7 @@ def test_a_batch_that_timed_out_twice_is_still_known(leader: Leader) -> None:
     assert leader.values == [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h", b"i"]
 
 
-def test_the_first_batch_of_a_new_partition_is_refused_for_a_moment(bench: Any) -> None:
+def test_the_first_batch_of_a_new_partition_is_refused_for_a_moment(bench: type[Bench]) -> None:
     """KAFKA-15591, KAFKA-14359: Java's second batch is taken instead, and the first never."""
     b = bench(leaders=(0,), idempotent=True)
     leader = Leader.__new__(Leader)

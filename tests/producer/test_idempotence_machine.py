@@ -251,7 +251,7 @@ class Producing(RuleBasedStateMachine):
     def wait(self, seconds: float) -> None:
         self.now += seconds
         self.accumulator.incomplete.expire(self.now, self._expired)
-        self.accumulator.lines.run_timers(self.now)
+        self.accumulator.ready_queues.run_timers(self.now)
 
     def _expired(self, batch: ProducerBatch) -> DeliveryTimeoutError:
         return delivery_timeout(batch, self.now - batch.created, DELIVERY_TIMEOUT, None)
@@ -274,7 +274,7 @@ class Producing(RuleBasedStateMachine):
         if self.wire[node] and self.wire[node][0].answer is not None:
             request = self.wire[node].popleft()
             assert request.answer is not None
-            self.answers.take(request.batches, request.answer, node, self.now)
+            self.answers.response(request.batches, request.answer, node, self.now)
 
     @rule(node=st.sampled_from(BROKERS))
     def cut(self, node: int) -> None:
@@ -282,7 +282,7 @@ class Producing(RuleBasedStateMachine):
         lost, self.wire[node] = self.wire[node], deque()
         self.undead += [(node, request) for request in lost if request.answer is None]
         for request in lost:
-            self.answers.none(request.batches, BrokerConnectionError("cut"), self.now)
+            self.answers.no_response(request.batches, BrokerConnectionError("cut"), self.now)
 
     @rule()
     def come_back(self) -> None:
@@ -338,14 +338,14 @@ class Producing(RuleBasedStateMachine):
         if not hasattr(self, "wire"):
             return
         on_wire = self._on_wire()
-        assert all(batch.on_wire for batch in on_wire)
+        assert all(batch.in_flight for batch in on_wire)
         for queue in self.topic.queues.values():
-            assert queue.on_wire == sum(batch.queue is queue for batch in on_wire)
-            waiting = [batch for batch in queue.unacked if not batch.on_wire]
+            assert queue.in_flight == sum(batch.queue is queue for batch in on_wire)
+            waiting = [batch for batch in queue.unacked if not batch.in_flight]
             assert waiting == list(queue.batches)[: len(waiting)]
             assert not any(batch.attempts for batch in list(queue.batches)[len(waiting) :])
         alive = {*self.accumulator.incomplete, *on_wire}
-        budget = self.accumulator.budget
+        budget = self.accumulator.buffer_pool
         assert budget.total - budget.available == sum(batch.charged for batch in alive)
         for batch in alive:
             assert batch.charged >= (batch.size if batch.sealed else batch.builder.capacity)
@@ -388,13 +388,13 @@ class Producing(RuleBasedStateMachine):
             self.learn(frozenset())
             if self.identity.wanted:
                 self.assign()
-            self.accumulator.lines.run_timers(self.now)
+            self.accumulator.ready_queues.run_timers(self.now)
             for node in BROKERS:
                 self.round_trip(node)
             self.counts_agree()
         assert not len(self.accumulator.incomplete), list(self.accumulator.incomplete)
         assert all(delivery.done() for _, _, delivery in self.sent)
-        assert self.accumulator.budget.available == self.accumulator.budget.total
+        assert self.accumulator.buffer_pool.available == self.accumulator.buffer_pool.total
         assert not any(queue.unacked for queue in self.topic.queues.values())
         self.counts_agree()
         self.logs_are_right()

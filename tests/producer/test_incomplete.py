@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kafkaclient.errors import BrokerConnectionError, ProducerClosedError
 from kafkaclient.wire.compression import Codec
+
+if TYPE_CHECKING:
+    from tests.producer.conftest import Bench
 
 LOST = BrokerConnectionError("lost")
 CLOSED = ProducerClosedError("closed")
@@ -59,24 +62,24 @@ ENDS = {
     ],
 )
 def test_memory_comes_back_in_the_end(
-    bench: Any, state: Any, end: str, codec: Codec, idempotent: bool
+    bench: type[Bench], state: Any, end: str, codec: Codec, idempotent: bool
 ) -> None:
     b = bench(idempotent=idempotent, codec=codec)
     ENDS[end](b, state(b))
     queue = b.queue(0)
     assert b.used == sum(batch.charged for batch in {*queue.batches, *queue.unacked})
-    while (batches := b.drain(now=5.0)) or queue.on_wire:
+    while (batches := b.drain(now=5.0)) or queue.in_flight:
         for batch in batches or list(queue.unacked):
             b.incomplete.complete(batch, 0, -1, 0.0)
     assert b.used == 0
     assert len(b.incomplete) == 0
-    assert (queue.on_wire, list(queue.unacked), list(queue.batches)) == (0, [], [])
+    assert (queue.in_flight, list(queue.unacked), list(queue.batches)) == (0, [], [])
     fresh = on_wire(b)
     b.incomplete.complete(fresh, 0, -1, 0.0)
     assert b.used == 0
 
 
-def test_halves_stand_in_the_place_of_the_whole(bench: Any) -> None:
+def test_halves_stand_in_the_place_of_the_whole(bench: type[Bench]) -> None:
     b = bench(batch_size=65536)
     deliveries = [b.put(0, b"%d" % n) for n in range(5)]
     (whole,) = b.drain()
@@ -94,7 +97,7 @@ def test_halves_stand_in_the_place_of_the_whole(bench: Any) -> None:
     assert b.drain() == [later]
 
 
-def test_split_and_reenqueue(bench: Any) -> None:
+def test_split_and_reenqueue(bench: type[Bench]) -> None:
     """RecordAccumulatorTest.testSplitAndReenqueue, with the retry before the split."""
     b = bench(batch_size=65536, codec=Codec.GZIP)
     deliveries = [b.put(0, bytes(1024)) for _ in range(2)]
@@ -111,7 +114,7 @@ def test_split_and_reenqueue(bench: Any) -> None:
     assert b.used == 0
 
 
-def test_split_batch_off_accumulator(bench: Any) -> None:
+def test_split_batch_off_accumulator(bench: type[Bench]) -> None:
     """testSplitBatchOffAccumulator: an estimate that is far too low; memory is exact after it."""
     b = bench(batch_size=1024, buffer_memory=3072, codec=Codec.GZIP)
     b.topic.ratio.value = 0.1
@@ -131,7 +134,7 @@ def test_split_batch_off_accumulator(bench: Any) -> None:
 
 
 @pytest.mark.parametrize("good", range(1, 100, 14))
-def test_split_frequency(bench: Any, good: int) -> None:
+def test_split_frequency(bench: type[Bench], good: int) -> None:
     """testSplitFrequency: well and badly compressible values mixed; few batches come out large."""
     b = bench(batch_size=1024, codec=Codec.GZIP, linger=10.0)
     rng, batches, splits = Random(good), 0, 0
@@ -157,7 +160,7 @@ def test_split_frequency(bench: Any, good: int) -> None:
     assert splits < batches * 0.1
 
 
-def test_a_split_starts_the_compression_estimate_anew(bench: Any) -> None:
+def test_a_split_starts_the_compression_estimate_anew(bench: type[Bench]) -> None:
     b = bench(batch_size=4096, codec=Codec.LZ4)
     b.topic.ratio.value = 0.1
     for _ in range(20):
@@ -168,7 +171,7 @@ def test_a_split_starts_the_compression_estimate_anew(bench: Any) -> None:
     assert b.topic.ratio.value > 0.9
 
 
-async def test_flush(bench: Any) -> None:
+async def test_flush(bench: type[Bench]) -> None:
     """RecordAccumulatorTest.testFlush: 100 records over three partitions, endless linger."""
     b = bench(linger=1e9, batch_size=4096)
     for n in range(100):
@@ -187,7 +190,7 @@ async def test_flush(bench: Any) -> None:
     assert b.ready() == set(), "lingering is back"
 
 
-async def test_flush_waits_for_what_was_there_when_it_was_called(bench: Any) -> None:
+async def test_flush_waits_for_what_was_there_when_it_was_called(bench: type[Bench]) -> None:
     b = bench(linger=0.0)
     first = on_wire(b)
     flush = asyncio.create_task(b.incomplete.flush(0.0))
@@ -203,7 +206,7 @@ async def test_flush_waits_for_what_was_there_when_it_was_called(bench: Any) -> 
     await asyncio.gather(flush, later)
 
 
-async def test_flush_waits_for_the_halves_of_a_split(bench: Any) -> None:
+async def test_flush_waits_for_the_halves_of_a_split(bench: type[Bench]) -> None:
     b = bench()
     batch = on_wire(b)
     flush = asyncio.create_task(b.incomplete.flush(0.0))
@@ -218,7 +221,7 @@ async def test_flush_waits_for_the_halves_of_a_split(bench: Any) -> None:
     assert later in b.incomplete
 
 
-async def test_flush_ends_with_failures_and_abandoned_batches(bench: Any) -> None:
+async def test_flush_ends_with_failures_and_abandoned_batches(bench: type[Bench]) -> None:
     b = bench()
     failing, wire = queued(b), None
     (wire,) = b.drain()
@@ -232,7 +235,7 @@ async def test_flush_ends_with_failures_and_abandoned_batches(bench: Any) -> Non
     await flush
 
 
-async def test_a_cancelled_flush_leaves_nothing_behind(bench: Any) -> None:
+async def test_a_cancelled_flush_leaves_nothing_behind(bench: type[Bench]) -> None:
     b = bench(linger=10.0)
     b.put(0)
     flush = asyncio.create_task(b.incomplete.flush(0.0))
@@ -243,7 +246,7 @@ async def test_a_cancelled_flush_leaves_nothing_behind(bench: Any) -> None:
     assert len(b.incomplete) == 1
 
 
-async def test_a_batch_done_looks_at_no_more_flushes_than_end(bench: Any) -> None:
+async def test_a_batch_done_looks_at_no_more_flushes_than_end(bench: type[Bench]) -> None:
     b = bench()
     batches = b.put_batches(0, 50)
     flushes = [asyncio.create_task(b.incomplete.flush(0.0)) for _ in range(50)]
@@ -265,11 +268,11 @@ async def test_a_batch_done_looks_at_no_more_flushes_than_end(bench: Any) -> Non
     assert looks <= len(batches) + len(flushes)
 
 
-async def test_flush_of_nothing(bench: Any) -> None:
+async def test_flush_of_nothing(bench: type[Bench]) -> None:
     await bench().incomplete.flush(0.0)
 
 
-def test_abort_incomplete_batches(bench: Any) -> None:
+def test_abort_incomplete_batches(bench: type[Bench]) -> None:
     """testAbortIncompleteBatches: 100 records, some drained; all fail, all memory comes back."""
     b = bench(batch_size=128 + 61)
     deliveries = [b.put(n % 3) for n in range(100)]

@@ -21,20 +21,20 @@ def request(lane: BrokerLane, sent_at: float) -> Request:
 def test_stuck_while_something_is_ready_and_cannot_leave() -> None:
     """Java's NodeLatencyStats: ready_ms - drain_ms."""
     lane = BrokerLane(0, 10.0)
-    assert lane.stuck_for == 0.0
-    lane.note(able=True, now=11.0)
-    lane.note(able=False, now=11.2)
-    assert lane.stuck_for == pytest.approx(0.2)
-    lane.note(able=False, now=12.0)
-    assert lane.stuck_for == pytest.approx(1.0)
-    lane.note(able=True, now=12.5)
-    assert lane.stuck_for == 0.0
+    assert lane.unavailable_for == 0.0
+    lane.note_readiness(able=True, now=11.0)
+    lane.note_readiness(able=False, now=11.2)
+    assert lane.unavailable_for == pytest.approx(0.2)
+    lane.note_readiness(able=False, now=12.0)
+    assert lane.unavailable_for == pytest.approx(1.0)
+    lane.note_readiness(able=True, now=12.5)
+    assert lane.unavailable_for == 0.0
 
 
 def test_time_without_anything_ready_does_not_count() -> None:
     lane = BrokerLane(0, 10.0)
-    lane.note(able=False, now=10.1)
-    assert lane.stuck_for == pytest.approx(0.1), "frozen until it is asked again"
+    lane.note_readiness(able=False, now=10.1)
+    assert lane.unavailable_for == pytest.approx(0.1), "frozen until it is asked again"
 
 
 @pytest.mark.parametrize(
@@ -51,23 +51,23 @@ def test_time_without_anything_ready_does_not_count() -> None:
 def test_free(facts: dict[str, Any], in_flight: int, free: bool) -> None:
     lane = BrokerLane(3, 0.0)
     lane.in_flight.extend([request(lane, 1.0)] * in_flight)
-    assert lane.free(connection(**facts), 5, 7.0) is free
+    assert lane.can_take(connection(**facts), 5, 7.0) is free
     assert repr(lane) == f"<BrokerLane to broker 3 in_flight={in_flight}>"
 
 
 def test_not_free_without_a_connection() -> None:
-    assert not BrokerLane(0, 0.0).free(None, 5, 0.0)
+    assert not BrokerLane(0, 0.0).can_take(None, 5, 0.0)
 
 
 def test_a_broker_is_overdue_by_its_own_measure_but_not_too_early() -> None:
     lane = BrokerLane(0, 0.0)
     lane.in_flight.append(request(lane, 1.0))
-    waited = lane.waited(1.04, awake_since=0.0)
+    waited = lane.oldest_wait(1.04, awake_since=0.0)
     assert waited == pytest.approx(0.04)
     assert not lane.overdue(waited)
     assert lane.overdue(0.051)
     for _ in range(64):
-        lane.answered(0.020, 0.0)
+        lane.record_latency(0.020, 0.0)
     assert not lane.overdue(0.150)
     assert lane.overdue(0.170)
 
@@ -75,25 +75,25 @@ def test_a_broker_is_overdue_by_its_own_measure_but_not_too_early() -> None:
 def test_time_in_which_the_event_loop_stood_still_is_not_the_brokers() -> None:
     lane = BrokerLane(0, 0.0)
     lane.in_flight.append(request(lane, 1.0))
-    assert lane.waited(1.5, awake_since=1.48) == pytest.approx(0.02)
-    assert BrokerLane(1, 0.0).waited(9.0, awake_since=0.0) == 0.0
+    assert lane.oldest_wait(1.5, awake_since=1.48) == pytest.approx(0.02)
+    assert BrokerLane(1, 0.0).oldest_wait(9.0, awake_since=0.0) == 0.0
 
 
 def test_a_stall_does_not_grant_as_long_a_stall_the_next_time() -> None:
     lane = BrokerLane(0, 0.0)
     for _ in range(64):
-        lane.answered(0.002, 0.0)
+        lane.record_latency(0.002, 0.0)
     for _ in range(5):  # all that was in flight when it began
-        lane.answered(3.0, 0.0)
+        lane.record_latency(3.0, 0.0)
     assert lane.overdue(0.21)
 
 
 def test_a_broker_that_has_become_slow_is_found_normal_in_time() -> None:
     lane = BrokerLane(0, 0.0)
     for _ in range(64):
-        lane.answered(0.001, 0.0)
+        lane.record_latency(0.001, 0.0)
     for _ in range(40):
-        lane.answered(0.4, 0.0)
+        lane.record_latency(0.4, 0.0)
     assert not lane.overdue(0.5)
 
 
@@ -113,5 +113,5 @@ def test_exclusions_are_counted_when_they_begin() -> None:
 def test_the_median_latency() -> None:
     lane = BrokerLane(0, 0.0)
     assert lane.median_latency is None
-    lane.recent.extend([0.1, 0.2, 9.0])
+    lane.recent_latencies.extend([0.1, 0.2, 9.0])
     assert lane.median_latency == 0.2

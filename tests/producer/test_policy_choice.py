@@ -15,11 +15,13 @@ from kafkaclient.wire.records import BATCH_OVERHEAD
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tests.producer.conftest import Bench
+
 LOAD: Any = object()
 
 
 @pytest.fixture
-def by_policy(bench: Any) -> Callable[..., Any]:
+def by_policy(bench: type[Bench]) -> Callable[..., Any]:
     """A bench whose topic asks the partitioner."""
 
     def make(partitioner: Any, leaders: tuple[int, ...] = (0, 0, 1), **settings: Any) -> Any:
@@ -28,7 +30,7 @@ def by_policy(bench: Any) -> Callable[..., Any]:
         def cluster() -> ClusterView:
             return ClusterView(topics={"test": b.topic.view})
 
-        b.topic.choice = CustomPartitioner(b.topic, partitioner, cluster, LOAD)
+        b.topic.strategy = CustomPartitioner(b.topic, partitioner, cluster, LOAD)
         return b
 
     return make
@@ -138,7 +140,7 @@ def test_round_robin_uses_every_partition(by_policy: Any, partitions: int, await
     seen = [0] * partitions
     for _ in range(60):
         delivery = b.put()
-        seen[delivery._receipt.partition] += 1
+        seen[delivery._batch_result.partition] += 1
         if awaited:
             for batch in b.drain():
                 b.incomplete.complete(batch, 0, -1, 0.0)

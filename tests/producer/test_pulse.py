@@ -35,7 +35,7 @@ async def test_it_beats_until_told_to_stop() -> None:
     await asyncio.sleep(1.0)
     assert [round((beat - began) / PERIOD) for beat in b.beats] == [1, 2, 3]
     assert max(b.lags) < 1e-6
-    assert b.pulse.awake_since(b.now()) < began
+    assert b.pulse.unblocked_since(b.now()) < began
     b.pulse.start()
     b.pulse.stop()
     b.pulse.stop()
@@ -66,13 +66,13 @@ async def test_a_blocked_loop_is_noticed_before_and_after_the_late_beat() -> Non
     b = Beats()
     b.pulse.start()
     await asyncio.sleep(0.1)
-    assert b.pulse.awake_since(b.now()) == float("-inf")
+    assert b.pulse.unblocked_since(b.now()) == float("-inf")
     b.blocked = 0.2
-    assert b.pulse.awake_since(b.now()) == b.now(), "nothing has been read since"
+    assert b.pulse.unblocked_since(b.now()) == b.now(), "nothing has been read since"
     await asyncio.sleep(PERIOD)
-    woke = b.pulse.awake_since(b.now())
+    woke = b.pulse.unblocked_since(b.now())
     assert b.now() - PERIOD <= woke <= b.now()
     await asyncio.sleep(0.5)
-    assert b.pulse.awake_since(b.now()) == woke
+    assert b.pulse.unblocked_since(b.now()) == woke
     assert max(b.lags) > 0.17
     b.pulse.stop()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,13 +21,16 @@ from kafkaclient.producer.settings import RetrySettings
 from kafkaclient.wire.produce import PartitionResult, ProduceResult
 from kafkaclient.wire.records import iter_records
 
+if TYPE_CHECKING:
+    from tests.producer.conftest import Bench
+
 LOST = BrokerConnectionError("lost")
 
 
 class Hub:
     """Answers over a bench; plays the metadata."""
 
-    def __init__(self, bench: Any, **settings: Any) -> None:
+    def __init__(self, bench: type[Bench], **settings: Any) -> None:
         self.bench = bench
         self.reasons: list[str] = []
         self.fatal: list[KafkaError] = []
@@ -57,10 +60,10 @@ class Hub:
             )._replace(**fields)
             for batch in batches
         ]
-        self.answers.take(batches, ProduceResult(results, 0, ()), 0, now)
+        self.answers.response(batches, ProduceResult(results, 0, ()), 0, now)
 
 
-def test_exponential_retry_backoff(bench: Any) -> None:
+def test_exponential_retry_backoff(bench: type[Bench]) -> None:
     """RecordAccumulatorTest.testExponentialRetryBackoff: 100 ms doubling, 20 % of jitter."""
     b = bench()
     hub = Hub(b)
@@ -69,7 +72,7 @@ def test_exponential_retry_backoff(bench: Any) -> None:
     for k in range(4):
         batches = b.drain(now=now)
         assert len(batches) == 1
-        hub.answers.none(batches, LOST, now)
+        hub.answers.no_response(batches, LOST, now)
         lower, upper = 0.8 * 0.1 * 2**k, min(1.0, 1.2 * 0.1 * 2**k)
         assert b.drain(now=now + lower - 0.001) == []
         assert b.lines.next_timer() <= now + upper + 1e-9
@@ -77,16 +80,16 @@ def test_exponential_retry_backoff(bench: Any) -> None:
     assert b.ready(now) == {0}
 
 
-def test_backoff_is_drawn_once_per_attempt(bench: Any) -> None:
+def test_backoff_is_drawn_once_per_attempt(bench: type[Bench]) -> None:
     b = bench()
     hub = Hub(b)
     b.put(0)
-    hub.answers.none(b.drain(), LOST, 0.0)
+    hub.answers.no_response(b.drain(), LOST, 0.0)
     timers = {b.lines.next_timer() for _ in range(10) if b.drain(now=0.01) == []}
     assert len(timers) == 1
 
 
-def test_a_newer_leader_is_asked_at_once(bench: Any) -> None:
+def test_a_newer_leader_is_asked_at_once(bench: type[Bench]) -> None:
     """testReadyAndDrainWhenABatchIsBeingRetried: an epoch that rose ends the back-off, once."""
     b = bench(leaders=(0, 0))
     hub = Hub(b)
@@ -108,7 +111,7 @@ def test_a_newer_leader_is_asked_at_once(bench: Any) -> None:
     assert (batch.leader_epoch, batch.attempts) == (102, 4)
 
 
-def test_a_newer_leader_is_asked_for_every_retry(bench: Any) -> None:
+def test_a_newer_leader_is_asked_for_every_retry(bench: type[Bench]) -> None:
     b = bench(leaders=(0, 0, 1))
     hub = Hub(b)
     b.put_batches(0, 3)
@@ -121,7 +124,7 @@ def test_a_newer_leader_is_asked_for_every_retry(bench: Any) -> None:
         hub.take([batch], 0, now=0.001)
 
 
-def test_a_leader_hint_moves_the_partition_before_the_retry(bench: Any) -> None:
+def test_a_leader_hint_moves_the_partition_before_the_retry(bench: type[Bench]) -> None:
     """KIP-951: the answer names the new leader."""
     b = bench()
     hub = Hub(b)
@@ -132,7 +135,9 @@ def test_a_leader_hint_moves_the_partition_before_the_retry(bench: Any) -> None:
 
 
 @pytest.mark.parametrize("anew", [False, True])
-def test_a_leader_named_for_a_former_topic_is_not_taken_for_the_new(bench: Any, anew: bool) -> None:
+def test_a_leader_named_for_a_former_topic_is_not_taken_for_the_new(
+    bench: type[Bench], anew: bool
+) -> None:
     """KIP-951: its epoch is higher than any that the new one may reach in years."""
     b = bench(leaders=(0,))
     hub = Hub(b)
@@ -144,7 +149,7 @@ def test_a_leader_named_for_a_former_topic_is_not_taken_for_the_new(bench: Any, 
     assert b.queue(0).leader_epoch == (0 if anew else 9)
 
 
-def test_an_acknowledged_batch(bench: Any) -> None:
+def test_an_acknowledged_batch(bench: type[Bench]) -> None:
     b = bench()
     hub = Hub(b)
     delivery = b.put(0, timestamp=5)
@@ -155,7 +160,7 @@ def test_an_acknowledged_batch(bench: Any) -> None:
     assert hub.reasons == []
 
 
-def test_a_duplicate_is_a_success_without_offset(bench: Any) -> None:
+def test_a_duplicate_is_a_success_without_offset(bench: type[Bench]) -> None:
     b = bench(idempotent=True)
     hub = Hub(b)
     delivery = b.put(0)
@@ -164,7 +169,7 @@ def test_a_duplicate_is_a_success_without_offset(bench: Any) -> None:
 
 
 @pytest.mark.parametrize("code", [-1, 17, 29, 87, 42, 1234])
-def test_a_refusal_is_final(bench: Any, code: int) -> None:
+def test_a_refusal_is_final(bench: type[Bench], code: int) -> None:
     b = bench()
     hub = Hub(b)
     delivery = b.put(0)
@@ -180,7 +185,9 @@ def test_a_refusal_is_final(bench: Any, code: int) -> None:
 
 @pytest.mark.parametrize("code", [90])
 @pytest.mark.parametrize("idempotent", [True, False])
-def test_some_refusals_end_an_idempotent_producer(bench: Any, code: int, idempotent: bool) -> None:
+def test_some_refusals_end_an_idempotent_producer(
+    bench: type[Bench], code: int, idempotent: bool
+) -> None:
     b = bench(idempotent=idempotent)
     hub = Hub(b)
     delivery = b.put(0)
@@ -189,7 +196,7 @@ def test_some_refusals_end_an_idempotent_producer(bench: Any, code: int, idempot
     assert hub.fatal == ([delivery.exception()] if idempotent else [])
 
 
-def test_record_errors_name_the_culprits(bench: Any) -> None:
+def test_record_errors_name_the_culprits(bench: type[Bench]) -> None:
     """KIP-467: the broker's word on a record reaches that record's delivery; the others are sent
     again without it (S4). One without a word of its own gets that on the batch."""
     b = bench()
@@ -212,7 +219,7 @@ def test_record_errors_name_the_culprits(bench: Any) -> None:
 
 
 @pytest.mark.parametrize("culprits", [(), (0, 1, 2)])
-def test_no_culprit_or_nothing_else(bench: Any, culprits: tuple[int, ...]) -> None:
+def test_no_culprit_or_nothing_else(bench: type[Bench], culprits: tuple[int, ...]) -> None:
     b = bench()
     hub = Hub(b)
     deliveries = [b.put(0) for _ in range(3)]
@@ -221,18 +228,18 @@ def test_no_culprit_or_nothing_else(bench: Any, culprits: tuple[int, ...]) -> No
     assert [f"reason {n}" in message for n, message in enumerate(messages)] == [bool(culprits)] * 3
 
 
-def test_a_batch_that_may_be_written_is_not_sent_in_part(bench: Any) -> None:
+def test_a_batch_that_may_be_written_is_not_sent_in_part(bench: type[Bench]) -> None:
     """The broker checks records before it looks for duplicates: the whole may be in the log."""
     b = bench(idempotent=True)
     hub = Hub(b)
     deliveries = [b.put(0) for _ in range(3)]
     (batch,) = b.drain()
-    hub.answers.none([batch], BrokerConnectionError("cut"), 0.0)
+    hub.answers.no_response([batch], BrokerConnectionError("cut"), 0.0)
     hub.take(b.drain(now=1.0), 32, record_errors=((1, "old"),))
     assert all(d.exception() is not None for d in deliveries)
 
 
-def test_retries_run_out(bench: Any) -> None:
+def test_retries_run_out(bench: type[Bench]) -> None:
     b = bench()
     hub = Hub(b, retries=2)
     delivery, now = b.put(0), 0.0
@@ -245,19 +252,19 @@ def test_retries_run_out(bench: Any) -> None:
     assert not b.queue(0).unacked
 
 
-def test_a_partition_left_out_of_the_answer_is_retried(bench: Any) -> None:
+def test_a_partition_left_out_of_the_answer_is_retried(bench: type[Bench]) -> None:
     b = bench()
     hub = Hub(b)
     b.put(0)
     (batch,) = b.drain()
-    hub.answers.take([batch], ProduceResult([], 0, ()), 0, 0.0)
+    hub.answers.response([batch], ProduceResult([], 0, ()), 0, 0.0)
     assert batch.maybe_written
     assert isinstance(batch.last_error, ProtocolError)
     assert b.drain(now=1.0) == [batch]
 
 
 @pytest.mark.parametrize("code", [3, 5, 6])
-def test_an_old_idea_of_the_cluster_is_refreshed(bench: Any, code: int) -> None:
+def test_an_old_idea_of_the_cluster_is_refreshed(bench: type[Bench], code: int) -> None:
     b = bench()
     hub = Hub(b)
     b.put(0)
@@ -265,7 +272,7 @@ def test_an_old_idea_of_the_cluster_is_refreshed(bench: Any, code: int) -> None:
     assert len(hub.reasons) == 1
 
 
-def test_a_lone_record_too_large_fails(bench: Any) -> None:
+def test_a_lone_record_too_large_fails(bench: type[Bench]) -> None:
     b = bench()
     hub = Hub(b)
     delivery = b.put(0, bytes(500))
@@ -276,7 +283,7 @@ def test_a_lone_record_too_large_fails(bench: Any) -> None:
     assert "max.message.bytes" in str(error)
 
 
-def test_sequence_errors_without_sequences_are_refusals(bench: Any) -> None:
+def test_sequence_errors_without_sequences_are_refusals(bench: type[Bench]) -> None:
     b = bench()
     hub = Hub(b)
     delivery = b.put(0)
@@ -284,7 +291,7 @@ def test_sequence_errors_without_sequences_are_refusals(bench: Any) -> None:
     assert delivery.exception().code == 45
 
 
-def test_a_split_uses_up_no_retry(bench: Any) -> None:
+def test_a_split_uses_up_no_retry(bench: type[Bench]) -> None:
     b = bench(batch_size=65536)
     hub = Hub(b, retries=1)
     deliveries = [b.put(0, bytes(1000)) for _ in range(8)]

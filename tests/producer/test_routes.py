@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kafkaclient.cluster.view import PartitionView, TopicView
 from kafkaclient.producer.lane_id import node_of, side_of
+
+if TYPE_CHECKING:
+    from tests.producer.conftest import Bench
 
 NODES = st.integers(0, 5)
 
@@ -32,60 +35,60 @@ def test_a_side_lane_is_nobody_elses(node: int) -> None:
     assert node_of(-1) == -1
 
 
-def test_what_needs_a_dead_broker_goes_by_the_side(bench: Any) -> None:
+def test_what_needs_a_dead_broker_goes_by_the_side(bench: type[Bench]) -> None:
     b = bench(late=True)
     b.accumulator.update_topic(view("test", [0, 1], [0, 2], [1, 2], [2, 0]), 0.0)
     queues = [b.topic.queue(n) for n in range(4)]
-    b.accumulator.routes.mourn(frozenset({2}), 0.0)
+    b.accumulator.detours.set_dead_brokers(frozenset({2}), 0.0)
     # 1 and 2 need broker 2. The leader of 1 answers for 0 as well, that of 2 for nothing else.
     assert [queue.lane for queue in queues] == [0, side_of(0), 1, 2]
     assert b.topic.avoided == {1, 2, 3}
-    assert set(b.topic.spread.lanes) == {0}
-    assert b.accumulator.routes.sides == {side_of(0)}
-    b.accumulator.routes.mourn(frozenset(), 0.0)
+    assert set(b.topic.fair_share.lanes) == {0}
+    assert b.accumulator.detours.side_lanes == {side_of(0)}
+    b.accumulator.detours.set_dead_brokers(frozenset(), 0.0)
     assert [queue.lane for queue in queues] == [0, 0, 1, 2]
     assert not b.topic.avoided
-    assert set(b.topic.spread.lanes) == {0, 1, 2}
-    assert not b.accumulator.routes.sides
+    assert set(b.topic.fair_share.lanes) == {0, 1, 2}
+    assert not b.accumulator.detours.side_lanes
 
 
-def test_a_partition_changes_its_lane_with_nothing_on_the_wire(bench: Any) -> None:
+def test_a_partition_changes_its_lane_with_nothing_on_the_wire(bench: type[Bench]) -> None:
     b = bench(late=True)
     b.accumulator.update_topic(view("test", [0, 1], [0, 2]), 0.0)
     first, second = b.put(1, b"first"), b.put(1, b"second")
     [batch] = b.drain(0, max_bytes=1000)
     third = b.put(1, b"third")
-    b.accumulator.routes.mourn(frozenset({2}), 0.0)
+    b.accumulator.detours.set_dead_brokers(frozenset({2}), 0.0)
     queue = b.topic.queue(1)
-    assert (queue.lane, queue.route) == (0, side_of(0))
+    assert (queue.lane, queue.target_lane) == (0, side_of(0))
     assert not b.drain(0, max_bytes=1000), "else there would always be something on the wire"
     b.incomplete.complete(batch, 0, -1, 0.0)
     assert queue.lane == side_of(0)
-    assert b.lines.lanes() == {side_of(0)}
+    assert b.lines.lanes_with_work() == {side_of(0)}
     [after] = b.drain(side_of(0), max_bytes=1000)
     b.incomplete.complete(after, 2, -1, 0.0)
     assert all(delivery.done() for delivery in (first, second, third))
 
 
-def test_where_everything_needs_it_nothing_goes_another_way(bench: Any) -> None:
+def test_where_everything_needs_it_nothing_goes_another_way(bench: type[Bench]) -> None:
     b = bench(late=True)
     b.accumulator.update_topic(view("test", [0, 2], [1, 2], [2, 0]), 0.0)
-    b.accumulator.routes.mourn(frozenset({2}), 0.0)
-    assert not b.topic.detours
+    b.accumulator.detours.set_dead_brokers(frozenset({2}), 0.0)
+    assert not b.topic.side_lane_of
     assert not b.topic.avoided
-    assert set(b.topic.spread.lanes) == {0, 1, 2}
+    assert set(b.topic.fair_share.lanes) == {0, 1, 2}
 
 
-def test_a_new_leader_and_a_smaller_isr_are_followed(bench: Any) -> None:
+def test_a_new_leader_and_a_smaller_isr_are_followed(bench: type[Bench]) -> None:
     b = bench(late=True)
     b.accumulator.update_topic(view("test", [0, 1], [0, 2], [2, 1]), 0.0)
     queues = [b.topic.queue(n) for n in range(3)]
-    b.accumulator.routes.mourn(frozenset({2}), 0.0)
+    b.accumulator.detours.set_dead_brokers(frozenset({2}), 0.0)
     b.accumulator.update_topic(view("test", [0, 1], [0], [1]), 1.0)
-    b.accumulator.routes.renew(1.0)
+    b.accumulator.detours.recompute(1.0)
     assert [queue.lane for queue in queues] == [0, 0, 1]
     assert not b.topic.avoided
-    assert set(b.topic.spread.lanes) == {0, 1}
+    assert set(b.topic.fair_share.lanes) == {0, 1}
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])  # it is a class
@@ -94,13 +97,13 @@ def test_a_new_leader_and_a_smaller_isr_are_followed(bench: Any) -> None:
     st.lists(st.frozensets(NODES), max_size=4),
 )
 def test_every_partition_has_one_way_and_comes_back_to_its_own(
-    bench: Any, replicas: list[list[int]], deaths: list[frozenset[int]]
+    bench: type[Bench], replicas: list[list[int]], deaths: list[frozenset[int]]
 ) -> None:
     b = bench(late=True)
     b.accumulator.update_topic(view("test", *replicas), 0.0)
     queues = [b.topic.queue(n) for n in range(len(replicas))]
     for dead in deaths:
-        b.accumulator.routes.mourn(dead, 0.0)
+        b.accumulator.detours.set_dead_brokers(dead, 0.0)
         for queue, isr in zip(queues, replicas, strict=True):
             led = bool(isr) and isr[0] not in dead
             clean = led and dead.isdisjoint(isr)
@@ -108,7 +111,7 @@ def test_every_partition_has_one_way_and_comes_back_to_its_own(
             assert queue.lane == queue.leader or (led and not clean)
             assert not (clean and queue.partition in b.topic.avoided)
         if any(isr and isr[0] not in dead for isr in replicas):
-            assert set(b.topic.spread.lanes)
-    b.accumulator.routes.mourn(frozenset(), 0.0)
+            assert set(b.topic.fair_share.lanes)
+    b.accumulator.detours.set_dead_brokers(frozenset(), 0.0)
     assert [queue.lane for queue in queues] == [queue.leader for queue in queues]
-    assert set(b.topic.spread.lanes) == {isr[0] for isr in replicas if isr}
+    assert set(b.topic.fair_share.lanes) == {isr[0] for isr in replicas if isr}

@@ -27,12 +27,12 @@ class Open:
 
     def __init__(self, capacity: int = 100_000, signal_at: int = 1 << 40) -> None:
         self.builder = BatchBuilder(capacity)
-        self.receipt = BatchResult("t")
+        self.result = BatchResult("t")
         self.signalled_at: list[int] = []
-        self.tap = AppendSlot(self.builder, self.receipt, signal_at, self.signal)
+        self.tap = AppendSlot(self.builder, self.result, signal_at, self.signal)
 
     def signal(self) -> None:
-        self.signalled_at.append(self.receipt.count)
+        self.signalled_at.append(self.result.count)
 
     @property
     def content(self) -> bytes:
@@ -51,7 +51,7 @@ def taps_of(
     for partition, batch in enumerate(batches):
         taps.set(partition, batch.tap)
     if unkeyed is not None:
-        taps.choose(unkeyed.tap)
+        taps.set_unkeyed(unkeyed.tap)
     return taps
 
 
@@ -72,8 +72,8 @@ def test_a_run_of_records_is_accounted_once() -> None:
     taps = taps_of(unkeyed=batch)
     assert rows.pour(taps, 0, 2, NOW, runs) == 2
     assert rows.pour(taps, 2, 100, NOW + 5, runs) == 4
-    assert runs == [(batch.receipt, 0, 2), (batch.receipt, 2, 2)]
-    assert (batch.receipt.count, batch.receipt.handles) == (4, 4)
+    assert runs == [(batch.result, 0, 2), (batch.result, 2, 2)]
+    assert (batch.result.count, batch.result.live_deliveries) == (4, 4)
     read = list(iter_records(batch.content))
     assert [(r.value, r.timestamp) for r in read] == [
         (b"0", NOW),
@@ -89,7 +89,7 @@ def test_the_rest_has_to_go_the_long_way() -> None:
     assert values([b"v"]).pour(taps_of(), 0, 1, NOW, runs) == 0
     assert values([b"v"], [b"k"]).pour(taps_of(), 0, 1, NOW, runs) == 0
     cut = Open()
-    cut.tap.cut()
+    cut.tap.invalidate()
     assert values([b"v"]).pour(taps_of(unkeyed=cut), 0, 1, NOW, runs) == 0
     batch = Open()
     assert values([b"v"], partition=1).pour(taps_of(batch), 0, 1, NOW, runs) == 0
@@ -97,7 +97,7 @@ def test_the_rest_has_to_go_the_long_way() -> None:
     assert runs == []
     small = Open(capacity=100)
     assert values([bytes(10), bytes(100), b""]).pour(taps_of(unkeyed=small), 0, 3, NOW, runs) == 1
-    assert runs == [(small.receipt, 0, 1)]
+    assert runs == [(small.result, 0, 1)]
 
 
 def test_keys_partitions_and_ignored_keys() -> None:
@@ -117,20 +117,20 @@ def test_keys_partitions_and_ignored_keys() -> None:
     assert values([b"v"] * 6, keys, partition=0).pour(taps_of(one), 0, 6, NOW, []) == 6
     ignoring = taps_of(unkeyed=all_in_one, ignore_keys=True)
     assert values([b"v"] * 6, keys).pour(ignoring, 0, 6, NOW, []) == 6
-    assert one.receipt.count == all_in_one.receipt.count == 6
+    assert one.result.count == all_in_one.result.count == 6
 
 
 def test_the_tap_signals_once_and_hooks_are_owed_every_record() -> None:
     batch = Open(signal_at=BATCH_OVERHEAD + 30)
-    batch.receipt.hook = lambda _delivery: None
+    batch.result.on_delivery = lambda _delivery: None
     runs: list[Any] = []
     assert values([bytes(10)] * 5).pour(taps_of(unkeyed=batch), 0, 5, NOW, runs) == 5
     assert batch.signalled_at == [2]
-    assert len(batch.receipt.hooked) == 5
-    assert batch.receipt.handles == 10  # those of the hook, and who stands for them all
-    batch.receipt.hooked.clear()
+    assert len(batch.result.hooked) == 5
+    assert batch.result.live_deliveries == 10  # those of the hook, and who stands for them all
+    batch.result.hooked.clear()
     gc.collect()
-    assert batch.receipt.handles == 5
+    assert batch.result.live_deliveries == 5
 
 
 @given(
@@ -156,7 +156,7 @@ def test_the_bytes_are_those_of_records_one_by_one(
     if fitting:
         expected.seal()
         assert batch.content == bytes(expected.buffer())
-        assert runs == [(batch.receipt, 0, fitting)]
+        assert runs == [(batch.result, 0, fitting)]
 
 
 @pytest.mark.parametrize("off", [-1, 0, 1])

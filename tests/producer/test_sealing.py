@@ -8,7 +8,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,6 +17,9 @@ from kafkaclient.producer.accumulator.compressor import CompressionThreads
 from kafkaclient.producer.batches.partition_queue import QueueState
 from kafkaclient.wire.compression import Codec
 from kafkaclient.wire.records import iter_records
+
+if TYPE_CHECKING:
+    from tests.producer.conftest import Bench
 
 LOST = BrokerConnectionError("lost")
 LARGE = 20_000  # for gzip
@@ -49,7 +52,7 @@ def hand() -> ByHand:
 
 
 @pytest.fixture
-def sealing(bench: Any, hand: ByHand) -> Any:
+def sealing(bench: type[Bench], hand: ByHand) -> Any:
     """``sealing(leaders, **settings)``: gzip, and large batches by hand."""
 
     def made(leaders: Any = (0, 0, 1), **settings: Any) -> Any:
@@ -89,27 +92,27 @@ def test_a_large_batch_leaves_when_it_was_compressed_aside(sealing: Any, hand: B
     b = sealing()
     b.put(0, bytes(LARGE))
     queue = b.queue(0)
-    assert queue.place is QueueState.SEALING
+    assert queue.state is QueueState.SEALING
     assert b.ready() == set()
     assert b.drain() == []
     b.woken.clear()
     hand.finish()
     assert b.woken == [0.0]
-    assert queue.place is QueueState.SEALING, "nothing moves outside the sender's passes"
+    assert queue.state is QueueState.SEALING, "nothing moves outside the sender's passes"
     (batch,) = b.drain()
     assert batch.builder.codec is Codec.GZIP
     assert values(batch) == [bytes(LARGE)]
-    assert queue.place is QueueState.IDLE
+    assert queue.state is QueueState.IDLE
 
 
 def test_a_large_batch_lingers_first(sealing: Any, hand: ByHand) -> None:
     b = sealing(linger=1.0, batch_size=100_000)
     b.put(0, bytes(LARGE))
     b.put(0, bytes(LARGE))
-    assert b.queue(0).place is QueueState.LINGER
+    assert b.queue(0).state is QueueState.LINGER
     assert not hand.jobs
     b.lines.run_timers(1.0)
-    assert b.queue(0).place is QueueState.SEALING
+    assert b.queue(0).state is QueueState.SEALING
     assert len(hand.jobs) == 1
     finish(b, hand)
     (batch,) = b.drain(now=1.0)
@@ -155,15 +158,15 @@ def test_two_of_a_queue_are_compressed_ahead_while_nobody_takes_them(
         b.put(None, bytes(16_000))
         b.put(None, bytes(16_000))
     unbound = b.topic.unbound
-    assert [batch.sealing for batch in unbound.batches] == [True, True, False]
+    assert [batch.compressing for batch in unbound.batches] == [True, True, False]
     assert unbound.batches[2].count == 6
-    assert b.accumulator.lines.lanes() == set()
+    assert b.accumulator.ready_queues.lanes_with_work() == set()
     finish(b, hand)
-    assert unbound.place is QueueState.READY
+    assert unbound.state is QueueState.READY
     assert len(unbound.batches) == 3, "they are still two ahead"
     unbound.batches.popleft()
     b.lines.schedule(unbound, 0.0)
-    assert [batch.sealing for batch in unbound.batches] == [True, True]
+    assert [batch.compressing for batch in unbound.batches] == [True, True]
 
 
 def test_what_waits_for_answers_is_compressed_meanwhile(sealing: Any, hand: ByHand) -> None:
@@ -172,10 +175,10 @@ def test_what_waits_for_answers_is_compressed_meanwhile(sealing: Any, hand: ByHa
     (first,) = b.drain()
     b.put(0, bytes(LARGE))
     b.put(0, bytes(LARGE))
-    assert b.queue(0).place is QueueState.BLOCKED
+    assert b.queue(0).state is QueueState.BLOCKED
     assert len(hand.jobs) == 2
     b.incomplete.complete(first, 0, -1, 0.0)
-    assert b.queue(0).place is QueueState.SEALING
+    assert b.queue(0).state is QueueState.SEALING
 
 
 def test_a_batch_that_becomes_large_in_line_is_compressed_aside(sealing: Any, hand: ByHand) -> None:
@@ -183,10 +186,10 @@ def test_a_batch_that_becomes_large_in_line_is_compressed_aside(sealing: Any, ha
     b.put(None, bytes(15_900))
     b.put(None, b"full")
     unbound = b.topic.unbound
-    assert unbound.place is QueueState.READY
-    assert b.accumulator.lines.lanes() == {0}
+    assert unbound.state is QueueState.READY
+    assert b.accumulator.ready_queues.lanes_with_work() == {0}
     b.put(None, bytes(1000))
-    assert unbound.place is QueueState.SEALING
+    assert unbound.state is QueueState.SEALING
     assert not b.lines.unbound
     assert len(hand.jobs) == 1
 
@@ -203,7 +206,7 @@ def test_so_many_at_a_time_in_their_order(sealing: Any, hand: ByHand) -> None:
         finish(b, hand)
     assert not hand.jobs, "nobody works for what was given up"
     assert [batch.queue.partition for batch in b.drain()] == [0, 1, 3]
-    assert "waiting=0 at_work=0 finished=0" in repr(b.accumulator.sealer)
+    assert "waiting=0 at_work=0 finished=0" in repr(b.accumulator.compressor)
 
 
 def test_a_pass_compresses_so_much_and_the_rest_aside(sealing: Any, hand: ByHand) -> None:
@@ -286,9 +289,9 @@ def test_the_leader_changes_meanwhile(sealing: Any, hand: ByHand) -> None:
     b = sealing((0, 0))
     b.put(0, bytes(LARGE))
     b.lead(0, -1)
-    assert b.queue(0).place is QueueState.LEADERLESS
+    assert b.queue(0).state is QueueState.LEADERLESS
     finish(b, hand)
-    assert b.queue(0).place is QueueState.LEADERLESS
+    assert b.queue(0).state is QueueState.LEADERLESS
     b.lead(0, 3)
     assert b.ready() == {3}
 
@@ -321,9 +324,9 @@ def test_closing_ends_the_rest(sealing: Any, hand: ByHand) -> None:
     b = sealing((0, 0))
     for partition in (0, 1):
         b.put(partition, bytes(LARGE))
-    b.accumulator.sealer.close()
+    b.accumulator.compressor.close()
     assert hand.closed
-    assert "waiting=0" in repr(b.accumulator.sealer)
+    assert "waiting=0" in repr(b.accumulator.compressor)
 
 
 # --- threads of its own -------------------------------------------------------------------------

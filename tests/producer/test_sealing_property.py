@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -15,6 +15,9 @@ from kafkaclient.producer.sender.late_binder import LateBinder
 from kafkaclient.producer.timing import NEVER
 from kafkaclient.wire.compression import Codec
 from kafkaclient.wire.records import iter_records
+
+if TYPE_CHECKING:
+    from tests.producer.conftest import Bench
 
 LOST = BrokerConnectionError("lost")
 PARTITIONS = 3
@@ -38,7 +41,7 @@ class Walk:
     """Records are numbered; ``left`` has, by partition or UNKEYED, those that left for the first
     time, in the order in which they did."""
 
-    def __init__(self, bench: Any, *, elastic: bool) -> None:
+    def __init__(self, bench: type[Bench], *, elastic: bool) -> None:
         self.aside = Aside()
         self.bench = b = bench(
             (0,) * PARTITIONS,
@@ -52,7 +55,7 @@ class Walk:
             buffer_memory=100_000,
         )
         b.accumulator.update_topic(b.view(), 0.0)
-        b.accumulator.sealer.small = 500
+        b.accumulator.compressor.small_batch_bytes = 500
         self.numbers = 0
         self.deliveries: list[Any] = []
         self.batches: dict[Any, None] = {}
@@ -78,8 +81,8 @@ class Walk:
         requests = LateBinder(b.accumulator).drain(survey, 5000, 0.0)
         for batch in requests.get(0, []):
             assert batch.sealed
-            assert not batch.sealing
-            assert not batch.receipt.done
+            assert not batch.compressing
+            assert not batch.result.done
             self.out.append(batch)
             if batch.attempts == 1:
                 for record in iter_records(batch.buffer()):
@@ -103,19 +106,19 @@ class Walk:
             self.bench.incomplete.retry(batch, LOST, 0.0, 0.0)
 
     def give_up(self, argument: int) -> None:
-        waiting = [batch for batch in self.bench.incomplete if not batch.on_wire]
+        waiting = [batch for batch in self.bench.incomplete if not batch.in_flight]
         if waiting:
             batch = waiting[argument % len(waiting)]
             self.bench.incomplete.abandon(batch, LOST, 0.0)
-            assert batch.receipt.done
+            assert batch.result.done
             assert batch.charged == 0
 
     def check(self) -> None:
         b = self.bench
         assert b.used == sum(batch.charged for batch in self.batches)
         for batch in self.batches:
-            if not batch.receipt.done:
-                if batch.sealing:
+            if not batch.result.done:
+                if batch.compressing:
                     needed = batch.raw_size + batch.size
                 else:
                     needed = batch.size if batch.sealed else batch.builder.capacity
@@ -123,9 +126,9 @@ class Walk:
         for numbers in self.left.values():
             assert numbers == sorted(set(numbers))
         for queue in (b.topic.unbound, *b.topic.queues.values()):
-            assert not (queue.place is QueueState.READY and queue.batches[0].sealing)
-            waits = queue.place is QueueState.SEALING
-            assert not waits or queue.batches[0].sealing
+            assert not (queue.state is QueueState.READY and queue.batches[0].compressing)
+            waits = queue.state is QueueState.SEALING
+            assert not waits or queue.batches[0].compressing
 
     def end(self) -> None:
         """Everything comes to its end, without anybody looking for it."""
@@ -141,7 +144,7 @@ class Walk:
         assert not len(b.incomplete)
         assert all(delivery.done() for delivery in self.deliveries)
         assert b.used == 0
-        assert "waiting=0 at_work=0 finished=0" in repr(b.accumulator.sealer)
+        assert "waiting=0 at_work=0 finished=0" in repr(b.accumulator.compressor)
 
 
 STEPS = [*("put",) * 3, "go", *("finish",) * 2, "answer", "lose", "give_up"]
@@ -154,7 +157,7 @@ STEPS = [*("put",) * 3, "go", *("finish",) * 2, "answer", "lose", "give_up"]
         st.tuples(st.sampled_from(STEPS), st.integers(0, 10_000)), min_size=20, max_size=150
     ),
 )
-def test_order_and_memory(bench: Any, elastic: bool, walk: list[tuple[str, int]]) -> None:
+def test_order_and_memory(bench: type[Bench], elastic: bool, walk: list[tuple[str, int]]) -> None:
     story = Walk(bench, elastic=elastic)
     for step, argument in walk:
         getattr(story, step)(argument)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 
 from kafkaclient.errors import BrokerConnectionError
 from kafkaclient.producer.batches.sequence import MAX_EPOCH, ProducerIdentity, advance
+
+if TYPE_CHECKING:
+    from tests.producer.conftest import Bench
 
 LOST = BrokerConnectionError("lost")
 MAX = 2**31 - 1
@@ -65,7 +68,7 @@ def stamps(batches: list[Any]) -> list[tuple[int, int, int]]:
     return [(batch.producer_id, batch.producer_epoch, batch.base_sequence) for batch in batches]
 
 
-def warm(bench: Any) -> Any:
+def warm(bench: type[Bench]) -> Any:
     """A bench whose partition 0 has an acknowledged batch of three: the next sequence is 3."""
     b = bench(idempotent=True)
     b.put_batches(0, 1, records=3)
@@ -73,7 +76,7 @@ def warm(bench: Any) -> Any:
     return b
 
 
-def test_batches_are_numbered_as_they_leave(bench: Any) -> None:
+def test_batches_are_numbered_as_they_leave(bench: type[Bench]) -> None:
     b = warm(bench)
     batches = b.put_batches(0, 3, records=2)
     assert stamps(batches) == [(-1, -1, -1)] * 3
@@ -82,7 +85,7 @@ def test_batches_are_numbered_as_they_leave(bench: Any) -> None:
     assert stamps(batches) == [(1, 0, 3), (1, 0, 5), (1, 0, 7)]
 
 
-def test_a_retry_keeps_its_number(bench: Any) -> None:
+def test_a_retry_keeps_its_number(bench: type[Bench]) -> None:
     b = warm(bench)
     (batch,) = b.put_batches(0, 1)
     for _ in range(2):
@@ -91,7 +94,7 @@ def test_a_retry_keeps_its_number(bench: Any) -> None:
         b.incomplete.retry(batch, LOST, 0.0, 0.0)
 
 
-def test_a_batch_across_the_wrap(bench: Any) -> None:
+def test_a_batch_across_the_wrap(bench: type[Bench]) -> None:
     b = warm(bench)
     sequence = b.queue(0).sequence
     sequence.next, sequence.last_acked = MAX - 1, MAX - 2
@@ -105,7 +108,7 @@ def test_a_batch_across_the_wrap(bench: Any) -> None:
     assert sequence.last_acked == 3
 
 
-def test_nothing_leaves_without_a_producer_id(bench: Any) -> None:
+def test_nothing_leaves_without_a_producer_id(bench: type[Bench]) -> None:
     b = bench(idempotent=True)
     b.identity.assign(-1, -1)
     b.put_batches(0, 1)
@@ -115,7 +118,7 @@ def test_nothing_leaves_without_a_producer_id(bench: Any) -> None:
     assert len(b.drain()) == 1
 
 
-def test_nothing_follows_the_first_batch_before_it_is_acknowledged(bench: Any) -> None:
+def test_nothing_follows_the_first_batch_before_it_is_acknowledged(bench: type[Bench]) -> None:
     """KAFKA-15591: a log that does not know the producer takes any sequence as its first."""
     b = bench(idempotent=True)
     first, second = b.put_batches(0, 2)
@@ -128,7 +131,7 @@ def test_nothing_follows_the_first_batch_before_it_is_acknowledged(bench: Any) -
     assert b.drain() == [second]
 
 
-def test_no_batch_runs_more_than_four_ahead(bench: Any) -> None:
+def test_no_batch_runs_more_than_four_ahead(bench: type[Bench]) -> None:
     """The broker remembers five: the oldest must stay among them, to be known as a duplicate."""
     b = warm(bench)
     batches = b.put_batches(0, 10)
@@ -145,7 +148,7 @@ def test_no_batch_runs_more_than_four_ahead(bench: Any) -> None:
     assert b.drain() == [batches[5]]
 
 
-def test_a_late_acknowledgement_does_not_take_back_later_ones(bench: Any) -> None:
+def test_a_late_acknowledgement_does_not_take_back_later_ones(bench: type[Bench]) -> None:
     b = warm(bench)
     first, second = b.put_batches(0, 2)
     b.drain()
@@ -155,7 +158,7 @@ def test_a_late_acknowledgement_does_not_take_back_later_ones(bench: Any) -> Non
     assert b.queue(0).sequence.last_acked == second.base_sequence
 
 
-def test_the_epoch_raised_by_one_partition_is_taken_up_by_the_others(bench: Any) -> None:
+def test_the_epoch_raised_by_one_partition_is_taken_up_by_the_others(bench: type[Bench]) -> None:
     b = warm(bench)
     b.put_batches(1, 1)
     b.incomplete.complete(b.drain()[0], 0, -1, 0.0)
@@ -169,7 +172,7 @@ def test_the_epoch_raised_by_one_partition_is_taken_up_by_the_others(bench: Any)
     assert stamps([old, fresh]) == [(1, 0, 1), (1, 1, 0)]
 
 
-def test_no_gap_no_restart(bench: Any) -> None:
+def test_no_gap_no_restart(bench: type[Bench]) -> None:
     """An expired batch was written after all: a later one of its sequence was accepted."""
     b = warm(bench)
     first, second = b.put_batches(0, 2)
@@ -186,7 +189,7 @@ def test_no_gap_no_restart(bench: Any) -> None:
     assert stamps([third]) == [(1, 0, 5)]
 
 
-def test_a_gap_is_closed_by_a_new_epoch(bench: Any) -> None:
+def test_a_gap_is_closed_by_a_new_epoch(bench: type[Bench]) -> None:
     b = warm(bench)
     (lost,) = b.put_batches(0, 1)
     b.drain()
@@ -197,7 +200,7 @@ def test_a_gap_is_closed_by_a_new_epoch(bench: Any) -> None:
     assert stamps([fresh]) == [(1, 1, 0)]
 
 
-def test_used_up_epochs_wait_for_a_new_id(bench: Any) -> None:
+def test_used_up_epochs_wait_for_a_new_id(bench: type[Bench]) -> None:
     b = warm(bench)
     b.identity.epoch = b.queue(0).sequence.epoch = MAX_EPOCH
     (refused,) = b.put_batches(0, 1)

@@ -19,7 +19,7 @@ def _topic(*leaders: int) -> TopicView:
 def _spread(*leaders: int) -> FairShare:
     counter = count()
     spread = FairShare(lambda: next(counter))
-    spread.follow(_topic(*leaders))
+    spread.update(_topic(*leaders))
     return spread
 
 
@@ -33,7 +33,7 @@ def test_equal_brokers_get_equal_bytes() -> None:
         partition = spread.pick({0, 1, 2}, _always)
         assert partition is not None
         spread.add(partition, 10)
-    assert spread.given == [1000] * 6
+    assert spread.bytes_given == [1000] * 6
 
 
 def test_bytes_that_came_another_way_count_too() -> None:
@@ -58,7 +58,7 @@ def test_who_becomes_faster_is_not_flooded() -> None:
     spread = _spread(0, 1)
     for _ in range(100):
         spread.add(0, 10)
-    assert spread.given == [1000, 960]
+    assert spread.bytes_given == [1000, 960]
 
 
 def test_a_large_batch_is_forgotten_in_time() -> None:
@@ -66,7 +66,7 @@ def test_a_large_batch_is_forgotten_in_time() -> None:
     spread.add(0, 1000)
     for _ in range(100):
         spread.add(0, 10)
-    assert spread.given == [2000, 1960]
+    assert spread.bytes_given == [2000, 1960]
 
 
 def test_who_was_out_of_order_is_owed_nothing() -> None:
@@ -74,13 +74,13 @@ def test_who_was_out_of_order_is_owed_nothing() -> None:
     for _ in range(3):
         spread.add(1, 10)
         spread.add(3, 10)
-    spread.forgive(0)
-    assert spread.given == [30, 30, 30, 30]
-    spread.forgive(7)
+    spread.reset_to_average(0)
+    assert spread.bytes_given == [30, 30, 30, 30]
+    spread.reset_to_average(7)
     alone = _spread(0, 0)
     alone.add(0, 10)
-    alone.forgive(0)
-    assert alone.given == [10, 0]
+    alone.reset_to_average(0)
+    assert alone.bytes_given == [10, 0]
 
 
 def test_a_topic_that_grows_and_leaders_that_move() -> None:
@@ -88,33 +88,33 @@ def test_a_topic_that_grows_and_leaders_that_move() -> None:
     for _ in range(10):
         spread.add(0, 10)
         spread.add(1, 10)
-    spread.follow(_topic(1, 1, 2))
-    assert spread.given == [100, 100, 60]
+    spread.update(_topic(1, 1, 2))
+    assert spread.bytes_given == [100, 100, 60]
     assert spread.pick({0, 1, 2}, _always) == 2
     assert spread.pick({0}, _always) is None
-    spread.follow(_topic(-1))
+    spread.update(_topic(-1))
     assert spread.pick({0, 1, 2}, _always) is None
 
 
 def test_only_partitions_led_in_the_rack_compete_while_there_are_any() -> None:
     spread = _spread(0, 1, 2, 3)
     view, everyone = _topic(0, 1, 2, 3), {0, 1, 2, 3}
-    spread.follow(view, frozenset({0, 2}))
+    spread.update(view, frozenset({0, 2}))
     assert set(spread.lanes) == {0, 2}
     for _ in range(10):
         partition = spread.pick(everyone, _always)
         assert partition in {0, 2}
         spread.add(partition, 10)
-    assert spread.given[0] == spread.given[2] == 50
-    spread.follow(_topic(0, 1, -1, 3), frozenset({0, 2}))
+    assert spread.bytes_given[0] == spread.bytes_given[2] == 50
+    spread.update(_topic(0, 1, -1, 3), frozenset({0, 2}))
     assert spread.pick(everyone, _always) == 0
-    spread.follow(_topic(-1, 1, -1, 3), frozenset({0, 2}))
+    spread.update(_topic(-1, 1, -1, 3), frozenset({0, 2}))
     assert spread.pick(everyone, _always) in {1, 3}
-    spread.follow(view, frozenset({0, 2}))
+    spread.update(view, frozenset({0, 2}))
     assert set(spread.lanes) == {0, 2}
-    spread.follow(view, frozenset({9}))
+    spread.update(view, frozenset({9}))
     assert set(spread.lanes) == everyone, "nobody of the rack leads a partition"
-    spread.follow(view)
+    spread.update(view)
     assert set(spread.lanes) == everyone
 
 
@@ -136,14 +136,14 @@ def test_the_pick_is_always_the_one_furthest_behind(
 
         candidates = [n for n, leader in enumerate(leaders) if leader in free and is_open(n)]
         picked = spread.pick(free, is_open)
-        given_to = spread.given
+        given_to = spread.bytes_given
         if not candidates:
             assert picked is None
             continue
         assert picked in candidates
         assert given_to[picked] == min(given_to[n] for n in candidates)
         spread.add(picked, nbytes)
-        assert max(spread.given) - min(spread.given) <= 4 * 500
+        assert max(spread.bytes_given) - min(spread.bytes_given) <= 4 * 500
 
 
 # --- cost: in draws, one for each entry that is made ----------------------------------------------
@@ -157,7 +157,7 @@ def _counted(*leaders: int) -> tuple[FairShare, list[int]]:
         return len(draws)
 
     spread = FairShare(draw)
-    spread.follow(_topic(*leaders))
+    spread.update(_topic(*leaders))
     draws.clear()
     return spread, draws
 
@@ -184,13 +184,13 @@ def test_a_pick_costs_the_same_however_many_partitions_there_are() -> None:
 def test_a_leader_that_moves_costs_in_proportion_to_what_it_led() -> None:
     leaders = [n % 3 for n in range(3000)]
     spread, draws = _counted(*leaders)
-    assert not spread.follow(_topic(*leaders))
+    assert not spread.update(_topic(*leaders))
     assert draws == []
     leaders[4] = 2
-    assert spread.follow(_topic(*leaders, 0))
+    assert spread.update(_topic(*leaders, 0))
     assert len(draws) == 2, "one has moved, one is new"
     assert {n: len(led) for n, led in spread.competing.items()} == {0: 1001, 1: 999, 2: 1001}
-    assert spread.follow(_topic(*leaders[:2000]))
+    assert spread.update(_topic(*leaders[:2000]))
     assert len(draws) == 2
     assert sum(map(len, spread.competing.values())) == 2000
 
@@ -202,13 +202,13 @@ def test_following_step_by_step_ends_where_starting_anew_does(
 ) -> None:
     spread = _spread(0)
     for leaders, near, partition, forgiven in steps:
-        before = spread.given
-        spread.follow(_topic(*leaders), frozenset(near))
+        before = spread.bytes_given
+        spread.update(_topic(*leaders), frozenset(near))
         fresh = _spread()
-        fresh.follow(_topic(*leaders), frozenset(near))
+        fresh.update(_topic(*leaders), frozenset(near))
         assert {n: sorted(led) for n, led in spread.competing.items()} == {
             n: sorted(led) for n, led in fresh.competing.items()
         }
-        assert all(a == b for a, b in zip(before, spread.given, strict=False))
+        assert all(a == b for a, b in zip(before, spread.bytes_given, strict=False))
         spread.add(partition, 10)
-        spread.forgive(forgiven)
+        spread.reset_to_average(forgiven)

@@ -10,18 +10,18 @@ from kafkaclient.producer.sender.in_flight_window import InFlightWindow
 def _settled(round_trip: float, service: float, limit: int = 5) -> InFlightWindow:
     window = InFlightWindow(limit)
     for _ in range(40):
-        window.measured(round_trip)
-        window.answered(round_trip + service, 0)
+        window.on_round_trip(round_trip)
+        window.on_response(round_trip + service, 0)
     return window
 
 
 def test_nothing_is_known_at_first() -> None:
     window = InFlightWindow(5)
-    assert window.value == 1
-    window.answered(0.02, 0)  # without a round trip it says nothing
-    assert window.value == 1
-    window.measured(0.001)
-    assert window.value == 1
+    assert window.size == 1
+    window.on_response(0.02, 0)  # without a round trip it says nothing
+    assert window.size == 1
+    window.on_round_trip(0.001)
+    assert window.size == 1
 
 
 @pytest.mark.parametrize(
@@ -37,38 +37,38 @@ def test_nothing_is_known_at_first() -> None:
 def test_the_window_hides_the_network_and_no_more(
     round_trip: float, service: float, value: int
 ) -> None:
-    assert _settled(round_trip, service).value == value
+    assert _settled(round_trip, service).size == value
 
 
 def test_requests_ahead_share_the_latency() -> None:
     window = InFlightWindow(5)
-    window.measured(0.001)
+    window.on_round_trip(0.001)
     for ahead in (0, 1, 2, 3, 4):
-        window.answered(0.001 + 0.020 * (1 + ahead), ahead)
+        window.on_response(0.001 + 0.020 * (1 + ahead), ahead)
     assert window.service == pytest.approx(0.020)
-    assert window.value == 1
+    assert window.size == 1
 
 
 def test_one_disturbed_measurement_changes_nothing() -> None:
     window = _settled(0.0005, 0.020)
-    window.measured(0.3)
-    assert window.value == 1
+    window.on_round_trip(0.3)
+    assert window.size == 1
 
 
 def test_a_round_trip_that_steps_is_followed() -> None:
     window = _settled(0.001, 0.001)
     for _ in range(10):  # its latency looks like a slow broker's at first
-        window.answered(0.031, 0)
-    assert window.value == 1
-    assert not window.doubtful
-    window.measured(0.030)
-    assert window.doubtful, "one is not believed, but asks for more"
-    window.measured(0.030)
-    window.measured(0.030)
-    window.answered(0.031, 0)
-    assert window.value == 5
-    assert not window.doubtful
+        window.on_response(0.031, 0)
+    assert window.size == 1
+    assert not window.needs_probe
+    window.on_round_trip(0.030)
+    assert window.needs_probe, "one is not believed, but asks for more"
+    window.on_round_trip(0.030)
+    window.on_round_trip(0.030)
+    window.on_response(0.031, 0)
+    assert window.size == 5
+    assert not window.needs_probe
     for _ in range(40):  # busy, so that nothing but the answers tells
-        window.answered(0.002, 0)
+        window.on_response(0.002, 0)
     assert window.round_trip == pytest.approx(0.002)
-    assert window.value <= 5
+    assert window.size <= 5

@@ -189,7 +189,7 @@ class RecordAccumulator:
         if not before or batch.full:
             self.ready_queues.schedule(queue, now)
         self._install_append_slot(queue, batch, now, chosen=partition is None)
-        return batch.result.handle(record.timestamp)
+        return batch.result.delivery_for_last(record.timestamp)
 
     def _filled_up(self, batch: ProducerBatch) -> None:
         # It is due whatever the time is by now.
@@ -214,7 +214,7 @@ class RecordAccumulator:
         if now > batch.created + self._growth:
             return  # the next records would expire too early with it
         if chosen and topic.strategy.is_sticky(queue):
-            topic.append_slots.choose(batch.append_slot)
+            topic.append_slots.set_unkeyed(batch.append_slot)
         if not queue.unbound:
             topic.append_slots.set(queue.partition, batch.append_slot)
 
@@ -267,8 +267,8 @@ class RecordAccumulator:
             self.buffer_pool.force(capacity)
         fits = False
         try:
-            receipt = self._new_result(queue.topic.name)
-            batch = self._make(queue, receipt, created, limit, capacity, next(self._serials))
+            batch_result = self._new_result(queue.topic.name)
+            batch = self._make(queue, batch_result, created, limit, capacity, next(self._serials))
             batch.rebindable, batch.any_partition = movable, movable or queue.unbound
             batch.ready_at = now + self.settings.linger
             if movable and not queue.unbound:
@@ -287,9 +287,9 @@ class RecordAccumulator:
         queue.batches.append(batch)
         self.incomplete.add(batch)
         batch.append_slot = AppendSlot(
-            batch.builder, receipt, batch.raw_full, partial(self._filled_up, batch)
+            batch.builder, batch_result, batch.raw_full, partial(self._filled_up, batch)
         )
-        receipt.awaited = partial(self._awaited, batch)
+        batch_result.awaited = partial(self._awaited, batch)
         # A batch that may not leave yet has no other timer than this one.
         self._wake(created + self.settings.delivery_timeout)
         return batch
@@ -297,15 +297,15 @@ class RecordAccumulator:
     def _make(
         self,
         queue: PartitionQueue,
-        receipt: BatchResult,
+        batch_result: BatchResult,
         created: float,
         limit: int,
         capacity: int,
         serial: int,
     ) -> ProducerBatch:
-        receipt.partition = queue.partition
+        batch_result.partition = queue.partition
         batch = ProducerBatch(
-            receipt,
+            batch_result,
             queue,
             serial=serial,
             created=created,
@@ -383,8 +383,10 @@ class RecordAccumulator:
         self.incomplete.sort_out(batch, errors, error, self._in_place_of(batch), now)
 
     def _in_place_of(self, batch: ProducerBatch) -> Make:
-        def make(capacity: int, receipt: BatchResult) -> ProducerBatch:
-            return self._make(batch.queue, receipt, batch.created, capacity, capacity, batch.serial)
+        def make(capacity: int, batch_result: BatchResult) -> ProducerBatch:
+            return self._make(
+                batch.queue, batch_result, batch.created, capacity, capacity, batch.serial
+            )
 
         return make
 
@@ -459,9 +461,7 @@ class RecordAccumulator:
         if not settings.late:
             return Kip794(topic, self._sticky_bytes, self._random31, self.conditions)
         if not settings.adaptive:
-            return RoundRobinBinding(
-                topic, MinimumShare(0.0, self._sticky_bytes), self.conditions
-            )
+            return RoundRobinBinding(topic, MinimumShare(0.0, self._sticky_bytes), self.conditions)
         floor = MinimumShare(settings.share_floor, self._sticky_bytes)
         return LateBinding(topic, floor, self.conditions)
 

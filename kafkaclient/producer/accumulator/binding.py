@@ -99,7 +99,9 @@ class BatchBinding:
         partition, waits for it to come back."""
         # Without ids (before Kafka 2.8) an answer that is merely out of date looks the same.
         certain = queue.topic.topic_id is not None
-        homeless = [b for b in queue.batches if b.any_partition and (certain or not b.maybe_written)]
+        homeless = [
+            b for b in queue.batches if b.any_partition and (certain or not b.maybe_written)
+        ]
         for batch in homeless:
             if batch.attempts:
                 queue.unacked.remove(batch)
@@ -107,9 +109,7 @@ class BatchBinding:
         if homeless:
             self._unbind_all(homeless, queue, now)
 
-    def _unbind_all(
-        self, batches: list[ProducerBatch], queue: PartitionQueue, now: float
-    ) -> None:
+    def _unbind_all(self, batches: list[ProducerBatch], queue: PartitionQueue, now: float) -> None:
         unbound = queue.topic.unbound
         for batch in reversed(batches):
             queue.batches.remove(batch)

@@ -55,7 +55,9 @@ class CustomPartitioner(PartitionStrategy):
             raise self._refused(f"gave {partition}, not one of the partitions 0 to {count - 1}")
         return self._topic.queue(partition)
 
-    def queue_for_new_batch(self, queue: PartitionQueue, record: Record, view: TopicView) -> PartitionQueue:
+    def queue_for_new_batch(
+        self, queue: PartitionQueue, record: Record, view: TopicView
+    ) -> PartitionQueue:
         if self._on_new_batch is None:
             return queue
         try:

@@ -62,7 +62,9 @@ class Detours:
         for topic, known in partitions.items():
             needy = [p for p in known if self._is_needy(p)]
             others = any(self._is_clean(p) for p in known)
-            topic.side_lane_of = {p.partition: side_of(p.leader) for p in needy if p.leader in clean}
+            topic.side_lane_of = {
+                p.partition: side_of(p.leader) for p in needy if p.leader in clean
+            }
             self.side_lanes.update(topic.side_lane_of.values())
             avoided = known if self._adaptive and others else ()
             topic.avoided = frozenset([p.partition for p in avoided if not self._is_clean(p)])

@@ -11,7 +11,12 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from kafkaclient.producer.batches.sequence import advance
-from kafkaclient.producer.batches.split import halves, lead_on, leave_behind, without
+from kafkaclient.producer.batches.split import (
+    fail_records,
+    redirect_deliveries,
+    split_in_half,
+    without_records,
+)
 from kafkaclient.producer.timing import SOON
 
 if TYPE_CHECKING:
@@ -110,13 +115,13 @@ class IncompleteBatches:
         self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float
     ) -> None:
         """The batch is in the log."""
-        queue, receipt = _land(batch), batch.result
+        queue, batch_result = _land(batch), batch.result
         queue.unacked.remove(batch)
         queue.sequence.acknowledged(batch)
-        queue.records_sent += receipt.count
+        queue.records_sent += batch_result.count
         queue.bytes_sent += batch.size
-        if not receipt.done:
-            receipt.resolve(base_offset, log_append_time)
+        if not batch_result.done:
+            batch_result.resolve(base_offset, log_append_time)
         self._finish(batch, now)
 
     def fail(
@@ -170,13 +175,13 @@ class IncompleteBatches:
 
     def split(self, batch: ProducerBatch, make: Make, now: float) -> None:
         """Put two halves in the place of a batch that is too large for its topic (KIP-126)."""
-        parts = halves(batch, make)
+        parts = split_in_half(batch, make)
         sequence = batch.base_sequence
         for part in parts:
             if batch.stamped:  # the parts have the numbers that their records had
                 part.stamp(batch.producer_id, batch.producer_epoch, sequence)
                 sequence = advance(sequence, part.count)
-        self._replace(batch, parts, now, partial(lead_on, batch, parts))
+        self._replace(batch, parts, now, partial(redirect_deliveries, batch, parts))
 
     def sort_out(
         self,
@@ -188,12 +193,12 @@ class IncompleteBatches:
     ) -> None:
         """The broker refused a batch because of the records with these indices (KIP-467): they
         fail, and a batch of the others takes its place. Nothing of it was written."""
-        rest = without(batch, errors, make)
+        rest = without_records(batch, errors, make)
         if batch.stamped:
             # The numbers of what followed it are too high by now.
             rest.stamp(batch.producer_id, batch.producer_epoch, batch.base_sequence)
             batch.queue.sequence.start_over = True
-        self._replace(batch, [rest], now, partial(leave_behind, batch, errors, error, rest))
+        self._replace(batch, [rest], now, partial(fail_records, batch, errors, error, rest))
 
     def _replace(
         self,

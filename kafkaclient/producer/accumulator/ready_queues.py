@@ -53,11 +53,11 @@ class ReadyQueues:
     """
 
     __slots__ = (
-        "_no_linger",
+        "_compressor",
         "_identity",
+        "_no_linger",
         "_one_in_flight",
         "_order",
-        "_compressor",
         "_timers",
         "_wake",
         "blocked",

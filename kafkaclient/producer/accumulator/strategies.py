@@ -48,7 +48,14 @@ class Brokers(Protocol):
 class BrokerConditions:
     """What the sender has found out, for the topics' choices."""
 
-    __slots__ = ("brokers", "sender_passes", "rack", "reserved_queues", "accepts_new_batch", "kip794_unavailable")
+    __slots__ = (
+        "accepts_new_batch",
+        "brokers",
+        "kip794_unavailable",
+        "rack",
+        "reserved_queues",
+        "sender_passes",
+    )
 
     def __init__(self, rack: Rack | None = None) -> None:
         self.rack = rack or Rack()
@@ -72,7 +79,7 @@ class LateBinding(PartitionStrategy):
     of order.
     """
 
-    __slots__ = ("_conditions", "_reserved", "_minimum_share", "_searched_in_pass", "_topic")
+    __slots__ = ("_conditions", "_minimum_share", "_reserved", "_searched_in_pass", "_topic")
 
     def __init__(
         self, topic: TopicBuffer, floor: MinimumShare, circumstances: BrokerConditions
@@ -99,7 +106,9 @@ class LateBinding(PartitionStrategy):
         brokers = self._conditions.brokers
         # Not past those that wait already: what is set aside would overtake them.
         idle = brokers is not None and not self._topic.unbound.batches
-        partition = self._minimum_share.most_underserved(brokers.has_capacity) if brokers and idle else None
+        partition = (
+            self._minimum_share.most_underserved(brokers.has_capacity) if brokers and idle else None
+        )
         queue = None if partition is None else self._topic.queue(partition)
         if queue is None or queue.batches or not self._conditions.accepts_new_batch(queue):
             self._searched_in_pass = self._conditions.sender_passes
@@ -107,7 +116,9 @@ class LateBinding(PartitionStrategy):
         self._conditions.reserved_queues[queue] = None
         return queue
 
-    def queue_for_new_batch(self, queue: PartitionQueue, record: Record, view: TopicView) -> PartitionQueue:
+    def queue_for_new_batch(
+        self, queue: PartitionQueue, record: Record, view: TopicView
+    ) -> PartitionQueue:
         if queue.batches and queue is self._reserved:
             self._reserved = None  # one batch at a time, so that nobody waits twice
             return self._topic.unbound
@@ -209,7 +220,9 @@ class Kip794(PartitionStrategy):
     def choose_queue(self, record: Record, view: TopicView) -> PartitionQueue:
         return self._topic.queue(self.partitioner.current(view).partition)
 
-    def queue_for_new_batch(self, queue: PartitionQueue, record: Record, view: TopicView) -> PartitionQueue:
+    def queue_for_new_batch(
+        self, queue: PartitionQueue, record: Record, view: TopicView
+    ) -> PartitionQueue:
         # A switch that had waited for the batch boundary.
         self.partitioner.update(0, view, all_full=queue.all_full)
         return self.choose_queue(record, view)

@@ -11,9 +11,9 @@ cdef class BatchResult:
     cdef public object error
     cdef public dict record_errors
     cdef public object on_unseen
-    cdef public object home
-    cdef public Py_ssize_t handles
-    cdef public object hook
+    cdef public object loop
+    cdef public Py_ssize_t live_deliveries
+    cdef public object on_delivery
     cdef public list hooked
     cdef public object awaited
     cdef dict _waiters
@@ -31,7 +31,7 @@ cdef class BatchResult:
 
 @cython.final
 cdef class Delivery:
-    cdef readonly BatchResult _receipt
+    cdef readonly BatchResult _batch_result
     cdef long long _timestamp
     cdef int _index
     cdef unsigned char _unseen

@@ -2,7 +2,7 @@
 """The compiled twin of ``_delivery_py.py``: the same names and behaviour; the reasons are told there.
 
 Here a :class:`Delivery` is one small allocation. The garbage collector does not look at it before
-something of the receipt's holds it (a task, a callback): a program that holds a million of them
+something of the batch_result's holds it (a task, a callback): a program that holds a million of them
 would stand still whenever it looks at them all.
 """
 
@@ -47,26 +47,26 @@ cdef class BatchResult:
         self.on_unseen = on_unseen
         self.hooked = []
 
-    def handle(self, timestamp):
+    def delivery_for_last(self, timestamp):
         """The delivery of the record that was added last."""
         return self.delivery_of_last(timestamp)
 
     cdef Delivery delivery_of_last(self, long long timestamp):
         cdef Delivery delivery = Delivery.__new__(Delivery)
-        delivery._receipt = self
+        delivery._batch_result = self
         delivery._index = self.count - 1
         delivery._timestamp = timestamp
         delivery._unseen = delivery._counted = True
         PyObject_GC_UnTrack(<PyObject*>delivery)
-        self.handles += 1
-        if self.hook is not None:
+        self.live_deliveries += 1
+        if self.on_delivery is not None:
             delivery.show()
             self.hooked.append(delivery)
         return delivery
 
     cpdef int drop(self, Py_ssize_t index, Py_ssize_t count=1) except -1:
         """Nobody stands any more for the records from ``index`` on."""
-        self.handles -= count
+        self.live_deliveries -= count
         if self.done:
             return 0
         # Most often the one after, or the one before, that was dropped last.
@@ -92,27 +92,27 @@ cdef class BatchResult:
         self.error = error
         self.record_errors = record_errors
         self._finish()
-        cdef Py_ssize_t unseen = self.count - self.handles
+        cdef Py_ssize_t unseen = self.count - self.live_deliveries
         if unseen > 0 and self.on_unseen is not None:
             self.on_unseen(self, error, unseen)
 
-    def divide(self, firsts, parts, places=None):
+    def split_into(self, firsts, parts, places=None):
         """The batch was taken apart: the records from ``firsts[i]`` on went to ``parts[i]``, where
         they begin at ``places[i]`` (by default at 0)."""
         self._firsts, self._parts = firsts, parts
         self._shifts = firsts if places is None else [f - p for f, p in zip(firsts, places)]
         self.awaited = None  # it knows the batch, which is no more
         for waiter, index in self.take_waiters():
-            part, at = self.locate(index)
+            part, at = self.resolve_index(index)
             part.when_done(at, waiter)
         hooked, self.hooked = self.hooked, []
         cdef Delivery delivery
         for delivery in hooked:
-            part, _ = delivery._receipt.locate(delivery._index)
-            part.hook = self.hook
+            part, _ = delivery._batch_result.resolve_index(delivery._index)
+            part.on_delivery = self.on_delivery
             part.hooked.append(delivery)
         for part in dict.fromkeys(parts):
-            part.handles = part.count
+            part.live_deliveries = part.count
         dropped = [(self._dropped_from, self._dropped_to)]
         if self._dropped is not None:
             dropped += self._dropped
@@ -123,26 +123,26 @@ cdef class BatchResult:
                 part.drop(at, min(run, end - index))
                 index += run
 
-    def locate(self, index):
-        """The receipt (of the last split) that the record ``index`` belongs to, and its index."""
-        cdef BatchResult receipt = self
-        while receipt._parts is not None:
-            at = bisect_right(receipt._firsts, index) - 1
-            index -= receipt._shifts[at]
-            receipt = receipt._parts[at]
-        return receipt, index
+    def resolve_index(self, index):
+        """The batch_result (of the last split) that the record ``index`` belongs to, and its index."""
+        cdef BatchResult batch_result = self
+        while batch_result._parts is not None:
+            at = bisect_right(batch_result._firsts, index) - 1
+            index -= batch_result._shifts[at]
+            batch_result = batch_result._parts[at]
+        return batch_result, index
 
     def run_at(self, index):
         """:meth:`locate`, and how many records from there on have stayed together."""
-        cdef BatchResult receipt = self
+        cdef BatchResult batch_result = self
         run = self.count - index
-        while receipt._parts is not None:
-            at = bisect_right(receipt._firsts, index) - 1
-            if at + 1 < len(receipt._firsts):
-                run = min(run, receipt._firsts[at + 1] - index)
-            index -= receipt._shifts[at]
-            receipt = receipt._parts[at]
-        return receipt, index, run
+        while batch_result._parts is not None:
+            at = bisect_right(batch_result._firsts, index) - 1
+            if at + 1 < len(batch_result._firsts):
+                run = min(run, batch_result._firsts[at + 1] - index)
+            index -= batch_result._shifts[at]
+            batch_result = batch_result._parts[at]
+        return batch_result, index, run
 
     @property
     def waiting(self):
@@ -150,7 +150,7 @@ cdef class BatchResult:
         return len(self._waiters or ())
 
     def when_done(self, index, Waiter waiter not None):
-        """Wake the waiter once this receipt, or the part that ``index`` moves to, is done."""
+        """Wake the waiter once this batch_result, or the part that ``index`` moves to, is done."""
         if self._waiters is None:
             self._waiters = {}
         self._waiters[waiter] = index
@@ -173,7 +173,7 @@ cdef class BatchResult:
 
     def check_home(self, loop):
         """Raise unless whoever waits in ``loop`` can be woken."""
-        if self.home is not None and loop is not self.home:
+        if self.loop is not None and loop is not self.loop:
             raise ProducerStateError(ELSEWHERE)
 
     cdef _finish(self):
@@ -186,10 +186,10 @@ cdef class BatchResult:
                 (<Waiter>waiters[0]).loop.call_soon(wake_all, waiters)
             except Exception:  # a loop that is closed
                 _log.exception("waking who waits for %s-%d failed", self.topic, self.partition)
-        if self.hook is not None:
+        if self.on_delivery is not None:
             hooked, self.hooked = self.hooked, []
             for delivery in hooked:
-                delivery.add_done_callback(self.hook)
+                delivery.add_done_callback(self.on_delivery)
 
 
 def wake_all(list waiters):
@@ -210,7 +210,7 @@ def wake_all(list waiters):
 
 
 cdef class Waiter:
-    """Somebody who waits in a receipt."""
+    """Somebody who waits in a batch_result."""
 
     cdef object loop
     cdef object context
@@ -259,8 +259,8 @@ cdef class Awaiting(Waiter):
     def __next__(self):
         """Once to be waited for, then to say what became of the record."""
         if self._callback is None and not self._delivery.done():
-            if self.loop is not self._delivery._receipt.home:  # or nobody knows
-                self._delivery._receipt.check_home(self.loop)
+            if self.loop is not self._delivery._batch_result.loop:  # or nobody knows
+                self._delivery._batch_result.check_home(self.loop)
             self._asyncio_future_blocking = True
             return self
         raise StopIteration(self._delivery.result())
@@ -270,19 +270,19 @@ cdef class Awaiting(Waiter):
 
     def add_done_callback(self, callback, *, context):
         self._callback, self.context = callback, context
-        cdef BatchResult receipt
-        receipt, index = self._delivery._receipt.locate(self._delivery._index)
-        receipt.when_done(index, self)
-        if receipt.count == 1 and receipt.awaited is not None:
-            receipt.awaited()
+        cdef BatchResult batch_result
+        batch_result, index = self._delivery._batch_result.resolve_index(self._delivery._index)
+        batch_result.when_done(index, self)
+        if batch_result.count == 1 and batch_result.awaited is not None:
+            batch_result.awaited()
 
     def cancel(self, msg=None):
-        cdef BatchResult receipt
-        receipt, _ = self._delivery._receipt.locate(self._delivery._index)
-        if receipt.done or self._cancelled or self._callback is None:
+        cdef BatchResult batch_result
+        batch_result, _ = self._delivery._batch_result.resolve_index(self._delivery._index)
+        if batch_result.done or self._cancelled or self._callback is None:
             return False
         self._cancelled = True
-        receipt.forget(self)
+        batch_result.forget(self)
         self.loop.call_soon(self._callback, self, context=self.context)
         return True
 
@@ -308,8 +308,8 @@ cdef class Delivery:
     counted, logged and given to the producer's ``on_error``.
     """
 
-    def __init__(self, BatchResult receipt not None, index, timestamp):
-        self._receipt = receipt
+    def __init__(self, BatchResult batch_result not None, index, timestamp):
+        self._batch_result = batch_result
         self._index = index
         self._timestamp = timestamp
         self._unseen = self._counted = True
@@ -324,41 +324,41 @@ cdef class Delivery:
         return 0
 
     def hand_on(self):
-        """Have something else stand for the record: (its receipt, its index, 1)."""
+        """Have something else stand for the record: (its batch_result, its index, 1)."""
         self._counted = False
-        return self._receipt, self._index, 1
+        return self._batch_result, self._index, 1
 
     def __repr__(self):
-        cdef BatchResult receipt
-        receipt, index = self._receipt.locate(self._index)
+        cdef BatchResult batch_result
+        batch_result, index = self._batch_result.resolve_index(self._index)
         state = "pending"
-        if receipt.done:
-            error = receipt.error_of(index)
+        if batch_result.done:
+            error = batch_result.error_of(index)
             state = f"failed: {error}" if error else f"offset={self.result().offset}"
-        return f"<Delivery {receipt.topic}-{receipt.partition} {state}>"
+        return f"<Delivery {batch_result.topic}-{batch_result.partition} {state}>"
 
     def __dealloc__(self):
-        cdef BatchResult receipt = self._receipt
-        if receipt is None or not self._counted:
+        cdef BatchResult batch_result = self._batch_result
+        if batch_result is None or not self._counted:
             return
-        if receipt._parts is None and (receipt.error is None or not self._unseen):
-            if self._index == receipt._dropped_to and not receipt.done:
-                receipt._dropped_to += 1  # what drop() does with the next one, most often
-                receipt.handles -= 1
+        if batch_result._parts is None and (batch_result.error is None or not self._unseen):
+            if self._index == batch_result._dropped_to and not batch_result.done:
+                batch_result._dropped_to += 1  # what drop() does with the next one, most often
+                batch_result.live_deliveries -= 1
             else:
-                receipt.drop(self._index)
+                batch_result.drop(self._index)
             return
-        receipt, index = receipt.locate(self._index)
-        receipt.drop(index)
-        if self._unseen and receipt.error is not None and receipt.on_unseen is not None:
-            receipt.on_unseen(receipt, receipt.error_of(index) or receipt.error, 1)
+        batch_result, index = batch_result.resolve_index(self._index)
+        batch_result.drop(index)
+        if self._unseen and batch_result.error is not None and batch_result.on_unseen is not None:
+            batch_result.on_unseen(batch_result, batch_result.error_of(index) or batch_result.error, 1)
 
     cpdef bint done(self):
         """Whether the record is acknowledged or has failed."""
-        cdef BatchResult receipt = self._receipt
-        if receipt._parts is not None:
-            receipt, _ = receipt.locate(self._index)
-        return receipt.done
+        cdef BatchResult batch_result = self._batch_result
+        if batch_result._parts is not None:
+            batch_result, _ = batch_result.resolve_index(self._index)
+        return batch_result.done
 
     def cancelled(self):
         """Always False: a record cannot be taken back. Here for ``asyncio.wait``."""
@@ -371,11 +371,11 @@ cdef class Delivery:
             asyncio.InvalidStateError: it is not done yet.
         """
         self._unseen = False
-        cdef BatchResult receipt
-        receipt, index = self._receipt.locate(self._index)
-        if not receipt.done:
+        cdef BatchResult batch_result
+        batch_result, index = self._batch_result.resolve_index(self._index)
+        if not batch_result.done:
             raise InvalidStateError("the record is still on its way")
-        return receipt.error_of(index)
+        return batch_result.error_of(index)
 
     cpdef result(self):
         """Where the record was written; raises the error it failed with.
@@ -384,23 +384,23 @@ cdef class Delivery:
             KafkaError: the record failed.
             asyncio.InvalidStateError: it is not done yet.
         """
-        cdef BatchResult receipt = self._receipt
+        cdef BatchResult batch_result = self._batch_result
         cdef Py_ssize_t index = self._index
         self._unseen = False
-        if receipt._parts is not None:
-            receipt, at = receipt.locate(index)
+        if batch_result._parts is not None:
+            batch_result, at = batch_result.resolve_index(index)
             index = at
-        if not receipt.done:
+        if not batch_result.done:
             raise InvalidStateError("the record is still on its way")
-        error = receipt.error_of(index)
+        error = batch_result.error_of(index)
         if error is not None:
             raise error.for_one()
-        cdef long long offset = receipt.base_offset
+        cdef long long offset = batch_result.base_offset
         return RecordMetadata(
-            receipt.topic,
-            receipt.partition,
+            batch_result.topic,
+            batch_result.partition,
             offset if offset < 0 else offset + index,
-            self._timestamp if receipt.log_append_time < 0 else receipt.log_append_time,
+            self._timestamp if batch_result.log_append_time < 0 else batch_result.log_append_time,
         )
 
     def add_done_callback(self, callback):
@@ -415,26 +415,26 @@ cdef class Delivery:
             raise TypeError(f"a callback must be a plain function, not {callback!r}")
         self._unseen = False
         loop = running_loop()
-        cdef BatchResult receipt
-        receipt, index = self._receipt.locate(self._index)
-        if receipt.done:
+        cdef BatchResult batch_result
+        batch_result, index = self._batch_result.resolve_index(self._index)
+        if batch_result.done:
             loop.call_soon(callback, self)
             return
-        self._receipt.check_home(loop)
+        self._batch_result.check_home(loop)
         self.show()
         nth = 0
         waiting = Callback(loop, callback, self, nth)
-        while receipt.knows(waiting):
+        while batch_result.knows(waiting):
             nth += 1
             waiting = Callback(loop, callback, self, nth)
-        receipt.when_done(index, waiting)
+        batch_result.when_done(index, waiting)
 
     def remove_done_callback(self, callback):
         """Take back :meth:`add_done_callback`; how many times it had been called with it."""
-        cdef BatchResult receipt
-        receipt, _ = self._receipt.locate(self._index)
+        cdef BatchResult batch_result
+        batch_result, _ = self._batch_result.resolve_index(self._index)
         loop, removed = running_loop(), 0
-        while receipt.forget(Callback(loop, callback, self, removed)):
+        while batch_result.forget(Callback(loop, callback, self, removed)):
             removed += 1
         return removed
 
@@ -443,19 +443,19 @@ cdef class Delivery:
         cdef Awaiting awaiting = Awaiting.__new__(Awaiting)
         awaiting.loop = running_loop()
         awaiting._delivery = self
-        if not self._receipt.done:
+        if not self._batch_result.done:
             self.show()
         return awaiting
 
     def move_to(self, Delivery other not None):
         """Stand for another delivery's record: a parked record got its place in a batch."""
-        cdef BatchResult parked = self._receipt
-        cdef BatchResult receipt = other._receipt
-        parked.handles -= 1
+        cdef BatchResult parked = self._batch_result
+        cdef BatchResult batch_result = other._batch_result
+        parked.live_deliveries -= 1
         other.hand_on()
-        self._receipt, self._index = receipt, other._index
+        self._batch_result, self._index = batch_result, other._index
         for waiter, _ in parked.take_waiters():
-            receipt.when_done(self._index, waiter)
-        if receipt.hook is not None:
+            batch_result.when_done(self._index, waiter)
+        if batch_result.on_delivery is not None:
             self.show()
-            receipt.hooked[-1] = self  # the hook sees the handle that the caller holds
+            batch_result.hooked[-1] = self  # the hook sees the handle that the caller holds

@@ -31,7 +31,7 @@ class BatchResult:
     """What became of one batch; all its records' deliveries point here.
 
     Pending until :meth:`resolve`, :meth:`fail` or :meth:`divide` is called, once.
-    ``on_unseen(receipt, error, count)`` is told of failed records whose delivery nobody holds.
+    ``on_unseen(batch_result, error, count)`` is told of failed records whose delivery nobody holds.
     """
 
     __slots__ = (
@@ -45,11 +45,11 @@ class BatchResult:
         "count",
         "done",
         "error",
-        "handles",
-        "home",
-        "hook",
         "hooked",
+        "live_deliveries",
         "log_append_time",
+        "loop",
+        "on_delivery",
         "on_unseen",
         "partition",
         "record_errors",
@@ -68,11 +68,11 @@ class BatchResult:
         self.error: KafkaError | None = None
         self.record_errors: dict[int, KafkaError] | None = None
         self.on_unseen = on_unseen
-        self.home: asyncio.AbstractEventLoop | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
         """The producer's event loop, which alone wakes those who wait; None: not known."""
-        self.handles = 0
-        """Deliveries of this receipt that are still referenced by somebody."""
-        self.hook: Callable[[Delivery], object] | None = None
+        self.live_deliveries = 0
+        """Deliveries of this batch_result that are still referenced by somebody."""
+        self.on_delivery: Callable[[Delivery], object] | None = None
         """The producer's ``on_delivery``; called for each record, in order."""
         self.hooked: list[Delivery] = []
         """The deliveries that the hook is owed; empty without one."""
@@ -84,17 +84,17 @@ class BatchResult:
         self._dropped_from = self._dropped_to = 0
         self._dropped: list[tuple[int, int]] = []
 
-    def handle(self, timestamp: int) -> Delivery:
+    def delivery_for_last(self, timestamp: int) -> Delivery:
         """The delivery of the record that was added last."""
         delivery = Delivery(self, self.count - 1, timestamp)
-        self.handles += 1
-        if self.hook is not None:
+        self.live_deliveries += 1
+        if self.on_delivery is not None:
             self.hooked.append(delivery)
         return delivery
 
     def drop(self, index: int, count: int = 1) -> None:
         """Nobody stands any more for the records from ``index`` on."""
-        self.handles -= count
+        self.live_deliveries -= count
         if self.done:
             return
         # Most often the one after, or the one before, that was dropped last.
@@ -117,31 +117,33 @@ class BatchResult:
         self.error = error
         self.record_errors = record_errors
         self._finish()
-        unseen = self.count - self.handles
+        unseen = self.count - self.live_deliveries
         if unseen > 0 and self.on_unseen is not None:
             self.on_unseen(self, error, unseen)
 
-    def divide(
+    def split_into(
         self, firsts: list[int], parts: list[BatchResult], places: list[int] | None = None
     ) -> None:
         """The batch was taken apart: the records from ``firsts[i]`` on went to ``parts[i]``, where
         they begin at ``places[i]`` (by default at 0).
 
-        The handles keep pointing here and are led on, so waiters move with their records.
+        The deliveries keep pointing here and are led on, so waiters move with their records.
         """
         shifts = firsts if places is None else [f - p for f, p in zip(firsts, places, strict=True)]
         self._parts = (firsts, parts, shifts)
         self.awaited = None  # it knows the batch, which is no more
         for waiter, index in self.take_waiters():
-            part, at = self.locate(index)
+            part, at = self.resolve_index(index)
             part.when_done(at, waiter)
         hooked, self.hooked = self.hooked, []
         for delivery in hooked:
-            part, _ = delivery._receipt.locate(delivery._index)  # it may stand for an earlier whole
-            part.hook = self.hook
+            part, _ = delivery._batch_result.resolve_index(
+                delivery._index
+            )  # it may stand for an earlier whole
+            part.on_delivery = self.on_delivery
             part.hooked.append(delivery)
         for part in dict.fromkeys(parts):
-            part.handles = part.count
+            part.live_deliveries = part.count
         for first, end in ((self._dropped_from, self._dropped_to), *self._dropped):
             index = first
             while index < end:
@@ -149,25 +151,25 @@ class BatchResult:
                 part.drop(at, min(run, end - index))
                 index += run
 
-    def locate(self, index: int) -> tuple[BatchResult, int]:
-        """The receipt (of the last split) that the record ``index`` belongs to, and its index."""
-        receipt = self
-        while receipt._parts is not None:
-            firsts, parts, shifts = receipt._parts
+    def resolve_index(self, index: int) -> tuple[BatchResult, int]:
+        """The batch_result (of the last split) that the record ``index`` belongs to, and its index."""
+        batch_result = self
+        while batch_result._parts is not None:
+            firsts, parts, shifts = batch_result._parts
             at = bisect_right(firsts, index) - 1
-            receipt, index = parts[at], index - shifts[at]
-        return receipt, index
+            batch_result, index = parts[at], index - shifts[at]
+        return batch_result, index
 
     def run_at(self, index: int) -> tuple[BatchResult, int, int]:
         """:meth:`locate`, and how many records from there on have stayed together."""
-        receipt, run = self, self.count - index
-        while receipt._parts is not None:
-            firsts, parts, shifts = receipt._parts
+        batch_result, run = self, self.count - index
+        while batch_result._parts is not None:
+            firsts, parts, shifts = batch_result._parts
             at = bisect_right(firsts, index) - 1
             if at + 1 < len(firsts):
                 run = min(run, firsts[at + 1] - index)
-            receipt, index = parts[at], index - shifts[at]
-        return receipt, index, run
+            batch_result, index = parts[at], index - shifts[at]
+        return batch_result, index, run
 
     @property
     def waiting(self) -> int:
@@ -175,7 +177,7 @@ class BatchResult:
         return len(self._waiters or ())
 
     def when_done(self, index: int, waiter: _Waiter) -> None:
-        """Wake the waiter once this receipt, or the part that ``index`` moves to, is done."""
+        """Wake the waiter once this batch_result, or the part that ``index`` moves to, is done."""
         if self._waiters is None:
             self._waiters = {}
         self._waiters[waiter] = index
@@ -198,7 +200,7 @@ class BatchResult:
 
     def check_home(self, loop: asyncio.AbstractEventLoop) -> None:
         """Raise unless whoever waits in ``loop`` can be woken."""
-        if self.home is not None and loop is not self.home:
+        if self.loop is not None and loop is not self.loop:
             raise ProducerStateError(_ELSEWHERE)
 
     def _finish(self) -> None:
@@ -210,10 +212,10 @@ class BatchResult:
                 waiters[0].loop.call_soon(_wake, waiters)
             except Exception:  # noqa: BLE001 - a loop that is closed
                 _log.exception("waking who waits for %s-%d failed", self.topic, self.partition)
-        if self.hook is not None:
+        if self.on_delivery is not None:
             hooked, self.hooked = self.hooked, []
             for delivery in hooked:
-                delivery.add_done_callback(self.hook)
+                delivery.add_done_callback(self.on_delivery)
 
 
 def _wake(waiters: list[_Waiter]) -> None:
@@ -231,7 +233,7 @@ def _wake(waiters: list[_Waiter]) -> None:
 
 
 class _Waiter:
-    """Somebody who waits in a receipt."""
+    """Somebody who waits in a batch_result."""
 
     __slots__ = ("context", "loop")
 
@@ -292,7 +294,7 @@ class _Awaiting(_Waiter):
     def __next__(self) -> _Awaiting:
         """Once to be waited for, then to say what became of the record."""
         if self._callback is None and not self._delivery.done():
-            self._delivery._receipt.check_home(self.loop)
+            self._delivery._batch_result.check_home(self.loop)
             self._asyncio_future_blocking = True
             return self
         raise StopIteration(self._delivery.result())
@@ -304,17 +306,17 @@ class _Awaiting(_Waiter):
         self, callback: Callable[[_Awaiting], object], *, context: Context
     ) -> None:
         self._callback, self.context = callback, context
-        receipt, index = self._delivery._receipt.locate(self._delivery._index)
-        receipt.when_done(index, self)
-        if receipt.count == 1 and receipt.awaited is not None:
-            receipt.awaited()
+        batch_result, index = self._delivery._batch_result.resolve_index(self._delivery._index)
+        batch_result.when_done(index, self)
+        if batch_result.count == 1 and batch_result.awaited is not None:
+            batch_result.awaited()
 
     def cancel(self, msg: object = None) -> bool:
-        receipt, _ = self._delivery._receipt.locate(self._delivery._index)
-        if receipt.done or self._cancelled or self._callback is None:
+        batch_result, _ = self._delivery._batch_result.resolve_index(self._delivery._index)
+        if batch_result.done or self._cancelled or self._callback is None:
             return False
         self._cancelled = True
-        receipt.forget(self)
+        batch_result.forget(self)
         self.loop.call_soon(self._callback, self, context=self.context)
         return True
 
@@ -338,10 +340,10 @@ class Delivery:
     counted, logged and given to the producer's ``on_error``.
     """
 
-    __slots__ = ("_counted", "_index", "_receipt", "_timestamp", "_unseen")
+    __slots__ = ("_batch_result", "_counted", "_index", "_timestamp", "_unseen")
 
-    def __init__(self, receipt: BatchResult, index: int, timestamp: int) -> None:
-        self._receipt = receipt
+    def __init__(self, batch_result: BatchResult, index: int, timestamp: int) -> None:
+        self._batch_result = batch_result
         self._index = index
         self._timestamp = timestamp
         self._unseen = self._counted = True
@@ -350,29 +352,31 @@ class Delivery:
         raise TypeError("a Delivery cannot be copied or pickled: it stands for a record on its way")
 
     def hand_on(self) -> tuple[BatchResult, int, int]:
-        """Have something else stand for the record: (its receipt, its index, 1)."""
+        """Have something else stand for the record: (its batch_result, its index, 1)."""
         self._counted = False
-        return self._receipt, self._index, 1
+        return self._batch_result, self._index, 1
 
     def __repr__(self) -> str:
-        receipt, index = self._receipt.locate(self._index)
+        batch_result, index = self._batch_result.resolve_index(self._index)
         state = "pending"
-        if receipt.done:
-            error = receipt.error_of(index)
+        if batch_result.done:
+            error = batch_result.error_of(index)
             state = f"failed: {error}" if error else f"offset={self.result().offset}"
-        return f"<Delivery {receipt.topic}-{receipt.partition} {state}>"
+        return f"<Delivery {batch_result.topic}-{batch_result.partition} {state}>"
 
     def __del__(self) -> None:
         if not self._counted:
             return
-        receipt, index = self._receipt.locate(self._index)
-        receipt.drop(index)
-        if self._unseen and receipt.error is not None and receipt.on_unseen is not None:
-            receipt.on_unseen(receipt, receipt.error_of(index) or receipt.error, 1)
+        batch_result, index = self._batch_result.resolve_index(self._index)
+        batch_result.drop(index)
+        if self._unseen and batch_result.error is not None and batch_result.on_unseen is not None:
+            batch_result.on_unseen(
+                batch_result, batch_result.error_of(index) or batch_result.error, 1
+            )
 
     def done(self) -> bool:
         """Whether the record is acknowledged or has failed."""
-        return self._receipt.locate(self._index)[0].done
+        return self._batch_result.resolve_index(self._index)[0].done
 
     def cancelled(self) -> bool:
         """Always False: a record cannot be taken back. Here for ``asyncio.wait``."""
@@ -385,10 +389,10 @@ class Delivery:
             asyncio.InvalidStateError: it is not done yet.
         """
         self._unseen = False
-        receipt, index = self._receipt.locate(self._index)
-        if not receipt.done:
+        batch_result, index = self._batch_result.resolve_index(self._index)
+        if not batch_result.done:
             raise asyncio.InvalidStateError("the record is still on its way")
-        return receipt.error_of(index)
+        return batch_result.error_of(index)
 
     def result(self) -> RecordMetadata:
         """Where the record was written; raises the error it failed with.
@@ -400,13 +404,13 @@ class Delivery:
         error = self.exception()
         if error is not None:
             raise error.for_one()
-        receipt, index = self._receipt.locate(self._index)
-        offset = receipt.base_offset
+        batch_result, index = self._batch_result.resolve_index(self._index)
+        offset = batch_result.base_offset
         return RecordMetadata(
-            receipt.topic,
-            receipt.partition,
+            batch_result.topic,
+            batch_result.partition,
             offset if offset < 0 else offset + index,
-            self._timestamp if receipt.log_append_time < 0 else receipt.log_append_time,
+            self._timestamp if batch_result.log_append_time < 0 else batch_result.log_append_time,
         )
 
     def add_done_callback(self, callback: Callable[[Delivery], Any]) -> None:
@@ -421,21 +425,21 @@ class Delivery:
             raise TypeError(f"a callback must be a plain function, not {callback!r}")
         self._unseen = False
         loop = asyncio.get_running_loop()
-        receipt, index = self._receipt.locate(self._index)
-        if receipt.done:
+        batch_result, index = self._batch_result.resolve_index(self._index)
+        if batch_result.done:
             loop.call_soon(callback, self)
         else:
-            self._receipt.check_home(loop)
+            self._batch_result.check_home(loop)
             nth = 0
-            while receipt.knows(waiting := Callback(loop, callback, self, nth)):
+            while batch_result.knows(waiting := Callback(loop, callback, self, nth)):
                 nth += 1
-            receipt.when_done(index, waiting)
+            batch_result.when_done(index, waiting)
 
     def remove_done_callback(self, callback: Callable[[Delivery], Any]) -> int:
         """Take back :meth:`add_done_callback`; how many times it had been called with it."""
-        receipt, _ = self._receipt.locate(self._index)
+        batch_result, _ = self._batch_result.resolve_index(self._index)
         loop, removed = asyncio.get_running_loop(), 0
-        while receipt.forget(Callback(loop, callback, self, removed)):
+        while batch_result.forget(Callback(loop, callback, self, removed)):
             removed += 1
         return removed
 
@@ -446,11 +450,11 @@ class Delivery:
 
     def move_to(self, other: Delivery) -> None:
         """Stand for another delivery's record: a parked record got its place in a batch."""
-        parked, receipt = self._receipt, other._receipt
-        parked.handles -= 1
+        parked, batch_result = self._batch_result, other._batch_result
+        parked.live_deliveries -= 1
         other.hand_on()
-        self._receipt, self._index = receipt, other._index
+        self._batch_result, self._index = batch_result, other._index
         for waiter, _ in parked.take_waiters():
-            receipt.when_done(self._index, waiter)
-        if receipt.hook is not None:
-            receipt.hooked[-1] = self  # the hook sees the handle that the caller holds
+            batch_result.when_done(self._index, waiter)
+        if batch_result.on_delivery is not None:
+            batch_result.hooked[-1] = self  # the hook sees the handle that the caller holds

@@ -6,7 +6,7 @@ from kafkaclient.wire._records cimport RecordBuffer
 
 cdef class AppendSlot:
     cdef RecordBuffer _buffer
-    cdef BatchResult _receipt
+    cdef BatchResult _batch_result
     cdef object _signal
     cdef Py_ssize_t _signal_at
     cdef Py_ssize_t _run_first  # -1, or the first record of what is being poured: see _bulk.pyx

@@ -56,14 +56,14 @@ cdef class AppendSlot:
     """An open batch that takes records without anybody being asked, until it has not the room or
     the tap is cut. ``signal()`` is called once, when it has grown to ``signal_at`` bytes."""
 
-    def __init__(self, RecordBuffer buffer not None, BatchResult receipt not None, signal_at, signal):
+    def __init__(self, RecordBuffer buffer not None, BatchResult batch_result not None, signal_at, signal):
         self._buffer = buffer
-        self._receipt = receipt
+        self._batch_result = batch_result
         self._signal = signal
         self._signal_at = signal_at
         self._run_first = -1
 
-    def cut(self):
+    def invalidate(self):
         """Take nothing any more, and hold on to nothing."""
         self._buffer = self._signal = None
 
@@ -71,8 +71,8 @@ cdef class AppendSlot:
         """Add a record; None: it has to go the long way."""
         if self._buffer is None or not self._buffer.put(timestamp, key, value, None):
             return None
-        self._receipt.count += 1
-        cdef Delivery delivery = self._receipt.delivery_of_last(timestamp)
+        self._batch_result.count += 1
+        cdef Delivery delivery = self._batch_result.delivery_of_last(timestamp)
         if self._signal is not None and self._buffer._size >= self._signal_at:
             self.give_signal()
         return delivery
@@ -85,9 +85,9 @@ cdef class AppendSlot:
         return self._buffer.begin(timestamp, fields)
 
     cdef int end(self, int64_t timestamp) except -1:
-        self._receipt.count += 1
-        if self._receipt.hook is not None:
-            self._receipt.delivery_of_last(timestamp)  # the hook is owed it
+        self._batch_result.count += 1
+        if self._batch_result.on_delivery is not None:
+            self._batch_result.delivery_of_last(timestamp)  # the hook is owed it
         if self._signal is not None and self._buffer._size >= self._signal_at:
             self.give_signal()
         return 0
@@ -111,7 +111,7 @@ cdef class TopicAppendSlots:
         self._unkeyed = None
         self._by_partition = [None] * partitions
 
-    def choose(self, AppendSlot tap):
+    def set_unkeyed(self, AppendSlot tap):
         """The tap for records whose partition is chosen by load."""
         self._unkeyed = tap
 

@@ -24,31 +24,31 @@ class AppendSlot:
     """An open batch that takes records without anybody being asked, until it has not the room or
     the tap is cut. ``signal()`` is called once, when it has grown to ``signal_at`` bytes."""
 
-    __slots__ = ("_buffer", "_receipt", "_signal", "_signal_at")
+    __slots__ = ("_batch_result", "_buffer", "_signal", "_signal_at")
 
     def __init__(
         self,
         buffer: BatchBuilder,
-        receipt: BatchResult,
+        batch_result: BatchResult,
         signal_at: int,
         signal: Callable[[], None],
     ) -> None:
         self._buffer: BatchBuilder | None = buffer
-        self._receipt = receipt
+        self._batch_result = batch_result
         self._signal: Callable[[], None] | None = signal
         self._signal_at = signal_at
 
-    def cut(self) -> None:
+    def invalidate(self) -> None:
         """Take nothing any more, and hold on to nothing."""
         self._buffer = self._signal = None
 
     def put(self, timestamp: int, key: Any, value: Any) -> Delivery | None:
         """Add a record; None: it has to go the long way."""
-        receipt, buffer = self._receipt, self._buffer
+        batch_result, buffer = self._batch_result, self._buffer
         if buffer is None or not buffer.append(timestamp, key, value):
             return None
-        receipt.count += 1
-        delivery = receipt.handle(timestamp)
+        batch_result.count += 1
+        delivery = batch_result.delivery_for_last(timestamp)
         if buffer.size >= self._signal_at and self._signal is not None:
             signal, self._signal = self._signal, None
             signal()
@@ -57,16 +57,16 @@ class AppendSlot:
     @property
     def count(self) -> int:
         """How many records its batch has."""
-        return self._receipt.count
+        return self._batch_result.count
 
     def pour(self, timestamp: int, key: Any, value: Any, headers: Headers) -> bool:
         """Add a record without a handle; False: it has to go the long way."""
-        receipt, buffer = self._receipt, self._buffer
+        batch_result, buffer = self._batch_result, self._buffer
         if buffer is None or not buffer.append(timestamp, key, value, headers):
             return False
-        receipt.count += 1
-        if receipt.hook is not None:
-            receipt.handle(timestamp)  # the hook is owed it
+        batch_result.count += 1
+        if batch_result.on_delivery is not None:
+            batch_result.delivery_for_last(timestamp)  # the hook is owed it
         if buffer.size >= self._signal_at and self._signal is not None:
             signal, self._signal = self._signal, None
             signal()
@@ -74,9 +74,9 @@ class AppendSlot:
 
     def run_from(self, first: int) -> Run:
         """The records from the index ``first`` on, which somebody else than a handle stands for."""
-        count = self._receipt.count - first
-        self._receipt.handles += count
-        return self._receipt, first, count
+        count = self._batch_result.count - first
+        self._batch_result.live_deliveries += count
+        return self._batch_result, first, count
 
 
 class TopicAppendSlots:
@@ -95,7 +95,7 @@ class TopicAppendSlots:
         self._unkeyed = None
         self._by_partition = [None] * partitions
 
-    def choose(self, tap: AppendSlot | None) -> None:
+    def set_unkeyed(self, tap: AppendSlot | None) -> None:
         """The tap for records whose partition is chosen by load."""
         self._unkeyed = tap
 

@@ -68,7 +68,7 @@ class CompressionRatio:
 
 
 class ProducerBatch:
-    """Records that travel together, from the first append to the receipt.
+    """Records that travel together, from the first append to the batch_result.
 
     ``limit`` is the (estimated) size in bytes at which the batch is full; one without a partition
     goes on taking records up to ``elastic_limit`` until a broker takes it. The buffer starts small
@@ -82,42 +82,42 @@ class ProducerBatch:
         "_ratio_factor",
         "_raw_limit",
         "_sealed_size",
+        "any_partition",
+        "append_slot",
         "attempts",
         "base_sequence",
+        "binding_facts",
         "builder",
         "charged",
         "closed",
-        "credited_bytes",
+        "compressing",
         "created",
-        "binding_facts",
-        "any_partition",
-        "no_linger",
+        "credited_bytes",
+        "in_flight",
         "last_error",
         "leader_epoch",
         "maybe_written",
-        "rebindable",
-        "in_flight",
-        "sequence_order",
+        "no_linger",
         "producer_epoch",
         "producer_id",
         "queue",
         "raw_full",
         "ready_at",
+        "rebindable",
         "result",
         "retries",
         "retry_at",
         "sealed",
-        "compressing",
+        "sequence_order",
         "serial",
-        "append_slot",
-        "topic_id",
         "split_after_uncertain_write",
+        "topic_id",
         "transactional",
     )
 
     def __init__(
         self,
-        receipt: BatchResult,
+        batch_result: BatchResult,
         queue: PartitionQueue,
         *,
         serial: int,
@@ -129,7 +129,7 @@ class ProducerBatch:
         level: int | None = None,
         ratio: CompressionRatio | None = None,
     ) -> None:
-        self.result = receipt
+        self.result = batch_result
         self.serial = serial
         """Order of creation over the whole producer; the parts of a split keep it."""
         self.created = created
@@ -182,8 +182,8 @@ class ProducerBatch:
         self._raw_limit = max(self.raw_full, raw_limit)
 
     def __repr__(self) -> str:
-        receipt = self.result
-        where = f"{receipt.topic}-{receipt.partition}"
+        batch_result = self.result
+        where = f"{batch_result.topic}-{batch_result.partition}"
         return (
             f"<ProducerBatch #{self.serial} {where} records={self.count} bytes={self.size} "
             f"attempts={self.attempts} sequence={self.base_sequence} full={self.full}>"
@@ -275,7 +275,7 @@ class ProducerBatch:
     def invalidate_append_slot(self) -> None:
         """Have every further record looked at on its own."""
         if self.append_slot is not None:
-            self.append_slot.cut()
+            self.append_slot.invalidate()
             self.append_slot = None
 
     # --- leaving ------------------------------------------------------------------------------

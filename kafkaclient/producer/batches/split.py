@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from kafkaclient.errors import KafkaError
     from kafkaclient.wire.record_reader import Record as ReadRecord
 
-__all__ = ["Make", "halves", "lead_on", "leave_behind", "without"]
+__all__ = ["Make", "fail_records", "redirect_deliveries", "split_in_half", "without_records"]
 
 Make = Callable[[int, BatchResult], ProducerBatch]
-"""``make(capacity, receipt)`` creates an open batch in the place of the one that is taken apart."""
+"""``make(capacity, batch_result)`` creates an open batch in the place of the one that is taken apart."""
 
 
-def halves(batch: ProducerBatch, make: Make) -> list[ProducerBatch]:
+def split_in_half(batch: ProducerBatch, make: Make) -> list[ProducerBatch]:
     """Two batches with half of the records each (KIP-126).
 
     Halving ends whatever the topic's limit is: a record alone either fits or fails alone.
@@ -37,37 +37,37 @@ def halves(batch: ProducerBatch, make: Make) -> list[ProducerBatch]:
     return [_part(batch, half, make) for half in (records[:middle], records[middle:])]
 
 
-def without(batch: ProducerBatch, culprits: Collection[int], make: Make) -> ProducerBatch:
+def without_records(batch: ProducerBatch, culprits: Collection[int], make: Make) -> ProducerBatch:
     """A batch with all records but those with these indices."""
     records = enumerate(iter_records(batch.buffer()))
     return _part(batch, [record for n, record in records if n not in culprits], make)
 
 
-def lead_on(batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
+def redirect_deliveries(batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
     """The deliveries of a batch become those of its parts, one after the other."""
     firsts = [0, *accumulate(part.count for part in parts[:-1])]
-    batch.result.divide(firsts, [part.result for part in parts])
+    batch.result.split_into(firsts, [part.result for part in parts])
 
 
-def leave_behind(
+def fail_records(
     batch: ProducerBatch, errors: Mapping[int, KafkaError], error: KafkaError, rest: ProducerBatch
 ) -> None:
     """The records with these indices fail; the deliveries of the others become those of ``rest``.
     ``error`` is for those that nobody holds a delivery of."""
-    failed = _receipt(batch)
-    firsts, receipts, places = [], [], []
+    failed = _batch_result(batch)
+    firsts, batch_results, places = [], [], []
     taken = {True: 0, False: 0}
     last: bool | None = None
     for n in range(batch.count):
         guilty = n in errors
         if guilty is not last:
             firsts.append(n)
-            receipts.append(failed if guilty else rest.result)
+            batch_results.append(failed if guilty else rest.result)
             places.append(taken[guilty])
             last = guilty
         taken[guilty] += 1
     failed.count = len(errors)
-    batch.result.divide(firsts, receipts, places)
+    batch.result.split_into(firsts, batch_results, places)
     failed.fail(error, dict(enumerate(errors[n] for n in sorted(errors))))
 
 
@@ -76,7 +76,7 @@ def _part(batch: ProducerBatch, records: Sequence[ReadRecord], make: Make) -> Pr
     capacity = BATCH_OVERHEAD + sum(
         record_size(n, r.timestamp - base, r.key, r.value, r.headers) for n, r in enumerate(records)
     )
-    part = make(capacity, _receipt(batch))
+    part = make(capacity, _batch_result(batch))
     for r in records:
         part.append(Record(r.timestamp, r.key, r.value, r.headers, None, 0))
     part.seal()
@@ -84,11 +84,14 @@ def _part(batch: ProducerBatch, records: Sequence[ReadRecord], make: Make) -> Pr
     part.last_error, part.sequence_order = batch.last_error, batch.sequence_order
     part.binding_facts, part.any_partition = batch.binding_facts, batch.any_partition
     part.topic_id = batch.topic_id
-    part.maybe_written, part.split_after_uncertain_write = batch.maybe_written, batch.split_after_uncertain_write or batch.maybe_written
+    part.maybe_written, part.split_after_uncertain_write = (
+        batch.maybe_written,
+        batch.split_after_uncertain_write or batch.maybe_written,
+    )
     return part
 
 
-def _receipt(batch: ProducerBatch) -> BatchResult:
-    receipt = BatchResult(batch.result.topic, batch.result.on_unseen)
-    receipt.partition, receipt.home = batch.result.partition, batch.result.home
-    return receipt
+def _batch_result(batch: ProducerBatch) -> BatchResult:
+    batch_result = BatchResult(batch.result.topic, batch.result.on_unseen)
+    batch_result.partition, batch_result.loop = batch.result.partition, batch.result.loop
+    return batch_result

@@ -22,7 +22,9 @@ class PartitionStrategy:
         """The queue that the record goes to."""
         raise NotImplementedError
 
-    def queue_for_new_batch(self, queue: PartitionQueue, record: Record, view: TopicView) -> PartitionQueue:
+    def queue_for_new_batch(
+        self, queue: PartitionQueue, record: Record, view: TopicView
+    ) -> PartitionQueue:
         """``queue`` has no batch with room for the record: where to go instead, if elsewhere."""
         return queue
 

@@ -48,7 +48,7 @@ cdef class Rows:
         self, TopicAppendSlots taps not None, Py_ssize_t start, Py_ssize_t stop, int64_t now, list runs
     ):
         """Send rows through the taps, from ``start`` on; returns the first row that has to go the
-        long way, or ``stop``. ``runs`` is extended by (receipt, index of the first, count) of the
+        long way, or ``stop``. ``runs`` is extended by (batch_result, index of the first, count) of the
         records of each batch. ``now`` is the timestamp of those without."""
         cdef list touched = []
         cdef AppendSlot tap
@@ -59,9 +59,9 @@ cdef class Rows:
         finally:
             for tap in touched:
                 first, tap._run_first = tap._run_first, -1
-                count = tap._receipt.count - first
-                tap._receipt.handles += count
-                runs.append((tap._receipt, first, count))
+                count = tap._batch_result.count - first
+                tap._batch_result.live_deliveries += count
+                runs.append((tap._batch_result, first, count))
         return start
 
     cdef bint put(self, TopicAppendSlots taps, Py_ssize_t at, int64_t now, list touched) except -1:
@@ -80,7 +80,7 @@ cdef class Rows:
         end = put_blob(end, row.value, row.value_size)
         self.put_headers(at, end)
         if tap._run_first < 0:
-            tap._run_first = tap._receipt.count
+            tap._run_first = tap._batch_result.count
             touched.append(tap)
         tap.end(timestamp)
         return True

@@ -57,7 +57,7 @@ class Rows:
 
     def pour(self, taps: TopicAppendSlots, start: int, stop: int, now: int, runs: list[Run]) -> int:
         """Send rows through the taps, from ``start`` on; returns the first row that has to go the
-        long way, or ``stop``. ``runs`` is extended by (receipt, index of the first, count) of the
+        long way, or ``stop``. ``runs`` is extended by (batch_result, index of the first, count) of the
         records of each batch. ``now`` is the timestamp of those without."""
         stop = min(stop, len(self))
         firsts: dict[AppendSlot, int] = {}

@@ -74,19 +74,19 @@ class BulkDelivery:
                 else:
                     part.drop(first, count)
         if self._unseen:
-            for receipt, failure in self._failed.values():
-                if receipt.on_unseen is not None and receipt.hook is None:
-                    receipt.on_unseen(receipt, failure.error, failure.records)
+            for batch_result, failure in self._failed.values():
+                if batch_result.on_unseen is not None and batch_result.on_delivery is None:
+                    batch_result.on_unseen(batch_result, failure.error, failure.records)
 
     def add(self, runs: Iterable[Run]) -> None:
-        """Stand for further records; their receipts count them as having a handle."""
+        """Stand for further records; their batch_results count them as having a handle."""
         pending = self._pending
-        for receipt, first, count in runs:
+        for batch_result, first, count in runs:
             self._records += count
-            if pending and pending[-1][0] is receipt and sum(pending[-1][1:]) == first:
-                pending[-1] = (receipt, pending[-1][1], pending[-1][2] + count)
+            if pending and pending[-1][0] is batch_result and sum(pending[-1][1:]) == first:
+                pending[-1] = (batch_result, pending[-1][1], pending[-1][2] + count)
             else:
-                pending.append((receipt, first, count))
+                pending.append((batch_result, first, count))
         if len(pending) > self._keep:
             self._sum_up()
 
@@ -132,8 +132,8 @@ class BulkDelivery:
     def _latest(self) -> Run | None:
         """The last records without an outcome."""
         if self._pending:
-            receipt, first, count = self._pending[-1]
-            if receipt.locate(first + count - 1)[0].done:
+            batch_result, first, count = self._pending[-1]
+            if batch_result.resolve_index(first + count - 1)[0].done:
                 self._sum_up()
         return self._pending[-1] if self._pending else None
 
@@ -149,14 +149,16 @@ class BulkDelivery:
         self._pending = left
         self._keep = max(_KEPT, 2 * len(left))
 
-    def _settle(self, receipt: BatchResult, first: int, count: int) -> None:
-        receipt.handles -= count
-        if receipt.error is not None:
-            self._add_failure(receipt, first, count)
-        elif receipt.base_offset == NO_OFFSET:
-            self._add_written(receipt.partition, OffsetRange(NO_OFFSET, count))
+    def _settle(self, batch_result: BatchResult, first: int, count: int) -> None:
+        batch_result.live_deliveries -= count
+        if batch_result.error is not None:
+            self._add_failure(batch_result, first, count)
+        elif batch_result.base_offset == NO_OFFSET:
+            self._add_written(batch_result.partition, OffsetRange(NO_OFFSET, count))
         else:
-            self._add_written(receipt.partition, OffsetRange(receipt.base_offset + first, count))
+            self._add_written(
+                batch_result.partition, OffsetRange(batch_result.base_offset + first, count)
+            )
 
     def _add_written(self, partition: int, written: OffsetRange) -> None:
         ranges = self._written.setdefault(partition, [])
@@ -165,20 +167,20 @@ class BulkDelivery:
         else:
             ranges.append(written)
 
-    def _add_failure(self, receipt: BatchResult, first: int, count: int) -> None:
+    def _add_failure(self, batch_result: BatchResult, first: int, count: int) -> None:
         error: KafkaError | None = None
-        for index in sorted(receipt.record_errors or ()):
+        for index in sorted(batch_result.record_errors or ()):
             if first <= index < first + count:
-                error = receipt.error_of(index)  # a culprit says more than its company
+                error = batch_result.error_of(index)  # a culprit says more than its company
                 break
-        error = error or receipt.error
+        error = error or batch_result.error
         assert error is not None
-        kind = (receipt.partition, type(error), error.code)
+        kind = (batch_result.partition, type(error), error.code)
         known = self._failed.get(kind)
         if known is not None:
-            receipt, (_, records, error) = known
+            batch_result, (_, records, error) = known
             count += records
-        self._failed[kind] = (receipt, BulkFailure(receipt.partition, count, error))
+        self._failed[kind] = (batch_result, BulkFailure(batch_result.partition, count, error))
 
     def _metadata(self) -> BulkMetadata:
         partitions = {p: _merged(ranges) for p, ranges in sorted(self._written.items())}
@@ -206,10 +208,10 @@ class BulkDelivery:
         return error
 
 
-def _parts(receipt: BatchResult, first: int, count: int) -> Iterator[Run]:
-    """The records' receipts after all splits."""
+def _parts(batch_result: BatchResult, first: int, count: int) -> Iterator[Run]:
+    """The records' batch_results after all splits."""
     while count > 0:
-        part, at, run = receipt.run_at(first)
+        part, at, run = batch_result.run_at(first)
         number = min(count, run)
         yield part, at, number
         first += number
@@ -232,20 +234,20 @@ def _merged(ranges: list[OffsetRange]) -> tuple[OffsetRange, ...]:
     return tuple(merged)
 
 
-async def _until_done(receipt: BatchResult, first: int, count: int) -> None:
+async def _until_done(batch_result: BatchResult, first: int, count: int) -> None:
     """Wait for the last of the records of a batch."""
     loop = asyncio.get_running_loop()
-    receipt.check_home(loop)
+    batch_result.check_home(loop)
     woken = loop.create_future()
     waiter = Callback(loop, _wake, woken, 0)
-    part, at = receipt.locate(first + count - 1)
+    part, at = batch_result.resolve_index(first + count - 1)
     part.when_done(at, waiter)
     if part.count == 1 and part.awaited is not None:
         part.awaited()
     try:
         await woken
     finally:
-        receipt.locate(first + count - 1)[0].forget(waiter)
+        batch_result.resolve_index(first + count - 1)[0].forget(waiter)
 
 
 def _wake(woken: asyncio.Future[None]) -> None:

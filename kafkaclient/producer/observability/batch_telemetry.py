@@ -91,13 +91,13 @@ class BatchTelemetry:
 
     def on_outcome(self, batch: ProducerBatch, now: float) -> None:
         """The batch has its outcome."""
-        receipt, decision = batch.result, batch.binding_facts or _UNDECIDED
-        error = receipt.error
+        batch_result, decision = batch.result, batch.binding_facts or _UNDECIDED
+        error = batch_result.error
         self._recorder.add(
             BatchRow(
                 client_id=self._client_id,
-                topic=receipt.topic,
-                partition=receipt.partition,
+                topic=batch_result.topic,
+                partition=batch_result.partition,
                 broker=decision.broker,
                 records=batch.count,
                 bytes=batch.size,

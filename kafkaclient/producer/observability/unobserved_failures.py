@@ -61,10 +61,10 @@ class UnobservedFailures:
         self._loop = loop
         self._windows: dict[tuple[str, type[KafkaError], int | None], _Window] = {}  # in order
 
-    def report(self, receipt: BatchResult, error: KafkaError, records: int) -> None:
+    def report(self, batch_result: BatchResult, error: KafkaError, records: int) -> None:
         """May be called from anywhere: deliveries are dropped in the middle of other work, and
         by a garbage collection in whatever thread. The telling is done in a turn of its own."""
-        failure = UnseenFailure(receipt.topic, receipt.partition, records, error)
+        failure = UnseenFailure(batch_result.topic, batch_result.partition, records, error)
         try:
             self._loop.call_soon_threadsafe(self._tell, failure)
         except RuntimeError:  # the loop is closed

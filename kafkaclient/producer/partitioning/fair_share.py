@@ -39,9 +39,9 @@ class FairShare:
 
     __slots__ = (
         "_batch",
+        "_bytes_given",
         "_floor",
         "_forgiven",
-        "_bytes_given",
         "_heaps",
         "_lanes",
         "_near",
@@ -105,7 +105,9 @@ class FairShare:
             return False
         if self._forgiven:  # it goes by who led what until now
             known, forgiven = zip(self._bytes_given, before, strict=True), self._forgiven
-            self._bytes_given = [f if (f := forgiven.get(n, 0)) > given else given for given, n in known]
+            self._bytes_given = [
+                f if (f := forgiven.get(n, 0)) > given else given for given, n in known
+            ]
             self._forgiven = {}
         self._view, self._near, self._routes, self._lanes = view, near, routes, lanes
         missing = len(lanes) - len(before)

@@ -341,7 +341,9 @@ class BrokerLanes:
         if lane.primary is not lane or not self._settings.idempotent:
             return
         oldest = lane.in_flight[0]
-        held_up = [b.queue.tp for b in oldest.batches if b.queue.target_lane == side_of(lane.node_id)]
+        held_up = [
+            b.queue.tp for b in oldest.batches if b.queue.target_lane == side_of(lane.node_id)
+        ]
         if not held_up:
             return
         self.liveness.suspect([lane.node_id], max(oldest.sent_at, now - _BELIEVED))
@@ -393,7 +395,9 @@ class BrokerLanes:
 
     # --- KIP-794's outages ------------------------------------------------------------------------
 
-    def kip794_unavailable(self, lines: ReadyQueues, excluded: Collection[int], now: float) -> set[int]:
+    def kip794_unavailable(
+        self, lines: ReadyQueues, excluded: Collection[int], now: float
+    ) -> set[int]:
         """The lanes that could not take what was ready for them for too long; ``excluded`` are
         those of the last time."""
         found = set()

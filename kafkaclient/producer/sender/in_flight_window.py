@@ -25,7 +25,7 @@ class InFlightWindow:
     Until something is known it is 1. ``fixed`` leaves it at ``limit``, whatever is measured.
     """
 
-    __slots__ = ("_fixed", "_round_trips", "needs_probe", "limit", "round_trip", "service", "size")
+    __slots__ = ("_fixed", "_round_trips", "limit", "needs_probe", "round_trip", "service", "size")
 
     def __init__(self, limit: int, *, fixed: bool = False) -> None:
         self.limit = limit

@@ -22,7 +22,7 @@ __all__ = ["LateBinder", "Requests"]
 Requests = dict[int, list["ProducerBatch"]]
 """The batches of the next request in each lane."""
 
-_turn = attrgetter("turn")
+_ready_number = attrgetter("ready_number")
 
 
 class LateBinder:
@@ -47,7 +47,7 @@ class LateBinder:
         late = lines.unbound if self._accumulator.identity.valid else ()  # else it has no stamp
         bound = [lines.ready.get(lane, ()) for lane in survey.available]
         filling = _Filling(self._accumulator, survey, max_bytes, now)
-        for queue in sorted(chain(late, *bound), key=_turn):
+        for queue in sorted(chain(late, *bound), key=_ready_number):
             if queue.unbound:
                 filling.bind_first(queue)
             else:

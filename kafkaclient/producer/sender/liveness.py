@@ -81,7 +81,9 @@ class BrokerLiveness:
                     self._inquire(node_id), name=f"kafkaclient-sign-of-life-{node_id}"
                 )
 
-    def expire_probes(self, now: float, awake_since: float, patience: Callable[[int], float]) -> None:
+    def expire_probes(
+        self, now: float, awake_since: float, patience: Callable[[int], float]
+    ) -> None:
         """Give up those that were asked longer ago than ``patience(node_id)`` seconds, all of
         which the event loop was awake to hear of their answer."""
         if not self.probe_pending:

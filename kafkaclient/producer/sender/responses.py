@@ -174,7 +174,11 @@ class ResponseHandler:
         elif too_large and batch.count > 1:
             self._metrics.batch_split()
             self._accumulator.split(batch, now)
-        elif verdict is ErrorAction.RESEQUENCE and batch.split_after_uncertain_write and batch.queue.unacked[0] is batch:
+        elif (
+            verdict is ErrorAction.RESEQUENCE
+            and batch.split_after_uncertain_write
+            and batch.queue.unacked[0] is batch
+        ):
             # The log expects what follows the whole, or has lost what came before it.
             self.fail(batch, _torn(batch, error), now)
         elif verdict is ErrorAction.RESEQUENCE and self._can_resequence(batch, code):

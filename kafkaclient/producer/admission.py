@@ -45,7 +45,7 @@ class Admission:
         ignore_keys: bool,
         ask_once: bool = False,
         clock: Callable[[], float],
-        new_receipt: Callable[[str], BatchResult],
+        new_result: Callable[[str], BatchResult],
         check_open: Callable[[], None],
     ) -> None:
         self._accumulator = accumulator
@@ -65,7 +65,7 @@ class Admission:
             max_block=max_block,
             clock=clock,
             place=self._place_kept,
-            new_receipt=new_receipt,
+            new_result=new_result,
             on_failed=lambda topic: metrics.records_failed(topic, 1),
         )
 
@@ -270,11 +270,11 @@ class Admission:
             self._metrics.metadata_waited(self._clock() - asked_at)
 
     def _buffer_full(self, topic: str, nbytes: int, within: str) -> BufferFullError:
-        budget = self._accumulator.buffer_pool
+        pool = self._accumulator.buffer_pool
         backlog = largest_backlog(self._accumulator.incomplete)
         return BufferFullError(
             f"a record of up to {nbytes} bytes for topic {topic!r} found no room in "
-            f"buffer.memory={budget.total} ({budget.total - budget.available} bytes used, "
+            f"buffer.memory={pool.total} ({pool.total - pool.available} bytes used, "
             f"{self.pending_sends.callers} callers waiting) {within}; "
             f"{backlog}. It was not sent: send more slowly, or raise buffer.memory."
         )

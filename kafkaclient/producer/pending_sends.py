@@ -195,7 +195,7 @@ class PendingSends:
         max_block: float,
         clock: Callable[[], float],
         place: Callable[[TopicBuffer, Record, float], Delivery | None],
-        new_receipt: Callable[[str], BatchResult],
+        new_result: Callable[[str], BatchResult],
         on_failed: Callable[[str], None],
     ) -> None:
         self.buffer_pool = accumulator.buffer_pool
@@ -208,7 +208,7 @@ class PendingSends:
             self._limit = Limit(delivery_timeout, "delivery.timeout.ms")
         self._clock = clock
         self._place = place
-        self._new_receipt = new_receipt
+        self._new_result = new_result
         self._on_failed = on_failed
         self.on_failed: Callable[[KafkaError], None] = lambda _: None
         """Called with the error of every kept record that fails."""
@@ -224,7 +224,7 @@ class PendingSends:
         """Keep the record of a ``send_nowait`` until its turn; None: no buffer space."""
         if not (self._charge_all(topic) and self.buffer_pool.try_take(record.upper_bound)):
             return None
-        batch_result = self._new_receipt(topic.name)
+        batch_result = self._new_result(topic.name)
         batch_result.count = 1
         delivery = batch_result.delivery_for_last(record.timestamp)
         self._join(topic, HeldRecord(delivery, batch_result, record, self._clock()))

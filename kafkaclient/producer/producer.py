@@ -125,7 +125,7 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin):
 
     def forked(self) -> None:
         """See :class:`~kafkaclient.net.fork.Forkable`; not for applications."""
-        self._close_taps()
+        self._close_direct_append()
         self._state = _State.FORKED
 
     # --- life ---------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin):
             self._let_in()
         else:
             core.transactions.on_begin = _weakly(self._let_in)
-            core.transactions.on_end = _weakly(self._close_taps)
+            core.transactions.on_end = _weakly(self._close_direct_append)
 
     def _let_in(self) -> None:
         """From now on records take the fast way, if they may."""
@@ -182,7 +182,9 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin):
         assert core is not None
         if self.config.key_serializer is None and self.config.value_serializer is None:
             largest = min(self.config.max_request_size, self.config.buffer_memory) - _OVERHEAD
-            self._open_taps(core.accumulator.append_slots, core.loop, largest, self._wall_clock)
+            self._open_direct_append(
+                core.accumulator.append_slots, core.loop, largest, self._wall_clock
+            )
 
     async def stop(self, timeout: float | None = None) -> int:
         """Send what is there, wait for its outcome, disconnect. A transaction that is open is
@@ -206,7 +208,7 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin):
         self._check_home(core, "stop")
         if self._stopping is None:
             started, self._state = self._state is _State.RUNNING, _State.STOPPING
-            self._close_taps()
+            self._close_direct_append()
             end = self._end(core, timeout, started=started)
             self._stopping = asyncio.create_task(end, name="kafkaclient-stop")
         return await asyncio.shield(self._stopping)
@@ -269,8 +271,10 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin):
         """
         delivery = self._put(topic, value, key, partition, timestamp_ms, headers)
         if delivery is None:
-            intake, record = self._admit(topic, value, key, partition, timestamp_ms, headers)
-            delivery = intake.try_put(topic, record) or await intake.wait_and_put(topic, record)
+            admission, record = self._admit(topic, value, key, partition, timestamp_ms, headers)
+            delivery = admission.try_put(topic, record) or await admission.wait_and_put(
+                topic, record
+            )
         return delivery
 
     async def send_and_wait(
@@ -290,8 +294,10 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin):
         """
         delivery = self._put(topic, value, key, partition, timestamp_ms, headers)
         if delivery is None:
-            intake, record = self._admit(topic, value, key, partition, timestamp_ms, headers)
-            delivery = intake.try_put(topic, record) or await intake.wait_and_put(topic, record)
+            admission, record = self._admit(topic, value, key, partition, timestamp_ms, headers)
+            delivery = admission.try_put(topic, record) or await admission.wait_and_put(
+                topic, record
+            )
         return await delivery
 
     def _send_slowly(
@@ -303,8 +309,8 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin):
         timestamp_ms: int | None,
         headers: HeadersLike,
     ) -> Delivery:
-        intake, record = self._admit(topic, value, key, partition, timestamp_ms, headers)
-        return intake.put(topic, record)
+        admission, record = self._admit(topic, value, key, partition, timestamp_ms, headers)
+        return admission.put(topic, record)
 
     def _admit(
         self,

@@ -83,13 +83,13 @@ class ProducerRuntime:
             if transactional
             else ProducerIdentity(config.enable_idempotence)
         )
-        alarm = Wakeup(now)
+        wakeup = Wakeup(now)
         self.accumulator = RecordAccumulator(
             accumulator_settings(config, early=0.0 if clock else _lateness(now)),
             identity=identity,
             random31=lambda: rng.getrandbits(31),
-            wake=alarm.wake_at,
-            new_receipt=self._new_result,
+            wake=wakeup.wake_at,
+            new_result=self._new_result,
             on_switch=metrics.partition_switched,
             background=CompressionThreads(self.loop),
         )
@@ -129,7 +129,7 @@ class ProducerRuntime:
             ignore_keys=config.partitioner_ignore_keys or partitioner is not None,
             ask_once=partitioner is not None,
             clock=now,
-            new_receipt=self._new_result,
+            new_result=self._new_result,
             check_open=check_open,
         )
         settings = sender_settings(config)
@@ -139,7 +139,7 @@ class ProducerRuntime:
             self.router,
             settings,
             metrics,
-            alarm,
+            wakeup,
             clock=now,
             rng=rng,
             on_identity_wanted=self.producer_ids.ensure,
@@ -363,10 +363,10 @@ class ProducerRuntime:
         return telemetry
 
     def _bind_gauges(self) -> None:
-        metrics, budget = self.metrics, self.accumulator.buffer_pool
+        metrics, buffer_pool = self.metrics, self.accumulator.buffer_pool
         lanes = self.sender.lanes
-        metrics.bind_gauge("buffer-total-bytes", lambda: budget.total)
-        metrics.bind_gauge("buffer-available-bytes", lambda: budget.available)
+        metrics.bind_gauge("buffer-total-bytes", lambda: buffer_pool.total)
+        metrics.bind_gauge("buffer-available-bytes", lambda: buffer_pool.available)
         metrics.bind_gauge("waiting-threads", lambda: self.admission.pending_sends.callers)
         metrics.bind_gauge("requests-in-flight", lambda: sum(len(lane.in_flight) for lane in lanes))
         metrics.bind_gauge("metadata-age", lambda: self.now() - self.metadata.refreshed_at)

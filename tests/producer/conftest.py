@@ -65,9 +65,9 @@ def producing() -> StartProducer:
         before = asyncio.all_tasks()
         async with Producer(fake.bootstrap, dialer=fake, **options) as producer:
             yield producer
-        budget = producer._core.accumulator.buffer_pool
-        assert budget.available == budget.total, f"memory is not given back: {producer!r}"
-        assert budget.waiting == 0
+        buffer_pool = producer._core.accumulator.buffer_pool
+        assert buffer_pool.available == buffer_pool.total, f"memory is not given back: {producer!r}"
+        assert buffer_pool.waiting == 0
         left = asyncio.all_tasks() - before - {asyncio.current_task()}
         assert not left, f"tasks survived stop: {left}"
 
@@ -170,7 +170,7 @@ class Bench:
         )
         self.incomplete = self.accumulator.incomplete
         self.lines = self.accumulator.ready_queues
-        self.budget = self.accumulator.buffer_pool
+        self.buffer_pool = self.accumulator.buffer_pool
         self.topic = self.accumulator.topic("test")
         self.leaders = list(leaders)
         self.epochs = [0] * len(leaders)
@@ -241,7 +241,7 @@ class Bench:
 
     @property
     def used(self) -> int:
-        return self.budget.total - self.budget.available
+        return self.buffer_pool.total - self.buffer_pool.available
 
 
 @pytest.fixture

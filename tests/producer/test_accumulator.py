@@ -143,7 +143,7 @@ def test_no_room(bench: type[Bench]) -> None:
     while b.put(0, bytes(100)) is not None:
         taken += 1
     assert taken > 5
-    assert b.budget.available >= 0
+    assert b.buffer_pool.available >= 0
     assert b.put(0, bytes(100), force=True) is not None
     assert b.put(2, bytes(2000), force=True) is not None
     assert b.used == sum(batch.charged for batch in b.incomplete) > 1500
@@ -153,10 +153,10 @@ def test_full_memory_ends_lingering(bench: type[Bench]) -> None:
     b = bench(linger=10.0)
     b.put(0)
     assert b.ready() == set()
-    b.budget.waiters.append((1, None))
+    b.buffer_pool.waiters.append((1, None))
     b.incomplete.reschedule(0.0)
     assert b.ready() == {0}
-    b.budget.waiters.clear()
+    b.buffer_pool.waiters.clear()
 
 
 def test_close_ends_lingering(bench: type[Bench]) -> None:

@@ -26,22 +26,22 @@ class Work:
     def __init__(self, *dues: float) -> None:
         self.calls: list[float] = []
         self.dues = list(dues)
-        self.alarm = Wakeup(_now)
+        self.wakeup = Wakeup(_now)
 
     def __call__(self, now: float) -> float:
         assert now == _now()
         self.calls.append(now)
-        self.alarm.clear()
+        self.wakeup.clear()
         return self.dues.pop(0) if self.dues else NEVER
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        running = asyncio.create_task(self.alarm.run(self))
+        running = asyncio.create_task(self.wakeup.run(self))
         await asyncio.sleep(0)
         try:
             yield
         finally:
-            self.alarm.stop()
+            self.wakeup.stop()
             await running
 
 
@@ -58,9 +58,9 @@ async def test_a_ring_brings_the_work_forward() -> None:
     work = Work(50.0, 60.0, NEVER)
     async with work.running():
         loop = asyncio.get_running_loop()
-        loop.call_later(1.0, work.alarm.wake_at, 2.0)
-        loop.call_later(1.5, work.alarm.wake_at, 9.0)  # later than what is known: nothing new
-        loop.call_later(5.0, work.alarm.wake_at)
+        loop.call_later(1.0, work.wakeup.wake_at, 2.0)
+        loop.call_later(1.5, work.wakeup.wake_at, 9.0)  # later than what is known: nothing new
+        loop.call_later(5.0, work.wakeup.wake_at)
         await asyncio.sleep(100.0)
     assert work.calls == [0.0, 2.0, 5.0]
 
@@ -68,8 +68,8 @@ async def test_a_ring_brings_the_work_forward() -> None:
 @virtual_time
 async def test_what_rings_before_it_begins_counts() -> None:
     work = Work()
-    work.alarm.clear()
-    work.alarm.wake_at(4.0)
+    work.wakeup.clear()
+    work.wakeup.wake_at(4.0)
     async with work.running():
         await asyncio.sleep(100.0)
     assert work.calls == [4.0]
@@ -80,18 +80,18 @@ async def test_what_rings_while_it_works_counts_unless_forgotten() -> None:
     calls: list[float] = []
 
     def ringing(now: float) -> float:
-        alarm.wake_at()
-        alarm.clear()
+        wakeup.wake_at()
+        wakeup.clear()
         calls.append(now)
         if len(calls) > 1:
             return NEVER
-        alarm.wake_at(7.0)
+        wakeup.wake_at(7.0)
         return 9.0
 
-    alarm = Wakeup(_now)
-    running = asyncio.create_task(alarm.run(ringing))
+    wakeup = Wakeup(_now)
+    running = asyncio.create_task(wakeup.run(ringing))
     await asyncio.sleep(100.0)
-    alarm.stop()
+    wakeup.stop()
     await running
     assert calls == [0.0, 7.0]
 
@@ -102,7 +102,7 @@ async def test_many_rings_are_one_call() -> None:
     async with work.running():
         await asyncio.sleep(1.0)
         for _ in range(10):
-            work.alarm.wake_at()
+            work.wakeup.wake_at()
         await asyncio.sleep(1.0)
     assert work.calls == [0.0, 1.0]
 
@@ -114,9 +114,9 @@ async def test_a_far_timer_is_set_once() -> None:
     async with work.running():
         timers = set()
         for _ in range(40):
-            work.alarm.wake_at()
+            work.wakeup.wake_at()
             await asyncio.sleep(0.1)
-            timers.add(work.alarm._timer)
+            timers.add(work.wakeup._timer)
         assert len(timers) == 1
         await asyncio.sleep(200.0)
     assert work.calls[41:44] == [140.0, 141.0, 142.0]
@@ -136,15 +136,15 @@ async def test_nothing_is_done_after_its_end() -> None:
     work = Work(50.0, 50.0)
     async with work.running():
         await asyncio.sleep(1.0)
-        work.alarm.wake_at()
+        work.wakeup.wake_at()
     await asyncio.sleep(100.0)
     assert work.calls == [0.0], "rung for, but ended before its turn"
     cancelled = Work(500.0)
-    running = asyncio.create_task(cancelled.alarm.run(cancelled))
+    running = asyncio.create_task(cancelled.wakeup.run(cancelled))
     await asyncio.sleep(1.0)
     running.cancel()
     await asyncio.wait({running})
-    cancelled.alarm.wake_at()
+    cancelled.wakeup.wake_at()
     await asyncio.sleep(1000.0)
     assert cancelled.calls == [101.0]
 
@@ -158,17 +158,17 @@ async def test_of_a_busy_loop_it_takes_a_quarter(turn: float, takes: float, call
     def work(_now: float) -> float:
         nonlocal now, called
         now, called = now + takes, called + 1
-        alarm.clear()
+        wakeup.clear()
         return NEVER
 
-    alarm = Wakeup(lambda: now)
-    running = asyncio.create_task(alarm.run(work))
+    wakeup = Wakeup(lambda: now)
+    running = asyncio.create_task(wakeup.run(work))
     await asyncio.sleep(0)
     for _ in range(40):
-        alarm.wake_at()
+        wakeup.wake_at()
         now += turn
         await asyncio.sleep(0)
-    alarm.stop()
+    wakeup.stop()
     await running
     assert called == pytest.approx(calls, abs=1)
 
@@ -180,17 +180,17 @@ async def test_after_work_that_took_long_it_rests_no_longer_than_is_bearable() -
         nonlocal now
         now += 1.0
         ends.append(now)
-        alarm.clear()
+        wakeup.clear()
         return NEVER
 
-    alarm = Wakeup(lambda: now)
-    running = asyncio.create_task(alarm.run(work))
+    wakeup = Wakeup(lambda: now)
+    running = asyncio.create_task(wakeup.run(work))
     await asyncio.sleep(0)
     while len(ends) < 2:
-        alarm.wake_at()
+        wakeup.wake_at()
         now += 0.001
         await asyncio.sleep(0)
-    alarm.stop()
+    wakeup.stop()
     await running
     assert ends[1] - 1.0 - ends[0] == pytest.approx(0.005, abs=0.0015)
 
@@ -204,14 +204,14 @@ def test_it_goes_on_after_an_interrupt() -> None:
         calls += 1
         if calls == 1:
             raise KeyboardInterrupt
-        alarm.clear()
+        wakeup.clear()
         return NEVER
 
-    alarm = Wakeup(loop.time)
-    running = loop.create_task(alarm.run(work))
+    wakeup = Wakeup(loop.time)
+    running = loop.create_task(wakeup.run(work))
     with pytest.raises(KeyboardInterrupt):
         loop.run_forever()
-    loop.call_later(0.001, alarm.stop)
+    loop.call_later(0.001, wakeup.stop)
     loop.run_until_complete(running)
     loop.close()
     assert calls == 2

@@ -252,9 +252,9 @@ def test_topics_that_find_no_room_are_not_looked_at(
     b, picks = many(100), []
     pick = FairShare.pick
 
-    def counted(spread: FairShare, *args: Any) -> int | None:
-        picks.append(spread)
-        return pick(spread, *args)
+    def counted(fair_share: FairShare, *args: Any) -> int | None:
+        picks.append(fair_share)
+        return pick(fair_share, *args)
 
     monkeypatch.setattr(FairShare, "pick", counted)
     requests = bind(b, survey([0]), max_bytes=5000)

@@ -35,8 +35,8 @@ def one_topic(partitions: int = 1, **topic: Any) -> FakeCluster:
 
 
 def used(producer: Any) -> int:
-    budget = producer._core.accumulator.buffer_pool
-    return int(budget.total - budget.available)
+    buffer_pool = producer._core.accumulator.buffer_pool
+    return int(buffer_pool.total - buffer_pool.available)
 
 
 async def filled(producer: Any, topic: str = "t") -> list[Any]:

@@ -244,13 +244,13 @@ async def test_much_more_than_the_buffer_holds(producing: StartProducer, values:
     fake, sent = one_topic(), numbered(10_000)
     fake.round_trip_s = 0.01
     async with producing(fake, buffer_memory=BUFFER, batch_size=4096) as producer:
-        budget = producer._core.accumulator.buffer_pool
+        buffer_pool = producer._core.accumulator.buffer_pool
         most, beside = 0, 0
 
         async def look() -> None:
             nonlocal most, beside
             while True:
-                most = max(most, budget.total - budget.available)
+                most = max(most, buffer_pool.total - buffer_pool.available)
                 await producer.send("t", b"beside")
                 beside += 1
                 await asyncio.sleep(0.01)

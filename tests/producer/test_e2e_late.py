@@ -267,8 +267,8 @@ async def test_set_aside_records_go_elsewhere_when_their_broker_fails(late: Any)
         await producer.partitions_for("t")
         load = Load(producer)
         await load.run(2048, 1)
-        choice = producer._core.accumulator.topics["t"].strategy
-        while choice.reserved_queue is None or not choice.reserved_queue.batches:
+        strategy = producer._core.accumulator.topics["t"].strategy
+        while strategy.reserved_queue is None or not strategy.reserved_queue.batches:
             load.send()
             await asyncio.sleep(0.0005)
         fake.stop_broker(0, elect=False)
@@ -361,11 +361,11 @@ async def test_a_keyed_record_does_not_wait_with_what_is_set_aside(late: Any) ->
         await producer.partitions_for("t")
         load = Load(producer)
         await load.run(2048, 1)
-        choice = producer._core.accumulator.topics["t"].strategy
-        while choice.reserved_queue is None:
+        strategy = producer._core.accumulator.topics["t"].strategy
+        while strategy.reserved_queue is None:
             load.send()
             await asyncio.sleep(0.0005)
-        partition, asked = choice.reserved_queue.partition, now()
+        partition, asked = strategy.reserved_queue.partition, now()
         await producer.send_and_wait("t", b"explicit", partition=partition)
         assert now() - asked <= 0.045, "its broker's delay, behind one request at the most"
         await load.finish()

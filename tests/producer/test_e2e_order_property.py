@@ -119,9 +119,9 @@ class Story:
         async with Producer(
             self.fake.bootstrap, dialer=self.fake, rng=Random(1), **self.options
         ) as producer:
-            sealer = producer._core.accumulator.compressor
-            if self.aside and sealer.enabled:
-                sealer.small_batch_bytes, sealer._background = 150, Aside(self.rng)
+            compressor = producer._core.accumulator.compressor
+            if self.aside and compressor.enabled:
+                compressor.small_batch_bytes, compressor._background = 150, Aside(self.rng)
             damage = asyncio.create_task(self._do_damage())
             deliveries = []
             for n in range(RECORDS):
@@ -140,9 +140,9 @@ class Story:
             await producer.flush()
             assert all(delivery.done() for delivery in deliveries)
             self.outcomes = await asyncio.gather(*deliveries, return_exceptions=True)
-            budget = producer._core.accumulator.buffer_pool
+            buffer_pool = producer._core.accumulator.buffer_pool
             metrics = producer.metrics()["producer-metrics"]
-        assert budget.available == budget.total
+        assert buffer_pool.available == buffer_pool.total
         failed = sum(isinstance(outcome, KafkaError) for outcome in self.outcomes)
         assert metrics["record-error-total"] == failed
 

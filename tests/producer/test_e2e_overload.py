@@ -72,7 +72,7 @@ async def test_memory_at_its_peak_is_in_proportion_to_the_bound(
     async with producing(fake, **options) as producer:
         await producer.send_and_wait("t", b"first")
         fake.control(ApiKey.PRODUCE, DROP, keep=True)
-        budget = producer._core.accumulator.buffer_pool
+        buffer_pool = producer._core.accumulator.buffer_pool
         value = bytes(size)
         for _ in range(2):
             refused = accepted = 0
@@ -84,7 +84,7 @@ async def test_memory_at_its_peak_is_in_proportion_to_the_bound(
                     refused += 1
                     await asyncio.sleep(0.001)
             assert accepted * size > 0.5 * BUFFER
-            assert budget.total - budget.available > 0.9 * BUFFER
+            assert buffer_pool.total - buffer_pool.available > 0.9 * BUFFER
             waiting = [asyncio.create_task(producer.send("t", value)) for _ in range(500)]
             await asyncio.sleep(2)
             seen.append(taken())
@@ -96,7 +96,7 @@ async def test_memory_at_its_peak_is_in_proportion_to_the_bound(
                 seen.append(taken())
             fake.requests.clear()  # the journal of what came
             gc.collect()
-            assert budget.available == budget.total, "all of it expired"
+            assert buffer_pool.available == buffer_pool.total, "all of it expired"
             batches = [thing for thing in gc.get_objects() if type(thing) is ProducerBatch]
             assert kept
             assert not batches, "errors that the application keeps hold no batches"

@@ -24,7 +24,7 @@ def one_topic(partitions: int = 3, **topic: Any) -> FakeCluster:
     return fake
 
 
-async def spread(producer: Any, count: int, pause: float = 0.002) -> list[Any]:
+async def fair_share(producer: Any, count: int, pause: float = 0.002) -> list[Any]:
     """Send unkeyed records at a steady rate."""
     deliveries = []
     for _ in range(count):
@@ -48,7 +48,7 @@ async def test_healthy_brokers_get_equal_shares(adaptive: bool, producing: Start
     """K9: within a few percent, adaptive or not."""
     fake = one_topic()
     async with producing(fake, adaptive_partitioning_enable=adaptive, **SMALL) as producer:
-        counts = await shares(await spread(producer, 6000, 0.0005))
+        counts = await shares(await fair_share(producer, 6000, 0.0005))
     assert set(counts) == {0, 1, 2}
     assert all(count == pytest.approx(2000, rel=0.15) for count in counts.values())
 
@@ -61,7 +61,7 @@ async def test_a_slow_broker_gets_less(producing: StartProducer) -> None:
         fake = one_topic()
         fake.delay_produce(0, 0.02)
         async with producing(fake, adaptive_partitioning_enable=adaptive, **SMALL) as producer:
-            counts = await shares(await spread(producer, 3000, 0.0005))
+            counts = await shares(await fair_share(producer, 3000, 0.0005))
         got[adaptive] = counts[0] / 3000
     assert got[True] < 0.20
     assert got[False] == pytest.approx(1 / 3, abs=0.05)
@@ -77,16 +77,16 @@ async def test_a_dead_broker_is_left_out_and_comes_back(producing: StartProducer
         "request_timeout_ms": 1000,
     }
     async with producing(fake, **options) as producer:
-        await shares(await spread(producer, 100))
+        await shares(await fair_share(producer, 100))
         fake.stop_broker(0, elect=False)
-        lost = await spread(producer, 500)
+        lost = await fair_share(producer, 500)
         assert (await shares(lost))[-1] > 0  # those queued before the timeout
         assert not producer._core.accumulator.topics["t"].queues[0].batches
-        counts = await shares(await spread(producer, 1000))
+        counts = await shares(await fair_share(producer, 1000))
         assert counts[0] == counts[-1] == 0
         fake.start_broker(0)
-        await shares(await spread(producer, 600))
-        counts = await shares(await spread(producer, 1000))
+        await shares(await fair_share(producer, 600))
+        counts = await shares(await fair_share(producer, 1000))
         assert counts[0] == pytest.approx(333, rel=0.25)
 
 
@@ -95,19 +95,19 @@ async def test_a_silent_broker_is_left_out_and_comes_back(producing: StartProduc
     """K2: it accepts requests until five are in flight, then it is known to be stuck."""
     fake = one_topic()
     async with producing(fake, availability_timeout_ms=200, **SMALL) as producer:
-        await shares(await spread(producer, 100))
+        await shares(await fair_share(producer, 100))
         fake.stall_broker(0)
-        early = await spread(producer, 500)
+        early = await fair_share(producer, 500)
         queue = producer._core.accumulator.topics["t"].queues[0]
         queued = len(queue.batches)
-        late = await spread(producer, 1000)
+        late = await fair_share(producer, 1000)
         assert len(queue.batches) <= queued
         fake.resume_broker(0)
         counts = await shares(late)
         assert counts[0] == counts[-1] == 0
         assert (await shares(early))[-1] == 0
-        await shares(await spread(producer, 100))
-        counts = await shares(await spread(producer, 1000))
+        await shares(await fair_share(producer, 100))
+        counts = await shares(await fair_share(producer, 1000))
         assert counts[0] == pytest.approx(333, rel=0.25)
 
 
@@ -116,10 +116,10 @@ async def test_all_brokers_stuck_leave_all_partitions_open(producing: StartProdu
     """KIP-794: with nothing better to choose, records are kept and delivered later."""
     fake = one_topic()
     async with producing(fake, availability_timeout_ms=200, **SMALL) as producer:
-        await shares(await spread(producer, 100))
+        await shares(await fair_share(producer, 100))
         for node in range(3):
             fake.stall_broker(node)
-        deliveries = await spread(producer, 1000)
+        deliveries = await fair_share(producer, 1000)
         for node in range(3):
             fake.resume_broker(node)
         counts = await shares(deliveries)
@@ -156,8 +156,8 @@ async def test_a_topic_that_grows_is_used_in_full(producing: StartProducer) -> N
     """K9: new partitions get their share once metadata tells of them; explicit ones at once."""
     fake = one_topic(1)
     async with producing(fake, metadata_max_age_ms=1000, **SMALL) as producer:
-        await shares(await spread(producer, 50))
+        await shares(await fair_share(producer, 50))
         fake.add_partitions("t", 4)
         assert (await producer.send_and_wait("t", b"v", partition=3)).partition == 3
-        counts = await shares(await spread(producer, 2000))
+        counts = await shares(await fair_share(producer, 2000))
         assert set(counts) == {0, 1, 2, 3}

@@ -25,7 +25,7 @@ def four_brokers(*racks: str | None) -> FakeCluster:
     return fake
 
 
-async def spread(producer: Any, count: int) -> Counter[int]:
+async def fair_share(producer: Any, count: int) -> Counter[int]:
     deliveries = []
     for _ in range(count):
         deliveries.append(await producer.send("t", bytes(150)))
@@ -41,7 +41,7 @@ BOTH = pytest.mark.parametrize("name", ["late", "kip794"])
 async def test_records_without_key_stay_in_the_rack(name: str, producing: StartProducer) -> None:
     fake = four_brokers()
     async with producing(fake, partitioner=name, **AWARE) as producer:
-        assert set(await spread(producer, 400)) == {0, 2, 4, 6}
+        assert set(await fair_share(producer, 400)) == {0, 2, 4, 6}
         for key in (b"a", b"b", b"c", b"d"):
             metadata = await producer.send_and_wait("t", b"v", key)
             assert metadata.partition == partition_for_key(key, 8)
@@ -55,15 +55,15 @@ async def test_when_nobody_in_the_rack_leads_all_compete(
     """And when somebody does again, the rack has everything again."""
     fake = four_brokers()
     async with producing(fake, partitioner=name, metadata_max_age_ms=500, **AWARE) as producer:
-        await spread(producer, 20)
+        await fair_share(producer, 20)
         for partition in (0, 2, 4, 6):
             fake.move_leader("t", partition, 1)
         await asyncio.sleep(1)
-        assert set(await spread(producer, 600)) == set(range(8))
+        assert set(await fair_share(producer, 600)) == set(range(8))
         fake.move_leader("t", 3, 0)
         await asyncio.sleep(1)
-        await spread(producer, 20)  # kip794 leaves a partition when it has got its bytes
-        assert set(await spread(producer, 100)) == {3}
+        await fair_share(producer, 20)  # kip794 leaves a partition when it has got its bytes
+        assert set(await fair_share(producer, 100)) == {3}
 
 
 @BOTH
@@ -74,7 +74,7 @@ async def test_a_slow_broker_of_the_rack_gets_less_and_the_others_nothing(
     fake = four_brokers()
     fake.delay_produce(0, 0.05)
     async with producing(fake, partitioner=name, **AWARE) as producer:
-        counts = await spread(producer, 800)
+        counts = await fair_share(producer, 800)
     assert set(counts) <= {0, 2, 4, 6}
     assert counts[0] + counts[4] < counts[2] + counts[6]
 
@@ -94,7 +94,7 @@ async def test_without_anybody_near_all_compete(
     name: str, racks: tuple[str | None, ...], options: dict[str, Any], producing: StartProducer
 ) -> None:
     async with producing(four_brokers(*racks), partitioner=name, **options) as producer:
-        assert set(await spread(producer, 400)) == set(range(8))
+        assert set(await fair_share(producer, 400)) == set(range(8))
 
 
 @virtual_time
@@ -102,4 +102,4 @@ async def test_the_other_partitioners_do_not_look_at_racks(producing: StartProdu
     """As in Java."""
     options = AWARE | {"partitioner": "round-robin"}
     async with producing(four_brokers(), **options) as producer:
-        assert set(await spread(producer, 16)) == set(range(8))
+        assert set(await fair_share(producer, 16)) == set(range(8))

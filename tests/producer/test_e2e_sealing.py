@@ -164,11 +164,11 @@ async def test_the_delivery_timeout_ends_while_it_is_being_compressed(
         assert not caught.value.maybe_written
         assert now() == pytest.approx(1.0, abs=0.1)
         await late
-        budget = producer._core.accumulator.buffer_pool
-        assert budget.available == budget.total
+        buffer_pool = producer._core.accumulator.buffer_pool
+        assert buffer_pool.available == buffer_pool.total
         await asyncio.sleep(5)
         assert background.told == 1
-        assert budget.available == budget.total
+        assert buffer_pool.available == buffer_pool.total
         await producer.send_and_wait("t", LARGE[:600], partition=0)
     assert values(fake, "t") == [b"behind", LARGE[:600]]
 

@@ -23,10 +23,10 @@ LONG_WAY = "the long way"
 class Sending(DirectAppend):
     """A fast path whose long way says so."""
 
-    def __init__(self, taps: dict[str, TopicAppendSlots], **options: Any) -> None:
+    def __init__(self, slots: dict[str, TopicAppendSlots], **options: Any) -> None:
         arguments = {"largest": 10_000, "wall_clock": lambda: 1.5} | options
         loop = asyncio.get_running_loop()
-        self._open_taps(taps, loop, arguments["largest"], arguments["wall_clock"])
+        self._open_direct_append(slots, loop, arguments["largest"], arguments["wall_clock"])
 
     def _send_slowly(self, *_: Any) -> Any:
         return LONG_WAY
@@ -39,7 +39,7 @@ class Open:
         self.builder = BatchBuilder(capacity)
         self.result = BatchResult("t")
         self.signals = 0
-        self.tap = AppendSlot(self.builder, self.result, signal_at, self.signal)
+        self.slot = AppendSlot(self.builder, self.result, signal_at, self.signal)
 
     def signal(self) -> None:
         self.signals += 1
@@ -51,16 +51,16 @@ class Open:
 
 
 @pytest.fixture
-def taps() -> TopicAppendSlots:
-    taps = TopicAppendSlots()
-    taps.reset(3)
-    return taps
+def slots() -> TopicAppendSlots:
+    slots = TopicAppendSlots()
+    slots.reset(3)
+    return slots
 
 
-async def test_unkeyed_records_go_through_their_tap(taps: TopicAppendSlots) -> None:
+async def test_unkeyed_records_go_through_their_tap(slots: TopicAppendSlots) -> None:
     batch = Open()
-    taps.set_unkeyed(batch.tap)
-    sending = Sending({"t": taps})
+    slots.set_unkeyed(batch.slot)
+    sending = Sending({"t": slots})
     deliveries = [sending.send_nowait("t", b"%d" % n) for n in range(3)]
     assert [type(delivery) for delivery in deliveries] == [Delivery] * 3
     batch.result.resolve(100)
@@ -68,11 +68,11 @@ async def test_unkeyed_records_go_through_their_tap(taps: TopicAppendSlots) -> N
     assert batch.values == [b"0", b"1", b"2"]
 
 
-async def test_keys_and_partitions_have_taps_of_their_own(taps: TopicAppendSlots) -> None:
+async def test_keys_and_partitions_have_taps_of_their_own(slots: TopicAppendSlots) -> None:
     batches = [Open() for _ in range(3)]
     for partition, batch in enumerate(batches):
-        taps.set(partition, batch.tap)
-    sending = Sending({"t": taps})
+        slots.set(partition, batch.slot)
+    sending = Sending({"t": slots})
     expected: list[list[bytes]] = [[], [], []]
     for n in range(30):
         key, value = b"key %d" % n, b"%d" % n
@@ -86,10 +86,10 @@ async def test_keys_and_partitions_have_taps_of_their_own(taps: TopicAppendSlots
 
 
 async def test_ignored_keys() -> None:
-    taps, batch = TopicAppendSlots(ignore_keys=True), Open()
-    taps.reset(3)
-    taps.set_unkeyed(batch.tap)
-    sending = Sending({"t": taps})
+    slots, batch = TopicAppendSlots(ignore_keys=True), Open()
+    slots.reset(3)
+    slots.set_unkeyed(batch.slot)
+    sending = Sending({"t": slots})
     sending.send_nowait("t", b"v", b"key")
     assert batch.values == [b"v"]
 
@@ -119,24 +119,24 @@ async def test_ignored_keys() -> None:
     ids=repr,
 )
 async def test_what_is_unusual_goes_the_long_way(
-    arguments: dict[str, Any], taps: TopicAppendSlots
+    arguments: dict[str, Any], slots: TopicAppendSlots
 ) -> None:
     batch = Open()
-    taps.set_unkeyed(batch.tap)
-    taps.set(0, batch.tap)
-    sending = Sending({"t": taps}, largest=100)
+    slots.set_unkeyed(batch.slot)
+    slots.set(0, batch.slot)
+    sending = Sending({"t": slots}, largest=100)
     for topic_is_known in (True, False):
         if not topic_is_known:
-            taps.reset(0)
+            slots.reset(0)
         call = {"topic": "t", "value": b"v", "headers": ()} | arguments
         assert sending.send_nowait(call.pop("topic"), **call) == LONG_WAY
     assert batch.builder.count == batch.result.count == 0
 
 
-async def test_timestamps(taps: TopicAppendSlots) -> None:
+async def test_timestamps(slots: TopicAppendSlots) -> None:
     batch = Open()
-    taps.set_unkeyed(batch.tap)
-    sending = Sending({"t": taps}, wall_clock=time.time)
+    slots.set_unkeyed(batch.slot)
+    sending = Sending({"t": slots}, wall_clock=time.time)
     before = int(time.time() * 1000)
     stamped = [sending.send_nowait("t", b"", timestamp_ms=ms) for ms in (0, 2**62)]
     now = sending.send_nowait("t", b"")
@@ -145,28 +145,28 @@ async def test_timestamps(taps: TopicAppendSlots) -> None:
     assert before <= now.result().timestamp <= int(time.time() * 1000)
 
 
-async def test_a_tap_that_is_cut_lets_nothing_in(taps: TopicAppendSlots) -> None:
+async def test_a_tap_that_is_cut_lets_nothing_in(slots: TopicAppendSlots) -> None:
     batch = Open()
-    taps.set_unkeyed(batch.tap)
-    sending = Sending({"t": taps})
+    slots.set_unkeyed(batch.slot)
+    sending = Sending({"t": slots})
     sending.send_nowait("t", b"first")
-    batch.tap.invalidate()
+    batch.slot.invalidate()
     assert sending.send_nowait("t", b"second") == LONG_WAY
     assert batch.values == [b"first"]
 
 
-async def test_closed_taps_let_nothing_in(taps: TopicAppendSlots) -> None:
+async def test_closed_taps_let_nothing_in(slots: TopicAppendSlots) -> None:
     batch = Open()
-    taps.set_unkeyed(batch.tap)
-    sending = Sending({"t": taps})
-    sending._close_taps()
+    slots.set_unkeyed(batch.slot)
+    sending = Sending({"t": slots})
+    sending._close_direct_append()
     assert sending.send_nowait("t", b"late") == LONG_WAY
 
 
-async def test_a_full_batch_is_told_of_once(taps: TopicAppendSlots) -> None:
+async def test_a_full_batch_is_told_of_once(slots: TopicAppendSlots) -> None:
     batch = Open(signal_at=200)
-    taps.set_unkeyed(batch.tap)
-    sending, signals = Sending({"t": taps}), []
+    slots.set_unkeyed(batch.slot)
+    sending, signals = Sending({"t": slots}), []
     for _ in range(30):
         sending.send_nowait("t", bytes(20))
         signals.append((batch.builder.size >= 200, batch.signals))
@@ -178,10 +178,10 @@ def test_no_record_goes_beyond_the_capacity(sizes: list[int], capacity: int) -> 
     """At every size: what is taken is all there, what is refused leaves no trace."""
 
     async def fill() -> None:
-        taps, batch = TopicAppendSlots(), Open(capacity)
-        taps.reset(1)
-        taps.set_unkeyed(batch.tap)
-        sending, taken = Sending({"t": taps}), []
+        slots, batch = TopicAppendSlots(), Open(capacity)
+        slots.reset(1)
+        slots.set_unkeyed(batch.slot)
+        sending, taken = Sending({"t": slots}), []
         for number, size in enumerate(sizes):
             value = bytes([number]) * size
             if sending.send_nowait("t", value) != LONG_WAY:
@@ -197,11 +197,11 @@ def test_no_record_goes_beyond_the_capacity(sizes: list[int], capacity: int) -> 
     asyncio.run(fill())
 
 
-async def test_another_event_loop_goes_the_long_way(taps: TopicAppendSlots) -> None:
+async def test_another_event_loop_goes_the_long_way(slots: TopicAppendSlots) -> None:
     """Where it is told off; also in the same thread, and right after a record went through."""
     batch = Open()
-    taps.set_unkeyed(batch.tap)
-    sending = Sending({"t": taps})
+    slots.set_unkeyed(batch.slot)
+    sending = Sending({"t": slots})
     assert sending.send_nowait("t", b"at home") != LONG_WAY
     found = []
 
@@ -225,16 +225,16 @@ async def test_another_event_loop_goes_the_long_way(taps: TopicAppendSlots) -> N
 
 
 @pytest.mark.parametrize("policy", ["asyncio", "uvloop"])
-def test_a_loop_that_does_not_run_is_nobodys(taps: TopicAppendSlots, policy: str) -> None:
+def test_a_loop_that_does_not_run_is_nobodys(slots: TopicAppendSlots, policy: str) -> None:
     """Right after a record went through: neither without a loop, nor in another one."""
     new_loop = asyncio.new_event_loop
     if policy == "uvloop":
         new_loop = pytest.importorskip("uvloop").new_event_loop
     batch = Open()
-    taps.set_unkeyed(batch.tap)
+    slots.set_unkeyed(batch.slot)
 
     async def main(sending: Sending | None = None) -> tuple[Sending, Any]:
-        sending = sending or Sending({"t": taps})
+        sending = sending or Sending({"t": slots})
         return sending, sending.send_nowait("t", b"v")
 
     home, other = new_loop(), new_loop()
@@ -249,19 +249,19 @@ def test_a_loop_that_does_not_run_is_nobodys(taps: TopicAppendSlots, policy: str
     assert batch.values == [b"v", b"v"]
 
 
-async def test_nothing_is_left_behind(taps: TopicAppendSlots) -> None:
+async def test_nothing_is_left_behind(slots: TopicAppendSlots) -> None:
     """Sending for a while leaves no objects, and a batch with a tap needs no garbage collector."""
-    sending = Sending({"t": taps})
+    sending = Sending({"t": slots})
 
     def send_some() -> None:
         batch = Open(100_000)
-        taps.set_unkeyed(batch.tap)
+        slots.set_unkeyed(batch.slot)
         held = [sending.send_nowait("t", b"value", b"key", partition=None) for _ in range(10)]
         held += [sending.send_nowait("t", b"value") for _ in range(500)]
         assert batch.result.live_deliveries == 500
         del held
         assert batch.result.live_deliveries == 0
-        batch.tap.invalidate()
+        batch.slot.invalidate()
 
     send_some()
     gc.collect()

@@ -345,8 +345,8 @@ class Producing(RuleBasedStateMachine):
             assert waiting == list(queue.batches)[: len(waiting)]
             assert not any(batch.attempts for batch in list(queue.batches)[len(waiting) :])
         alive = {*self.accumulator.incomplete, *on_wire}
-        budget = self.accumulator.buffer_pool
-        assert budget.total - budget.available == sum(batch.charged for batch in alive)
+        buffer_pool = self.accumulator.buffer_pool
+        assert buffer_pool.total - buffer_pool.available == sum(batch.charged for batch in alive)
         for batch in alive:
             assert batch.charged >= (batch.size if batch.sealed else batch.builder.capacity)
 

@@ -130,7 +130,7 @@ def test_split_batch_off_accumulator(bench: type[Bench]) -> None:
                 b.incomplete.complete(batch, 0, -1, 0.0)
     assert splits > 0
     assert all(d.done() for d in deliveries)
-    assert b.budget.available == 3072
+    assert b.buffer_pool.available == 3072
 
 
 @pytest.mark.parametrize("good", range(1, 100, 14))

@@ -29,7 +29,7 @@ class Open:
         self.builder = BatchBuilder(capacity)
         self.result = BatchResult("t")
         self.signalled_at: list[int] = []
-        self.tap = AppendSlot(self.builder, self.result, signal_at, self.signal)
+        self.slot = AppendSlot(self.builder, self.result, signal_at, self.signal)
 
     def signal(self) -> None:
         self.signalled_at.append(self.result.count)
@@ -46,13 +46,13 @@ class Open:
 def taps_of(
     *batches: Open, unkeyed: Open | None = None, ignore_keys: bool = False
 ) -> TopicAppendSlots:
-    taps = TopicAppendSlots(ignore_keys=ignore_keys)
-    taps.reset(len(batches))
+    slots = TopicAppendSlots(ignore_keys=ignore_keys)
+    slots.reset(len(batches))
     for partition, batch in enumerate(batches):
-        taps.set(partition, batch.tap)
+        slots.set(partition, batch.slot)
     if unkeyed is not None:
-        taps.set_unkeyed(unkeyed.tap)
-    return taps
+        slots.set_unkeyed(unkeyed.slot)
+    return slots
 
 
 def values(
@@ -69,9 +69,9 @@ def test_a_run_of_records_is_accounted_once() -> None:
     batch, runs = Open(), []
     rows = values([b"0", None, b"", b"3"])
     assert len(rows) == 4
-    taps = taps_of(unkeyed=batch)
-    assert rows.pour(taps, 0, 2, NOW, runs) == 2
-    assert rows.pour(taps, 2, 100, NOW + 5, runs) == 4
+    slots = taps_of(unkeyed=batch)
+    assert rows.pour(slots, 0, 2, NOW, runs) == 2
+    assert rows.pour(slots, 2, 100, NOW + 5, runs) == 4
     assert runs == [(batch.result, 0, 2), (batch.result, 2, 2)]
     assert (batch.result.count, batch.result.live_deliveries) == (4, 4)
     read = list(iter_records(batch.content))
@@ -89,7 +89,7 @@ def test_the_rest_has_to_go_the_long_way() -> None:
     assert values([b"v"]).pour(taps_of(), 0, 1, NOW, runs) == 0
     assert values([b"v"], [b"k"]).pour(taps_of(), 0, 1, NOW, runs) == 0
     cut = Open()
-    cut.tap.invalidate()
+    cut.slot.invalidate()
     assert values([b"v"]).pour(taps_of(unkeyed=cut), 0, 1, NOW, runs) == 0
     batch = Open()
     assert values([b"v"], partition=1).pour(taps_of(batch), 0, 1, NOW, runs) == 0
@@ -207,12 +207,12 @@ def test_nothing_is_leaked() -> None:
 
     def round_of(n: int) -> None:
         batches = [Open(1_000_000) for _ in range(3)]
-        taps = taps_of(*batches, unkeyed=batches[0])
+        slots = taps_of(*batches, unkeyed=batches[0])
         items = [b"%d %d" % (n, i) for i in range(500)]
         keys = [b"key %d" % i if i % 3 else None for i in range(500)]
         rows, runs = values(items, keys, headers=(("name", b"content"),)), []
         assert rows.check(0, 500, 1000, ANY) == 500
-        assert rows.pour(taps, 0, 500, NOW, runs) == 500
+        assert rows.pour(slots, 0, 500, NOW, runs) == 500
         values([*items, "bad"]).check(0, 501, 1000, ANY)
 
     round_of(0)

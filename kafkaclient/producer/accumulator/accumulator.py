@@ -66,7 +66,7 @@ class RecordAccumulator:
         identity: ProducerIdentity,
         random31: Random31,
         wake: Callable[[float], None],
-        new_receipt: Callable[[str], BatchResult] = BatchResult,
+        new_result: Callable[[str], BatchResult] = BatchResult,
         on_switch: Callable[[str], None] = lambda _topic: None,
         background: CompressionExecutor | None = None,
     ) -> None:
@@ -90,7 +90,7 @@ class RecordAccumulator:
         self.ready_queues = ReadyQueues(
             one_in_flight=settings.one_in_flight,
             identity=identity,
-            sealer=self.compressor,
+            compressor=self.compressor,
             wake=wake,
             hurried=self._no_linger,
         )
@@ -107,7 +107,7 @@ class RecordAccumulator:
         """How long a batch takes records, in seconds."""
         self._wake = wake
         self._random31 = random31
-        self._new_result = new_receipt
+        self._new_result = new_result
         self.new_strategy: Callable[[TopicBuffer], PartitionStrategy] = self._built_in_strategy
         """How a topic's records without partition get theirs; for topics yet to come."""
         self._serials = count(1)
@@ -123,9 +123,11 @@ class RecordAccumulator:
         buffer = self.topics.get(name)
         if buffer is None:
             self.identity.take_up_topic()
-            taps = self.append_slots[name] = TopicAppendSlots(ignore_keys=self.settings.ignore_keys)
-            spread = FairShare(self._random31)
-            buffer = self.topics[name] = TopicBuffer(name, self.new_strategy, spread, taps)
+            slots = self.append_slots[name] = TopicAppendSlots(
+                ignore_keys=self.settings.ignore_keys
+            )
+            fair_share = FairShare(self._random31)
+            buffer = self.topics[name] = TopicBuffer(name, self.new_strategy, fair_share, slots)
         return buffer
 
     def close_append_slots(self, topic: TopicBuffer) -> None:
@@ -156,10 +158,10 @@ class RecordAccumulator:
         later, nor one that expires much earlier.
         """
         created = now if since is None else since
-        view, choice = topic.known_view, topic.strategy
+        view, strategy = topic.known_view, topic.strategy
         final = partition is not None
         if partition is None:
-            queue = choice.choose_queue(record, view)
+            queue = strategy.choose_queue(record, view)
         else:
             queue = topic.queue(partition)
             self.binding.end_reservation(queue, now)
@@ -174,7 +176,7 @@ class RecordAccumulator:
                     break
                 batch.close()
                 self.ready_queues.schedule(queue, now)
-            elsewhere = queue if final else choice.queue_for_new_batch(queue, record, view)
+            elsewhere = queue if final else strategy.queue_for_new_batch(queue, record, view)
             if elsewhere is queue:
                 batch = self._open(
                     queue, record, now, created, chosen=partition is None, force=force
@@ -185,7 +187,7 @@ class RecordAccumulator:
                 break
             queue, final = elsewhere, True
         if partition is None:
-            choice.on_append(queue, batch, batch.size - before, view)
+            strategy.on_append(queue, batch, batch.size - before, view)
         if not before or batch.full:
             self.ready_queues.schedule(queue, now)
         self._install_append_slot(queue, batch, now, chosen=partition is None)

@@ -28,10 +28,10 @@ class BatchBinding:
     the one before it."""
 
     def __init__(
-        self, lines: ReadyQueues, circumstances: BrokerConditions, on_switch: Callable[[str], None]
+        self, lines: ReadyQueues, conditions: BrokerConditions, on_switch: Callable[[str], None]
     ) -> None:
         self._ready_queues = lines
-        self._conditions = circumstances
+        self._conditions = conditions
         self._on_switch = on_switch
         self.observer: BatchObserver | None = None
 

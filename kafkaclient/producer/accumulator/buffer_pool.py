@@ -107,16 +107,16 @@ class BufferPool:
 class Spending:
     """See :meth:`BufferPool.spend`."""
 
-    __slots__ = ("_budget", "_nbytes")
+    __slots__ = ("_buffer_pool", "_nbytes")
 
-    def __init__(self, budget: BufferPool, nbytes: int) -> None:
-        self._budget = budget
+    def __init__(self, buffer_pool: BufferPool, nbytes: int) -> None:
+        self._buffer_pool = buffer_pool
         self._nbytes = nbytes
 
     def __enter__(self) -> None:
-        self._budget.available += self._nbytes
-        self._budget._spendable = self._nbytes
+        self._buffer_pool.available += self._nbytes
+        self._buffer_pool._spendable = self._nbytes
 
     def __exit__(self, *exc: object) -> None:
-        self._budget._spendable = 0
-        self._budget.admit()
+        self._buffer_pool._spendable = 0
+        self._buffer_pool.admit()

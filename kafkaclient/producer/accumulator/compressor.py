@@ -136,7 +136,7 @@ class BatchCompressor:
         self,
         codec: Codec,
         level: int | None,
-        budget: BufferPool,
+        buffer_pool: BufferPool,
         *,
         background: CompressionExecutor,
         wake: Callable[[float], None],
@@ -144,7 +144,7 @@ class BatchCompressor:
         self.enabled = codec is not Codec.NONE
         self.small_batch_bytes = quickly_compressed(codec, level) if self.enabled else _UNLIMITED
         """The most bytes before compression of a batch that is compressed at once."""
-        self._buffer_pool = budget
+        self._buffer_pool = buffer_pool
         self._background = background
         self._wake = wake
         self._allowance = _QUICK_PER_PASS * self.small_batch_bytes

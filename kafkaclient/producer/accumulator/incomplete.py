@@ -41,13 +41,13 @@ class IncompleteBatches:
 
     def __init__(
         self,
-        budget: BufferPool,
+        buffer_pool: BufferPool,
         lines: ReadyQueues,
         *,
         delivery_timeout: float,
     ) -> None:
         self._batches: dict[ProducerBatch, None] = {}  # oldest first
-        self._buffer_pool = budget
+        self._buffer_pool = buffer_pool
         self._ready_queues = lines
         self._delivery_timeout = delivery_timeout
         self._newest = -inf

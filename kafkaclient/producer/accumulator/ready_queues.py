@@ -72,7 +72,7 @@ class ReadyQueues:
         *,
         one_in_flight: bool,
         identity: ProducerIdentity,
-        sealer: BatchCompressor,
+        compressor: BatchCompressor,
         wake: Callable[[float], None],
         hurried: Callable[[], bool],
     ) -> None:
@@ -86,7 +86,7 @@ class ReadyQueues:
         self.gate: TransactionGate | None = None
         self._one_in_flight = one_in_flight
         self._identity = identity
-        self._compressor = sealer
+        self._compressor = compressor
         self._wake = wake
         self._no_linger = hurried
         self._timers: list[tuple[float, int, PartitionQueue]] = []

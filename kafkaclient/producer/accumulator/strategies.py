@@ -82,11 +82,11 @@ class LateBinding(PartitionStrategy):
     __slots__ = ("_conditions", "_minimum_share", "_reserved", "_searched_in_pass", "_topic")
 
     def __init__(
-        self, topic: TopicBuffer, floor: MinimumShare, circumstances: BrokerConditions
+        self, topic: TopicBuffer, floor: MinimumShare, conditions: BrokerConditions
     ) -> None:
         self._topic = topic
         self._minimum_share = floor
-        self._conditions = circumstances
+        self._conditions = conditions
         self._reserved: PartitionQueue | None = None
         """The queue that records are set aside in."""
         self._searched_in_pass = 0
@@ -208,13 +208,13 @@ class Kip794(PartitionStrategy):
         topic: TopicBuffer,
         sticky_bytes: int,
         random31: Random31,
-        circumstances: BrokerConditions,
+        conditions: BrokerConditions,
     ) -> None:
         self.partitioner = BuiltInPartitioner(sticky_bytes, random31, self.show_load, self.near)
         self._eligible: _Eligible | None = None
         self._near: tuple[TopicView, frozenset[int], tuple[int, ...]] | None = None
         self._topic = topic
-        self._conditions = circumstances
+        self._conditions = conditions
         self._load_as_of = 0
 
     def choose_queue(self, record: Record, view: TopicView) -> PartitionQueue:

@@ -22,5 +22,5 @@ cdef class TopicAppendSlots:
     cdef AppendSlot _unkeyed
     cdef list _by_partition
 
-    cdef AppendSlot tap_for(self, partition, bytes key)
+    cdef AppendSlot slot_for(self, partition, bytes key)
     cdef AppendSlot find(self, Py_ssize_t partition, const uint8_t* key, Py_ssize_t key_size)

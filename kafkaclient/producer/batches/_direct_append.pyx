@@ -2,7 +2,7 @@
 """The compiled twin of ``_fastpath_py.py``: the same names and behaviour.
 
 A record's way through this file: :meth:`DirectAppend.send_nowait` -> ``DirectAppend.put`` (is everything
-usual about it?) -> ``TopicAppendSlots.tap_for`` (which batch?) -> ``AppendSlot.put`` (into its buffer).
+usual about it?) -> ``TopicAppendSlots.slot_for`` (which batch?) -> ``AppendSlot.put`` (into its buffer).
 """
 
 import asyncio
@@ -54,7 +54,7 @@ cdef tuple NO_HEADERS = ()
 
 cdef class AppendSlot:
     """An open batch that takes records without anybody being asked, until it has not the room or
-    the tap is cut. ``signal()`` is called once, when it has grown to ``signal_at`` bytes."""
+    the slot is cut. ``signal()`` is called once, when it has grown to ``signal_at`` bytes."""
 
     def __init__(self, RecordBuffer buffer not None, BatchResult batch_result not None, signal_at, signal):
         self._buffer = buffer
@@ -99,7 +99,7 @@ cdef class AppendSlot:
 
 
 cdef class TopicAppendSlots:
-    """The taps of one topic: for records without partition, and by partition. With
+    """The slots of one topic: for records without partition, and by partition. With
     ``ignore_keys`` a key says nothing about the partition."""
 
     def __init__(self, *, ignore_keys=False):
@@ -107,20 +107,20 @@ cdef class TopicAppendSlots:
         self._by_partition = []
 
     def reset(self, partitions):
-        """Take all taps away; the topic has so many partitions."""
+        """Take all slots away; the topic has so many partitions."""
         self._unkeyed = None
         self._by_partition = [None] * partitions
 
-    def set_unkeyed(self, AppendSlot tap):
-        """The tap for records whose partition is chosen by load."""
-        self._unkeyed = tap
+    def set_unkeyed(self, AppendSlot slot):
+        """The slot for records whose partition is chosen by load."""
+        self._unkeyed = slot
 
-    def set(self, Py_ssize_t partition, AppendSlot tap):
-        """The tap for records that belong to a partition."""
+    def set(self, Py_ssize_t partition, AppendSlot slot):
+        """The slot for records that belong to a partition."""
         if partition < len(self._by_partition):
-            self._by_partition[partition] = tap
+            self._by_partition[partition] = slot
 
-    cdef AppendSlot tap_for(self, partition, bytes key):
+    cdef AppendSlot slot_for(self, partition, bytes key):
         cdef Py_ssize_t at = -1
         if partition is not None:
             if type(partition) is not int or not 0 <= partition < len(self._by_partition):
@@ -147,28 +147,28 @@ cdef class TopicAppendSlots:
 cdef class DirectAppend:
     """What the producer is called by most; ``_send_slowly`` in it is the long way."""
 
-    cdef dict _taps
+    cdef dict _slots
     cdef object _home
     cdef bint _kept
     cdef Py_ssize_t _largest
     cdef object _stamp
 
-    def _open_taps(self, taps, loop, largest, wall_clock):
-        """From now on records go through ``taps``, if they are of at most ``largest`` bytes."""
-        self._taps, self._home, self._largest = taps, loop, largest
+    def _open_direct_append(self, slots, loop, largest, wall_clock):
+        """From now on records go through ``slots``, if they are of at most ``largest`` bytes."""
+        self._slots, self._home, self._largest = slots, loop, largest
         self._stamp = None if wall_clock is system_clock else wall_clock
         # Called in the event loop: this shows whether asyncio keeps it where it is looked for.
         self._kept = kept_running_loop(KEY) == <PyObject*>loop
 
-    def _close_taps(self):
-        self._taps = None
+    def _close_direct_append(self):
+        self._slots = None
 
     cdef Delivery put(self, topic, value, key, partition, timestamp_ms, headers):
-        """Put a record through its tap; None: it has to go the long way."""
-        if self._taps is None or type(topic) is not str:
+        """Put a record through its slot; None: it has to go the long way."""
+        if self._slots is None or type(topic) is not str:
             return None
-        cdef TopicAppendSlots taps = self._taps.get(topic)
-        if taps is None or not self.at_home():
+        cdef TopicAppendSlots slots = self._slots.get(topic)
+        if slots is None or not self.at_home():
             return None
         cdef Py_ssize_t size = 0
         if value is not None:
@@ -179,8 +179,8 @@ cdef class DirectAppend:
             if type(key) is not bytes:
                 return None
             size += len(<bytes>key)
-        cdef AppendSlot tap = taps.tap_for(partition, <bytes>key)
-        if tap is None or size > self._largest or headers is not NO_HEADERS:
+        cdef AppendSlot slot = slots.slot_for(partition, <bytes>key)
+        if slot is None or size > self._largest or headers is not NO_HEADERS:
             return None
         cdef int64_t timestamp
         if timestamp_ms is None:
@@ -191,7 +191,7 @@ cdef class DirectAppend:
             timestamp = timestamp_ms
         else:
             return None
-        return tap.put(timestamp, <bytes>key, <bytes>value)
+        return slot.put(timestamp, <bytes>key, <bytes>value)
 
     cdef bint at_home(self) except -1:
         """Whether the producer's event loop runs, in this thread."""

@@ -95,45 +95,45 @@ class TopicAppendSlots:
         self._unkeyed = None
         self._by_partition = [None] * partitions
 
-    def set_unkeyed(self, tap: AppendSlot | None) -> None:
+    def set_unkeyed(self, slot: AppendSlot | None) -> None:
         """The tap for records whose partition is chosen by load."""
-        self._unkeyed = tap
+        self._unkeyed = slot
 
-    def set(self, partition: int, tap: AppendSlot | None) -> None:
+    def set(self, partition: int, slot: AppendSlot | None) -> None:
         """The tap for records that belong to a partition."""
         if partition < len(self._by_partition):
-            self._by_partition[partition] = tap
+            self._by_partition[partition] = slot
 
     def get(self, partition: int | None, key: bytes | None) -> AppendSlot | None:
-        taps = self._by_partition
+        slots = self._by_partition
         if partition is not None:
-            fits = type(partition) is int and 0 <= partition < len(taps)
-            return taps[partition] if fits else None
+            fits = type(partition) is int and 0 <= partition < len(slots)
+            return slots[partition] if fits else None
         if key is None or self._ignore_keys:
             return self._unkeyed
-        return taps[partition_for_key(key, len(taps))] if taps else None
+        return slots[partition_for_key(key, len(slots))] if slots else None
 
 
 class DirectAppend:
     """What the producer is called by most; ``send_slowly`` in it is the long way."""
 
-    _taps: dict[str, TopicAppendSlots] | None = None
+    _slots: dict[str, TopicAppendSlots] | None = None
     _home: asyncio.AbstractEventLoop | None = None
     _largest = 0
     _stamp: Callable[[], float] = staticmethod(time.time)
 
-    def _open_taps(
+    def _open_direct_append(
         self,
-        taps: dict[str, TopicAppendSlots],
+        slots: dict[str, TopicAppendSlots],
         loop: asyncio.AbstractEventLoop,
         largest: int,
         wall_clock: Callable[[], float],
     ) -> None:
         """From now on records go through ``taps``, if they are of at most ``largest`` bytes."""
-        self._taps, self._home, self._largest, self._stamp = taps, loop, largest, wall_clock
+        self._slots, self._home, self._largest, self._stamp = slots, loop, largest, wall_clock
 
-    def _close_taps(self) -> None:
-        self._taps = None
+    def _close_direct_append(self) -> None:
+        self._slots = None
 
     def _put(
         self,
@@ -145,21 +145,21 @@ class DirectAppend:
         headers: HeadersLike,
     ) -> Delivery | None:
         """Put a record through its tap; None: it has to go the long way."""
-        if self._taps is None or type(topic) is not str or headers:
+        if self._slots is None or type(topic) is not str or headers:
             return None
-        taps = self._taps.get(topic)
-        if taps is None or asyncio._get_running_loop() is not self._home:
+        slots = self._slots.get(topic)
+        if slots is None or asyncio._get_running_loop() is not self._home:
             return None
         if not (type(value) is bytes or value is None) or not (type(key) is bytes or key is None):
             return None
-        tap = taps.get(partition, key)
-        if tap is None or len(key or b"") + len(value or b"") > self._largest:
+        slot = slots.get(partition, key)
+        if slot is None or len(key or b"") + len(value or b"") > self._largest:
             return None
         if timestamp_ms is None:
             timestamp_ms = int(self._stamp() * 1000)
         elif type(timestamp_ms) is not int or not 0 <= timestamp_ms <= _LAST_TIMESTAMP:
             return None
-        return tap.put(timestamp_ms, key, value)
+        return slot.put(timestamp_ms, key, value)
 
     def send_nowait(
         self,

@@ -287,8 +287,8 @@ class ProducerBatch:
             self.end_compression(pack(self._codec, self.builder.close(), self._level))
 
     def begin_compression(self) -> Callable[[], bytearray | None]:
-        """Close the batch; :meth:`end_compression` is to be given what the result returns, which does
-        the work and may be called in another thread."""
+        """Close the batch. Returns the work, which any thread may do, and whose result is for
+        :meth:`end_compression`."""
         self.close()
         self.compressing = True
         return partial(pack, self._codec, self.builder.close(), self._level)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Make", "fail_records", "redirect_deliveries", "split_in_half", "without_records"]
 
 Make = Callable[[int, BatchResult], ProducerBatch]
-"""``make(capacity, batch_result)`` creates an open batch in the place of the one that is taken apart."""
+"""``make(capacity, batch_result)`` creates an open batch in place of the one that is split."""
 
 
 def split_in_half(batch: ProducerBatch, make: Make) -> list[ProducerBatch]:

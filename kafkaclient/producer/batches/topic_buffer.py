@@ -47,16 +47,16 @@ class TopicBuffer:
     def __init__(
         self,
         name: str,
-        new_choice: Callable[[TopicBuffer], PartitionStrategy],
-        spread: FairShare,
-        taps: TopicAppendSlots,
+        new_strategy: Callable[[TopicBuffer], PartitionStrategy],
+        fair_share: FairShare,
+        slots: TopicAppendSlots,
     ) -> None:
         self.name = name
         self.topic_id: bytes | None = None
         """None while it is not known, and with brokers that know none."""
-        self.append_slots = taps
+        self.append_slots = slots
         self.batch_limit = BatchLimit()
-        self.fair_share = spread
+        self.fair_share = fair_share
         self.unbound = PartitionQueue(self, UNBOUND)
         """Late binding: batches whose partition is chosen when a broker can take them."""
         self.view: TopicView | None = None
@@ -75,7 +75,7 @@ class TopicBuffer:
         """For partitions that the topic does not have, as far as is known: how many records wait to
         hear whether it has grown."""
         self.ratio = CompressionRatio()
-        self.strategy = new_choice(self)
+        self.strategy = new_strategy(self)
         self.last_bound_partition = UNBOUND
         """The partition of the latest batch that was bound by choice, not by key or caller."""
 

@@ -45,44 +45,44 @@ cdef class Rows:
         return stop
 
     def pour(
-        self, TopicAppendSlots taps not None, Py_ssize_t start, Py_ssize_t stop, int64_t now, list runs
+        self, TopicAppendSlots slots not None, Py_ssize_t start, Py_ssize_t stop, int64_t now, list runs
     ):
-        """Send rows through the taps, from ``start`` on; returns the first row that has to go the
+        """Send rows through the slots, from ``start`` on; returns the first row that has to go the
         long way, or ``stop``. ``runs`` is extended by (batch_result, index of the first, count) of the
         records of each batch. ``now`` is the timestamp of those without."""
         cdef list touched = []
-        cdef AppendSlot tap
+        cdef AppendSlot slot
         stop = min(stop, len(self))
         try:
-            while start < stop and self.put(taps, start, now, touched):
+            while start < stop and self.put(slots, start, now, touched):
                 start += 1
         finally:
-            for tap in touched:
-                first, tap._run_first = tap._run_first, -1
-                count = tap._batch_result.count - first
-                tap._batch_result.live_deliveries += count
-                runs.append((tap._batch_result, first, count))
+            for slot in touched:
+                first, slot._run_first = slot._run_first, -1
+                count = slot._batch_result.count - first
+                slot._batch_result.live_deliveries += count
+                runs.append((slot._batch_result, first, count))
         return start
 
-    cdef bint put(self, TopicAppendSlots taps, Py_ssize_t at, int64_t now, list touched) except -1:
+    cdef bint put(self, TopicAppendSlots slots, Py_ssize_t at, int64_t now, list touched) except -1:
         cdef Row row
         if not self.look(at, &row):
             return False
-        cdef AppendSlot tap = taps.find(row.partition, row.key, row.key_size)
-        if tap is None:
+        cdef AppendSlot slot = slots.find(row.partition, row.key, row.key_size)
+        if slot is None:
             return False
         cdef int64_t timestamp = now if row.timestamp < 0 else row.timestamp
         cdef Py_ssize_t fields = blob_size(row.key_size) + blob_size(row.value_size)
-        cdef uint8_t* end = tap.begin(timestamp, fields + row.headers_size)
+        cdef uint8_t* end = slot.begin(timestamp, fields + row.headers_size)
         if end is NULL:
             return False
         end = put_blob(end, row.key, row.key_size)
         end = put_blob(end, row.value, row.value_size)
         self.put_headers(at, end)
-        if tap._run_first < 0:
-            tap._run_first = tap._batch_result.count
-            touched.append(tap)
-        tap.end(timestamp)
+        if slot._run_first < 0:
+            slot._run_first = slot._batch_result.count
+            touched.append(slot)
+        slot.end(timestamp)
         return True
 
 

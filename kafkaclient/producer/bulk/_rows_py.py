@@ -55,7 +55,9 @@ class Rows:
                 return at
         return stop
 
-    def pour(self, taps: TopicAppendSlots, start: int, stop: int, now: int, runs: list[Run]) -> int:
+    def pour(
+        self, slots: TopicAppendSlots, start: int, stop: int, now: int, runs: list[Run]
+    ) -> int:
         """Send rows through the taps, from ``start`` on; returns the first row that has to go the
         long way, or ``stop``. ``runs`` is extended by (batch_result, index of the first, count) of the
         records of each batch. ``now`` is the timestamp of those without."""
@@ -64,17 +66,17 @@ class Rows:
         try:
             for at in range(start, stop):
                 value, key, partition, timestamp, headers = self.record(at)
-                tap = taps.get(partition, key)
-                if tap is None:
+                slot = slots.get(partition, key)
+                if slot is None:
                     return at
-                count = tap.count
-                if not tap.pour(now if timestamp is None else timestamp, key, value, headers):
+                count = slot.count
+                if not slot.pour(now if timestamp is None else timestamp, key, value, headers):
                     return at
-                if tap not in firsts:
-                    firsts[tap] = count
+                if slot not in firsts:
+                    firsts[slot] = count
         finally:
-            for tap, first in firsts.items():
-                runs.append(tap.run_from(first))
+            for slot, first in firsts.items():
+                runs.append(slot.run_from(first))
         return stop
 
 

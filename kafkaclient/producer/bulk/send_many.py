@@ -176,9 +176,9 @@ class BulkSend:
         return at
 
     def _pour(self, rows: Rows, at: int, stop: int) -> int:
-        taps, runs = self._core.accumulator.topic(self._topic).append_slots, list[Run]()
+        slots, runs = self._core.accumulator.topic(self._topic).append_slots, list[Run]()
         try:
-            return rows.pour(taps, at, stop, int(self._wall_clock() * 1000), runs)
+            return rows.pour(slots, at, stop, int(self._wall_clock() * 1000), runs)
         finally:
             self.delivery.add(runs)
 

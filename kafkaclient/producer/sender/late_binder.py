@@ -68,17 +68,17 @@ class LateBinder:
 
     def _rotate_first(self, source: PartitionQueue, now: float) -> bool:
         """Bind the topic's first batch; False: it cannot be bound yet."""
-        spread, head = source.topic.fair_share, source.batches[0] if source.batches else None
+        fair_share, head = source.topic.fair_share, source.batches[0] if source.batches else None
         bound = False
         if head is not None:
-            partition = spread.pick(spread.lanes, lambda _: True)
+            partition = fair_share.pick(fair_share.lanes, lambda _: True)
             if partition is None:
                 return False
             if self._accumulator.is_sealed(head, now):
                 source.batches.popleft()
                 target = source.topic.queue(partition)
                 self._accumulator.binding.bind(head, target, "rotation", now)
-                spread.add(partition, head.size)
+                fair_share.add(partition, head.size)
                 target.batches.append(head)
                 self._lines.schedule(target, now)
                 bound = True

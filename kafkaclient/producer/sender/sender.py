@@ -74,7 +74,7 @@ class Sender:
         connections: Connections,
         settings: SenderSettings,
         metrics: ProducerMetrics,
-        alarm: Wakeup,
+        wakeup: Wakeup,
         *,
         clock: Callable[[], float],
         rng: Random,
@@ -99,8 +99,8 @@ class Sender:
         self._next_look = 0.0
         self._unavailable: set[int] = set()
         self._late_binder = LateBinder(accumulator)
-        self._wakeup = alarm
-        self.wake = alarm.wake_at
+        self._wakeup = wakeup
+        self.wake = wakeup.wake_at
         """``wake(when)`` sees to it that a pass begins at the time ``when`` at the latest (by
         default: now)."""
         self.lanes = BrokerLanes(

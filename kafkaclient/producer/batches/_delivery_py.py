@@ -152,7 +152,7 @@ class BatchResult:
                 index += run
 
     def resolve_index(self, index: int) -> tuple[BatchResult, int]:
-        """The result of the batch that has the record ``index`` after all splits, and its index there."""
+        """The result of the batch that holds the record ``index`` after splits, and its index."""
         batch_result = self
         while batch_result._parts is not None:
             firsts, parts, shifts = batch_result._parts

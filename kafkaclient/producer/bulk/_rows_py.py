@@ -58,9 +58,9 @@ class Rows:
     def pour(
         self, slots: TopicAppendSlots, start: int, stop: int, now: int, runs: list[Run]
     ) -> int:
-        """Send rows through the taps, from ``start`` on; returns the first row that has to go the
-        long way, or ``stop``. ``runs`` is extended by (batch_result, index of the first, count) of the
-        records of each batch. ``now`` is the timestamp of those without."""
+        """Append rows through the slots, from ``start`` on. Returns the first row that has to go the
+        slow way, or ``stop``. ``runs`` is extended by one :data:`Run` for each batch. ``now`` is the
+        timestamp of records that have none."""
         stop = min(stop, len(self))
         firsts: dict[AppendSlot, int] = {}
         try:

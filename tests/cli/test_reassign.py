@@ -161,6 +161,22 @@ def test_quotas_that_are_not_safe(run: Run, fake: FakeCluster, plan: Path) -> No
     assert run("throttle", "show").stdout == "nothing is throttled\n"
 
 
+def test_files_that_cannot_be_written(run: Run, fake: FakeCluster, plan: Path) -> None:
+    generate = ("reassign", "generate", "--topics", "foo", "--measure", 0, "--out")
+    execute = (*EXECUTE, plan, "--throttle", 5, "--rollback-file")
+    for command in (generate, execute):
+        refused = run(*command, "/nowhere/x")
+        assert refused.exit_code == 2
+        assert "there is no directory /nowhere" in " ".join(refused.stderr.split())
+    assert not fake.requests
+    for command in (generate, execute):
+        refused = run(*command, "/dev/full")
+        assert refused.exit_code == 2
+        assert "/dev/full cannot be written: No space left on device" in refused.stderr
+    assert not fake.requests_of(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
+    assert rates(fake) == set()
+
+
 def test_nobody_to_confirm(run: Run, fake: FakeCluster, plan: Path) -> None:
     words = [word for word in EXECUTE if word != "--yes"]
     asked = run(*words, plan, "--throttle", 1_000_000)

@@ -161,6 +161,16 @@ def test_quotas_that_are_not_safe(run: Run, fake: FakeCluster, plan: Path) -> No
     assert run("throttle", "show").stdout == "nothing is throttled\n"
 
 
+@pytest.mark.parametrize("plan_text", ['{"version":1,"partitions":[]}', "{}"])
+@pytest.mark.parametrize("command", ["execute", "verify", "cancel"])
+def test_an_empty_plan(run: Run, tmp_path: Path, command: str, plan_text: str) -> None:
+    path = tmp_path / "empty.json"
+    path.write_text(plan_text)
+    refused = run("reassign", command, "--reassignment-json-file", path)
+    assert refused.exit_code == 2
+    assert "list cannot be empty" in refused.stderr
+
+
 def test_files_that_cannot_be_written(run: Run, fake: FakeCluster, plan: Path) -> None:
     generate = ("reassign", "generate", "--topics", "foo", "--measure", 0, "--out")
     execute = (*EXECUTE, plan, "--throttle", 5, "--rollback-file")

@@ -138,6 +138,9 @@ def generate(  # noqa: PLR0913 - the flags of Kafka's tool, and some more
         console.print(title)
         typer.echo(plan.to_json() + "\n")
     report.print_estimate(found, replication_quota, network_bandwidth)
+    safe = found.safe_range(network_bandwidth)
+    if safe.is_empty:
+        stderr_console().print(f"[yellow]warning:[/] {safe.why_empty()}", soft_wrap=True)
 
 
 @app.command()

@@ -161,6 +161,18 @@ def test_quotas_that_are_not_safe(run: Run, fake: FakeCluster, plan: Path) -> No
     assert run("throttle", "show").stdout == "nothing is throttled\n"
 
 
+def test_a_network_with_which_no_quota_is_safe(run: Run, plan: Path) -> None:
+    words = ("reassign", "generate", "--measure", 0, "--topics", "foo", "--network-bandwidth", 1)
+    told = run(*words)
+    assert told.exit_code == 0
+    assert "below" not in told.stdout
+    assert "no quota is safe" in told.stderr
+    assert "at least 2 bytes per second" in told.stderr
+    refused = run(*EXECUTE, plan, "--throttle", 5, "--network-bandwidth", 1)
+    assert refused.exit_code == 2
+    assert "at least 2 bytes per second" in refused.stderr
+
+
 @pytest.mark.parametrize("plan_text", ['{"version":1,"partitions":[]}', "{}"])
 @pytest.mark.parametrize("command", ["execute", "verify", "cancel"])
 def test_an_empty_plan(run: Run, tmp_path: Path, command: str, plan_text: str) -> None:

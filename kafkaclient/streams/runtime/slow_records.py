@@ -6,8 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import StreamsError
-from kafkaclient.streams.runtime.failures import event_for
-from kafkaclient.streams.runtime.task_states import TaskEvent
+from kafkaclient.streams.runtime.failures import tells_of_abort
 
 if TYPE_CHECKING:
     from kafkaclient.streams.tasks import TaskId
@@ -77,9 +76,7 @@ class SlowRecords:
 
     def explained(self, error: Exception) -> Exception:
         """The error itself, or what has to be told instead because trying again would not help."""
-        # A transaction that brokers have aborted looks as if another producer had taken over.
-        is_aborted = event_for(error) is TaskEvent.MIGRATED
-        if not (self._is_alone and self._outlived and is_aborted):
+        if not (self._is_alone and self._outlived and tells_of_abort(error)):
             return error
         told = StreamsError(f"{self._told()} It had a transaction of its own: {error}")
         told.__cause__ = error

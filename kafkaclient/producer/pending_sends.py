@@ -40,7 +40,7 @@ __all__ = ["HeldRecord", "PendingSend", "PendingSends"]
 class TopicLine:
     """One topic's waiters, first come first. Keeps ``topic.has_waiters`` true to the two deques."""
 
-    __slots__ = ("called", "topic", "waiting")
+    __slots__ = ("called", "callers", "topic", "waiting")
 
     def __init__(self, topic: TopicBuffer) -> None:
         self.topic = topic
@@ -48,9 +48,12 @@ class TopicLine:
         """For metadata or for buffer space."""
         self.called: deque[PendingSend] = deque()
         """Called to append, and not done yet."""
+        self.callers = 0
+        """How many of ``waiting`` are callers: counting them would cost in proportion to them."""
 
     def join(self, waiter: PendingSend | HeldRecord) -> None:
         self.waiting.append(waiter)
+        self.callers += isinstance(waiter, PendingSend)
         self.topic.has_waiters = True
 
     def take_first(self) -> PendingSend | HeldRecord:
@@ -58,6 +61,7 @@ class TopicLine:
         waiter = self.waiting.popleft()
         if isinstance(waiter, PendingSend):
             self.called.append(waiter)
+            self.callers -= 1
         self._changed()
         return waiter
 
@@ -67,6 +71,7 @@ class TopicLine:
             self.called.remove(waiter)
         else:
             self.waiting.remove(waiter)
+            self.callers -= isinstance(waiter, PendingSend)
         self._changed()
 
     def put_back(self, send: PendingSend) -> None:
@@ -74,6 +79,7 @@ class TopicLine:
         self.called.remove(send)
         held = [at for at, waiter in enumerate(self.waiting) if isinstance(waiter, HeldRecord)]
         self.waiting.insert(held[-1] + 1 if held else 0, send)
+        self.callers += 1
         self._changed()
 
     @property
@@ -345,12 +351,7 @@ class PendingSends:
     @property
     def callers(self) -> int:
         """How many callers wait for buffer space (Java metric ``waiting-threads``)."""
-        return sum(
-            isinstance(waiter, PendingSend)
-            for topic, line in self._lines.items()
-            if topic.view is not None
-            for waiter in line.waiting
-        )
+        return sum(line.callers for line in self._lines.values() if line.topic.view is not None)
 
     # --- kept records ---------------------------------------------------------------------------
 

@@ -58,9 +58,9 @@ class Rows:
     def pour(
         self, slots: TopicAppendSlots, start: int, stop: int, now: int, runs: list[Run]
     ) -> int:
-        """Append rows through the slots, from ``start`` on. Returns the first row that has to go the
-        slow way, or ``stop``. ``runs`` is extended by one :data:`Run` for each batch. ``now`` is the
-        timestamp of records that have none."""
+        """Append rows through the slots, from ``start`` on. Returns the first row that has to go
+        the slow way, or ``stop``. ``runs`` is extended by one :data:`Run` for each batch. ``now``
+        is the timestamp of records that have none."""
         stop = min(stop, len(self))
         firsts: dict[AppendSlot, int] = {}
         try:

@@ -169,6 +169,7 @@ class Instance:
             options=TaskOptions(
                 commit_interval_s=config.commit_interval_ms / 1000,
                 transaction_timeout_s=config.transaction_timeout_s,
+                session_timeout_s=config.session_timeout_ms / 1000,
                 auto_offset_reset=config.auto_offset_reset,
                 changelogs=topics.changelogs,
                 clock=self._clock,

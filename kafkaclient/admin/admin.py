@@ -15,7 +15,7 @@ from kafkaclient.admin.reassign.reassigner import Reassigner
 from kafkaclient.admin.reassign.throttled import ThrottledReassignment
 from kafkaclient.admin.session import Session
 from kafkaclient.admin.topics import TopicDescription, described
-from kafkaclient.admin.transactions import TransactionAdmin
+from kafkaclient.admin.transaction_api import TransactionAdmin
 from kafkaclient.config.admin import AdminConfig
 from kafkaclient.errors import AdminStateError, ConfigError, KafkaError, UnsupportedVersionError
 from kafkaclient.producer.producer import Producer

@@ -9,10 +9,10 @@ from kafkaclient.admin.groups import Groups
 from kafkaclient.admin.guard import Guard
 from kafkaclient.admin.limits import Limits
 from kafkaclient.admin.limits_topic import TopicLimits
-from kafkaclient.admin.reassign.turns import Turns
 from kafkaclient.admin.reassignments import Reassignments
 from kafkaclient.admin.topics import Requests
 from kafkaclient.admin.transactions import TransactionRequests
+from kafkaclient.admin.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable

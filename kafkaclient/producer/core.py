@@ -9,13 +9,13 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kafkaclient.cluster.coordinator import Coordinators
 from kafkaclient.cluster.metadata import Metadata
 from kafkaclient.cluster.router import Router
 from kafkaclient.errors import KafkaError, ProducerClosedError, TransactionAbortedError
 from kafkaclient.metrics import ProducerMetrics
 from kafkaclient.producer.accumulator import RecordAccumulator
 from kafkaclient.producer.alarm import Alarm
-from kafkaclient.producer.coordinator import Coordinators
 from kafkaclient.producer.delivery import Receipt
 from kafkaclient.producer.failures import UnseenFailures
 from kafkaclient.producer.gauges import bind_load_gauges

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
 
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.cluster.backoff import retry_pause_s
 from kafkaclient.cluster.metadata import Metadata
+from kafkaclient.cluster.retry import until_answered
 from kafkaclient.cluster.router import Router
 from kafkaclient.errors import (
     KafkaError,
@@ -26,10 +27,18 @@ if TYPE_CHECKING:
 
     from kafkaclient.config import ReaderConfig
     from kafkaclient.net.dialer import Dialer
-    from kafkaclient.reader.reading import Reading
     from kafkaclient.wire.results import PartitionOffset
 
 __all__ = ["Cluster"]
+
+
+class _Read(Protocol):
+    """What the cluster asks of a :class:`~kafkaclient.reader.reading.Reading`."""
+
+    @property
+    def topics(self) -> set[str]: ...
+
+    def close(self) -> None: ...
 
 
 class Cluster:
@@ -48,8 +57,8 @@ class Cluster:
         self.now = clock or self._loop.time
         self.rng = rng
         self.router = Router.secured(config, dialer, clock=self.now, rng=rng)
-        self.readings: WeakSet[Reading] = WeakSet()
-        """Those under way."""
+        self.readings: WeakSet[_Read] = WeakSet()
+        """The reads that have not been closed."""
         self.metadata = Metadata(
             config,
             self.router,
@@ -132,36 +141,47 @@ class Cluster:
         """
         deadline = self.now() + self.config.max_block_ms / 1000
         found: dict[TopicPartition, PartitionOffset] = {}
-        missing = asked = list(dict.fromkeys(where))
-        for topic in {tp.topic for tp in missing}:
+        asked = list(dict.fromkeys(where))
+        for topic in {tp.topic for tp in asked}:
             await self.metadata.wait_topic(topic, deadline - self.now())
-        failures = 0
-        while missing:
-            by_node: dict[int, list[TopicPartition]] = {}
-            errors: list[KafkaError] = []
-            for tp in missing:
-                leader = self.metadata.view.leader(*tp)
-                if leader is None:
-                    errors.append(LeaderChangedError(f"{tp}: no broker that is up leads it"))
-                else:
-                    by_node.setdefault(leader.node_id, []).append(tp)
-            left_s = deadline - self.now()
-            answers = await asyncio.gather(
-                *(self._ask(node, tps, timestamp, left_s) for node, tps in by_node.items())
-            )
-            for answer, problems in answers:
-                found |= answer
-                errors += problems
-            for error in errors:
-                if not error.retriable or self.now() >= deadline:
-                    raise error
-            missing = [tp for tp in missing if tp not in found]
-            if missing:
-                failures += 1
-                self.metadata.request_refresh(f"offsets are not known: {errors[:1]}")
-                pause_s = retry_pause_s(failures, self.config, self.rng)
-                await asyncio.sleep(min(pause_s, max(0.0, deadline - self.now())))
+
+        async def attempt() -> None:
+            missing = [tp for tp in asked if tp not in found]
+            answer, errors = await self._ask_leaders(missing, timestamp, deadline - self.now())
+            found.update(answer)
+            if errors:
+                raise next((error for error in errors if not error.retriable), errors[0])
+
+        async def before_retry(error: KafkaError, failures: int) -> None:
+            if not error.retriable or self.now() >= deadline:
+                raise error
+            self.metadata.request_refresh(f"offsets are not known: {error}")
+            pause_s = retry_pause_s(failures, self.config, self.rng)
+            await asyncio.sleep(min(pause_s, max(0.0, deadline - self.now())))
+
+        await until_answered(attempt, before_retry)
         return {tp: found[tp] for tp in asked}
+
+    async def _ask_leaders(
+        self, where: Iterable[TopicPartition], timestamp: int, timeout_s: float
+    ) -> tuple[dict[TopicPartition, PartitionOffset], list[KafkaError]]:
+        """The offsets that the leaders have answered, and the errors of the other partitions."""
+        by_node: dict[int, list[TopicPartition]] = {}
+        found: dict[TopicPartition, PartitionOffset] = {}
+        errors: list[KafkaError] = []
+        for tp in where:
+            leader = self.metadata.view.leader(*tp)
+            if leader is None:
+                errors.append(LeaderChangedError(f"{tp}: no broker that is up leads it"))
+            else:
+                by_node.setdefault(leader.node_id, []).append(tp)
+        answers = await asyncio.gather(
+            *(self._ask(node, tps, timestamp, timeout_s) for node, tps in by_node.items())
+        )
+        for answer, problems in answers:
+            found |= answer
+            errors += problems
+        return found, errors
 
     async def _ask(
         self, node_id: int, where: list[TopicPartition], timestamp: int, timeout_s: float

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from random import Random
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 from kafkaclient.admin.description import ClusterDescription, LimitsReport, report, seen_by
 from kafkaclient.admin.guard import existing, settled_outcomes, usage_of
@@ -16,6 +16,7 @@ from kafkaclient.admin.reassign.throttled import ThrottledReassignment
 from kafkaclient.admin.session import Session
 from kafkaclient.admin.topics import TopicDescription, described
 from kafkaclient.admin.transaction_api import TransactionAdmin
+from kafkaclient.cluster.client import Client
 from kafkaclient.config.admin import AdminConfig
 from kafkaclient.errors import AdminStateError, ConfigError, KafkaError, UnsupportedVersionError
 from kafkaclient.producer.producer import Producer
@@ -25,7 +26,6 @@ from kafkaclient.wire.codec import NewTopic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from types import TracebackType
 
     from kafkaclient.admin.configs import ConfigResource
     from kafkaclient.admin.limits import Limits
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["Admin"]
 
 
-class Admin(TransactionAdmin):
+class Admin(TransactionAdmin, Client):
     """Looks after a cluster: topics, configurations, partition limits (KIP-578), transactions.
 
     ::
@@ -122,16 +122,7 @@ class Admin(TransactionAdmin):
         if opened is not None:
             await opened.session.close()
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def _end(self) -> None:
         await self.close()
 
     # --- topics: to see -----------------------------------------------------------------------

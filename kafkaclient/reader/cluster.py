@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
 
@@ -53,8 +52,8 @@ class Cluster:
         rng: Random,
     ) -> None:
         self.config = config
-        self._loop = asyncio.get_running_loop()
-        self.now = clock or self._loop.time
+        self.loop = asyncio.get_running_loop()
+        self.now = clock or self.loop.time
         self.rng = rng
         self.router = Router.secured(config, dialer, clock=self.now, rng=rng)
         self.readings: WeakSet[_Read] = WeakSet()
@@ -66,14 +65,13 @@ class Cluster:
             rng=rng,
             release=lambda topic: all(topic not in reading.topics for reading in self.readings),
         )
-        self._orphan: asyncio.Task[None] | None = None
         self._purposes = 0
         self._free_purposes: list[str] = []
 
     def check_home(self) -> None:
         """Raises in another event loop than the reader was started in. Outside of any, a read may
         be made; it is iterated over in the reader's."""
-        if asyncio._get_running_loop() not in (self._loop, None):
+        if asyncio._get_running_loop() not in (self.loop, None):
             raise ReaderStateError("the reader belongs to the event loop that it was started in")
 
     async def close(self) -> None:
@@ -81,15 +79,6 @@ class Cluster:
             reading.close()
         await self.metadata.stop()
         await self.router.close()
-
-    def close_later(self) -> None:
-        """Close in the background; may be called from anywhere, by a garbage collector too. Not in
-        an event loop that has ended: then all of this ends with it."""
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._close_in_background)
-
-    def _close_in_background(self) -> None:
-        self._orphan = self._loop.create_task(self.close(), name="kafkaclient-close")
 
     def take_purpose(self) -> str:
         """A name of the connections of a read that begins: of one that has ended, if there is

@@ -2,10 +2,11 @@
 
 Behaviour
     Without a :class:`~kafkaclient.testing.fake.Sasl` there is no authentication, and SaslHandshake
-    gets ILLEGAL_SASL_STATE. With one, a connection may ask for nothing but ApiVersions before it has authenticated, nothing
-    but SASL while it does so again (KIP-368), and nothing but SaslHandshake when its session has
-    ended; else it is closed, as by a broker. One message authenticates, as with PLAIN and
-    OAUTHBEARER. After a refusal the connection is closed by the client, or by its next request.
+    gets ILLEGAL_SASL_STATE. With one, a connection may send only ApiVersions before it has
+    authenticated, only SASL while it authenticates again (KIP-368), and only SaslHandshake when its
+    session has ended. Any other request closes the connection, as at a broker. One message
+    authenticates, as with PLAIN and OAUTHBEARER. After a refusal the client closes the connection,
+    or the broker does at the next request.
 
 Versions
     SaslHandshake 0 to 1, SaslAuthenticate 0 to 2; the session's lifetime is told from 1 on.

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Coroutine
-    from types import TracebackType
 
 __all__ = ["Client", "LeftOpen"]
 
@@ -43,12 +42,7 @@ class Client:
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._end()
 
     def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:

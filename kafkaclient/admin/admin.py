@@ -143,9 +143,8 @@ class Admin(TransactionAdmin, Client):
         wanted = None if names is None else tuple(dict.fromkeys(names))
         for name in wanted or ():
             check_topic_name(name)
-        session = self._opened("describe_topics").session
-        async with session.limit("describing topics", timeout_s):
-            told = await session.metadata(wanted)
+        async with self._limited("describing topics", timeout_s) as opened:
+            told = await opened.session.metadata(wanted)
         return {info.name: described(info) for info in sorted(told.topics, key=lambda t: t.name)}
 
     async def describe_topic(
@@ -199,8 +198,7 @@ class Admin(TransactionAdmin, Client):
         """Create topics; by name None, or what :meth:`create_topic` raises. Each is created as a
         whole or not at all; when there is not room for all, the earlier ones get it."""
         wanted = list({topic.name: topic for topic in topics}.values())
-        opened = self._opened("create_topics")
-        async with opened.session.limit("creating topics", timeout_s):
+        async with self._limited("creating topics", timeout_s) as opened:
             limits, cluster = await opened.limits_and_cluster()
             if limits.any:
                 return await opened.guard.create(
@@ -219,8 +217,7 @@ class Admin(TransactionAdmin, Client):
     ) -> dict[str, KafkaError | None]:
         """Delete topics with all their records; by name None, or what :meth:`delete_topic`
         raises."""
-        opened = self._opened("delete_topics")
-        async with opened.session.limit("deleting topics", timeout_s):
+        async with self._limited("deleting topics", timeout_s) as opened:
             return await opened.requests.delete(names)
 
     async def add_partitions(
@@ -239,8 +236,7 @@ class Admin(TransactionAdmin, Client):
         Raises UnknownTopicError, and as :meth:`create_topic`.
         """
         check_topic_name(name)
-        opened = self._opened("add_partitions")
-        async with opened.session.limit(f"adding partitions to topic {name!r}", timeout_s):
+        async with self._limited(f"adding partitions to topic {name!r}", timeout_s) as opened:
             failures = 0
             limits, cluster = await opened.limits_and_cluster()
             while (topic := _topic_of(cluster, name)) is None:
@@ -269,8 +265,7 @@ class Admin(TransactionAdmin, Client):
         """The configuration of a topic, a broker or all brokers, by key; ``keys`` None for all
         keys. Sensitive values are None. Raises the broker's error, ConfigError for a broker that is
         not up."""
-        opened = self._opened("describe_configs")
-        async with opened.session.limit(f"describing {resource}", timeout_s):
+        async with self._limited(f"describing {resource}", timeout_s) as opened:
             return await opened.configs.describe(resource, keys)
 
     async def alter_configs(
@@ -287,8 +282,7 @@ class Admin(TransactionAdmin, Client):
         """Change some keys and leave the others alone (KIP-339): all changes or none. ``delete``
         brings a key's default back; ``append`` and ``subtract`` are for lists. Raises the broker's
         error, ConfigError for a key named twice, none at all, or a broker that is not up."""
-        opened = self._opened("alter_configs")
-        async with opened.session.limit(f"configuring {resource}", timeout_s):
+        async with self._limited(f"configuring {resource}", timeout_s) as opened:
             await opened.configs.alter(
                 resource,
                 set=set or {},
@@ -302,12 +296,10 @@ class Admin(TransactionAdmin, Client):
 
     async def describe_cluster(self, *, timeout_s: float | None = None) -> ClusterDescription:
         """The brokers that are up, what they host, and the controllers."""
-        opened = self._opened("describe_cluster")
-        session = opened.session
-        async with session.limit("describing the cluster", timeout_s):
-            cluster = await session.metadata(None)
+        async with self._limited("describing the cluster", timeout_s) as opened:
+            cluster = await opened.session.metadata(None)
             try:
-                quorum = await session.call(DescribeQuorumCall())
+                quorum = await opened.session.call(DescribeQuorumCall())
             except UnsupportedVersionError:
                 return seen_by(cluster, None)  # a cluster with ZooKeeper
         return seen_by(cluster, quorum)
@@ -317,8 +309,7 @@ class Admin(TransactionAdmin, Client):
     async def describe_group(self, group: str, *, timeout_s: float | None = None) -> DescribedGroup:
         """A consumer group of the classic protocol, with its members. One that does not exist has
         the state ``Dead``. Raises AuthorizationError, or the coordinator's BrokerError."""
-        opened = self._opened("describe_group")
-        async with opened.session.limit(f"describing group {group!r}", timeout_s):
+        async with self._limited(f"describing group {group!r}", timeout_s) as opened:
             return await opened.groups.describe(group)
 
     async def committed_offsets(
@@ -326,8 +317,7 @@ class Admin(TransactionAdmin, Client):
     ) -> dict[TopicPartition, int]:
         """What a group has committed; a partition without an offset is left out. Raises as
         :meth:`describe_group`."""
-        opened = self._opened("committed_offsets")
-        async with opened.session.limit(f"reading the offsets of group {group!r}", timeout_s):
+        async with self._limited(f"reading the offsets of group {group!r}", timeout_s) as opened:
             return await opened.groups.committed(group, partitions)
 
     async def alter_offsets(
@@ -335,8 +325,7 @@ class Admin(TransactionAdmin, Client):
     ) -> None:
         """Set what a group without members has committed. Raises AuthorizationError, or the
         coordinator's BrokerError, such as UNKNOWN_MEMBER_ID when it has members."""
-        opened = self._opened("alter_offsets")
-        async with opened.session.limit(f"setting the offsets of group {group!r}", timeout_s):
+        async with self._limited(f"setting the offsets of group {group!r}", timeout_s) as opened:
             await opened.groups.alter_offsets(group, offsets)
 
     async def end_offsets(
@@ -344,8 +333,7 @@ class Admin(TransactionAdmin, Client):
     ) -> dict[TopicPartition, int]:
         """Where partitions end for those who read committed records; one that does not exist or has
         no leader now is left out. Raises AuthorizationError, or the leader's BrokerError."""
-        opened = self._opened("end_offsets")
-        async with opened.session.limit("looking for the ends of partitions", timeout_s):
+        async with self._limited("looking for the ends of partitions", timeout_s) as opened:
             return await opened.groups.ends(partitions)
 
     # --- moves --------------------------------------------------------------------------------
@@ -354,8 +342,7 @@ class Admin(TransactionAdmin, Client):
         self, *, timeout_s: float | None = None
     ) -> dict[TopicPartition, OngoingReassignment]:
         """The moves of replicas under way. Raises the controller's BrokerError."""
-        opened = self._opened("list_partition_reassignments")
-        async with opened.session.limit("listing reassignments", timeout_s):
+        async with self._limited("listing reassignments", timeout_s) as opened:
             return await opened.reassignments.ongoing()
 
     async def alter_partition_reassignments(
@@ -372,8 +359,7 @@ class Admin(TransactionAdmin, Client):
         have begun and somebody else took the same room at the same time; UnknownTopicError.
         """
         wanted = {partition: None if r is None else tuple(r) for partition, r in moves.items()}
-        opened = self._opened("alter_partition_reassignments")
-        async with opened.session.limit("reassigning partitions", timeout_s):
+        async with self._limited("reassigning partitions", timeout_s) as opened:
             limits, cluster = await opened.limits_and_cluster()
             opened.reassignments.check(wanted, limits, cluster)
             results = await opened.reassignments.alter(wanted, cluster)
@@ -419,8 +405,7 @@ class Admin(TransactionAdmin, Client):
 
     async def limits(self, *, timeout_s: float | None = None) -> Limits:
         """The partition limits that hold for this client."""
-        opened = self._opened("limits")
-        async with opened.session.limit("reading the partition limits", timeout_s):
+        async with self._limited("reading the partition limits", timeout_s) as opened:
             return await opened.limits()
 
     async def set_limits(
@@ -432,18 +417,15 @@ class Admin(TransactionAdmin, Client):
         Raises ConfigError for what is no limit; KafkaError when somebody else has set another
         value at the same time, which then holds.
         """
-        opened = self._opened("set_limits")
-        store = opened.store
-        if store is None:
-            raise AdminStateError("this admin client was made with limits=None")
-        async with opened.session.limit("setting partition limits", timeout_s):
-            return await store.change(changes)
+        async with self._limited("setting partition limits", timeout_s) as opened:
+            if opened.store is None:
+                raise AdminStateError("this admin client was made with limits=None")
+            return await opened.store.change(changes)
 
     async def check_limits(self, *, timeout_s: float | None = None) -> LimitsReport:
         """The limits beside what is used of them. Topics that this client may not describe are
         missing from it."""
-        opened = self._opened("check_limits")
-        async with opened.session.limit("checking the partition limits", timeout_s):
+        async with self._limited("checking the partition limits", timeout_s) as opened:
             limits, cluster = await opened.limits_and_cluster()
         return report(limits, usage_of(cluster))
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import AsyncIterator, Iterable
 
     from kafkaclient.admin.opened import Opened
-    from kafkaclient.admin.session import Session
     from kafkaclient.admin.transactions import TransactionRequests
     from kafkaclient.errors import KafkaError
     from kafkaclient.types import PreparedTransaction
@@ -42,14 +42,10 @@ class TransactionAdmin:
                 producer that was fenced it cannot be told whether it had been ended before.
             AuthorizationError: this client may not write under its transactional id.
         """
-        requests, session = self._transactions("end_transaction")
         how = "committing" if commit else "aborting"
         what = f"{how} the transaction of {prepared.transactional_id!r}"
-        async with session.limit(what, timeout_s):
-            try:
-                await requests.end(prepared, commit=commit)
-            finally:
-                requests.note()
+        async with self._noting(what, timeout_s) as requests:
+            await requests.end(prepared, commit=commit)
 
     async def list_transactions(
         self,
@@ -61,9 +57,8 @@ class TransactionAdmin:
         """The transactional ids that begin with ``prefix``, in order, and where the last
         transaction of each stands; ``states``: only those (default: all). What this client may not
         describe is missing. Every broker is asked (KIP-664; brokers from 3.0 on)."""
-        requests, session = self._transactions("list_transactions")
-        async with session.limit("listing transactions", timeout_s):
-            listed = await requests.listed(tuple(states))
+        async with self._limited("listing transactions", timeout_s) as opened:
+            listed = await opened.transactions.listed(tuple(states))
         return sorted(told for told in listed if told.transactional_id.startswith(prefix))
 
     async def describe_transactions(
@@ -72,12 +67,8 @@ class TransactionAdmin:
         """What is known of transactional ids, as given; None for one that is not known. Raises
         AuthorizationError for one that this client may not describe. Brokers from 3.0 on."""
         names = tuple(dict.fromkeys(transactional_ids))
-        requests, session = self._transactions("describe_transactions")
-        async with session.limit("describing transactions", timeout_s):
-            try:
-                told = await asyncio.gather(*map(requests.describe, names))
-            finally:
-                requests.note()
+        async with self._noting("describing transactions", timeout_s) as requests:
+            told = await asyncio.gather(*map(requests.describe, names))
         return dict(zip(names, told, strict=True))
 
     async def fence_producers(
@@ -87,17 +78,26 @@ class TransactionAdmin:
         what it asks for next is refused. By id None, or the error: AuthorizationError, say (Java:
         ``Admin.fenceProducers``)."""
         names = tuple(dict.fromkeys(transactional_ids))
-        requests, session = self._transactions("fence_producers")
-        async with session.limit("fencing producers", timeout_s):
-            try:
-                outcomes = await asyncio.gather(*map(requests.fence, names))
-            finally:
-                requests.note()
+        async with self._noting("fencing producers", timeout_s) as requests:
+            outcomes = await asyncio.gather(*map(requests.fence, names))
         return dict(zip(names, outcomes, strict=True))
 
-    def _transactions(self, call: str) -> tuple[TransactionRequests, Session]:
-        opened = self._opened(call)
-        return opened.transactions, opened.session
+    @asynccontextmanager
+    async def _noting(
+        self, what: str, timeout_s: float | None
+    ) -> AsyncIterator[TransactionRequests]:
+        async with self._limited(what, timeout_s) as opened:
+            try:
+                yield opened.transactions
+            finally:
+                opened.transactions.note()
+
+    @asynccontextmanager
+    async def _limited(self, what: str, timeout_s: float | None) -> AsyncIterator[Opened]:
+        """The parts, for an operation with a time limit; see :meth:`.Session.limit`."""
+        opened = self._opened(what)
+        async with opened.session.limit(what, timeout_s):
+            yield opened
 
     def _opened(self, call: str) -> Opened:
         raise NotImplementedError

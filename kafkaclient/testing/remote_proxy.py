@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Unpack
 
-from kafkaclient.testing.proxy_faults import HALF
+from kafkaclient.testing.proxy.faults import HALF
 from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkaclient.testing.control import Control
-    from kafkaclient.testing.proxy_faults import HowOften
+    from kafkaclient.testing.proxy.faults import HowOften
 
 __all__ = ["RemoteProxy"]
 

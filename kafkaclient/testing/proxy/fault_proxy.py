@@ -10,16 +10,16 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Self, Unpack
 
-from kafkaclient.testing.proxy_faults import HALF, Faults, Frame, FrameFault, ProxyCounters
-from kafkaclient.testing.proxy_link import Link
+from kafkaclient.testing.proxy.faults import HALF, Faults, FrameFault, ProxyCounters
+from kafkaclient.testing.proxy.link import Link
 from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kafkaclient.testing.proxy_faults import WhichFrames
+    from kafkaclient.testing.proxy.faults import WhichFrames
 
-__all__ = ["FaultProxy", "Frame", "FrameFault", "ProxyCounters"]
+__all__ = ["FaultProxy"]
 
 
 class FaultProxy:

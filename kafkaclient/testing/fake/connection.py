@@ -41,7 +41,7 @@ class FakeConnection(asyncio.Protocol):
     """Handles the requests of a connection one by one, as a broker does.
 
     While a request is delayed, those behind it wait; a request that is never answered blocks
-    the connection for good.
+    the connection until the connection is closed.
     """
 
     def __init__(

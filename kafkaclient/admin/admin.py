@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import asynccontextmanager
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,7 +26,7 @@ from kafkaclient.wire.admin import DescribeQuorumCall
 from kafkaclient.wire.codec import NewTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
     from kafkaclient.admin.configs import ConfigResource
     from kafkaclient.admin.limits import Limits
@@ -88,9 +89,9 @@ class Admin(TransactionAdmin, Client):
         self._rng = rng or Random()
         self._open: Opened | None = None
         measured_by = clock or _loop_time
-        self.reassigner = Reassigner(self._opened, measured_by, self._rng)
+        self.reassigner = Reassigner(self._operation, measured_by, self._rng)
         """Moves replicas, step by step; :meth:`throttled` has the steps joined."""
-        self.replication_quotas = ReplicationQuotas(self._opened, measured_by)
+        self.replication_quotas = ReplicationQuotas(self._operation, measured_by)
         """Throttles of replication, apart from any plan."""
 
     def __repr__(self) -> str:
@@ -143,7 +144,7 @@ class Admin(TransactionAdmin, Client):
         wanted = None if names is None else tuple(dict.fromkeys(names))
         for name in wanted or ():
             check_topic_name(name)
-        async with self._limited("describing topics", timeout_s) as opened:
+        async with self._operation("describing topics", timeout_s) as opened:
             told = await opened.session.metadata(wanted)
         return {info.name: described(info) for info in sorted(told.topics, key=lambda t: t.name)}
 
@@ -198,7 +199,7 @@ class Admin(TransactionAdmin, Client):
         """Create topics; by name None, or what :meth:`create_topic` raises. Each is created as a
         whole or not at all; when there is not room for all, the earlier ones get it."""
         wanted = list({topic.name: topic for topic in topics}.values())
-        async with self._limited("creating topics", timeout_s) as opened:
+        async with self._operation("creating topics", timeout_s) as opened:
             limits, cluster = await opened.limits_and_cluster()
             if limits.any:
                 return await opened.guard.create(
@@ -217,7 +218,7 @@ class Admin(TransactionAdmin, Client):
     ) -> dict[str, KafkaError | None]:
         """Delete topics with all their records; by name None, or what :meth:`delete_topic`
         raises."""
-        async with self._limited("deleting topics", timeout_s) as opened:
+        async with self._operation("deleting topics", timeout_s) as opened:
             return await opened.requests.delete(names)
 
     async def add_partitions(
@@ -236,7 +237,7 @@ class Admin(TransactionAdmin, Client):
         Raises UnknownTopicError, and as :meth:`create_topic`.
         """
         check_topic_name(name)
-        async with self._limited(f"adding partitions to topic {name!r}", timeout_s) as opened:
+        async with self._operation(f"adding partitions to topic {name!r}", timeout_s) as opened:
             failures = 0
             limits, cluster = await opened.limits_and_cluster()
             while (topic := _topic_of(cluster, name)) is None:
@@ -265,7 +266,7 @@ class Admin(TransactionAdmin, Client):
         """The configuration of a topic, a broker or all brokers, by key; ``keys`` None for all
         keys. Sensitive values are None. Raises the broker's error, ConfigError for a broker that is
         not up."""
-        async with self._limited(f"describing {resource}", timeout_s) as opened:
+        async with self._operation(f"describing {resource}", timeout_s) as opened:
             return await opened.configs.describe(resource, keys)
 
     async def alter_configs(
@@ -282,7 +283,7 @@ class Admin(TransactionAdmin, Client):
         """Change some keys and leave the others alone (KIP-339): all changes or none. ``delete``
         brings a key's default back; ``append`` and ``subtract`` are for lists. Raises the broker's
         error, ConfigError for a key named twice, none at all, or a broker that is not up."""
-        async with self._limited(f"configuring {resource}", timeout_s) as opened:
+        async with self._operation(f"configuring {resource}", timeout_s) as opened:
             await opened.configs.alter(
                 resource,
                 set=set or {},
@@ -296,7 +297,7 @@ class Admin(TransactionAdmin, Client):
 
     async def describe_cluster(self, *, timeout_s: float | None = None) -> ClusterDescription:
         """The brokers that are up, what they host, and the controllers."""
-        async with self._limited("describing the cluster", timeout_s) as opened:
+        async with self._operation("describing the cluster", timeout_s) as opened:
             cluster = await opened.session.metadata(None)
             try:
                 quorum = await opened.session.call(DescribeQuorumCall())
@@ -309,7 +310,7 @@ class Admin(TransactionAdmin, Client):
     async def describe_group(self, group: str, *, timeout_s: float | None = None) -> DescribedGroup:
         """A consumer group of the classic protocol, with its members. One that does not exist has
         the state ``Dead``. Raises AuthorizationError, or the coordinator's BrokerError."""
-        async with self._limited(f"describing group {group!r}", timeout_s) as opened:
+        async with self._operation(f"describing group {group!r}", timeout_s) as opened:
             return await opened.groups.describe(group)
 
     async def committed_offsets(
@@ -317,7 +318,7 @@ class Admin(TransactionAdmin, Client):
     ) -> dict[TopicPartition, int]:
         """What a group has committed; a partition without an offset is left out. Raises as
         :meth:`describe_group`."""
-        async with self._limited(f"reading the offsets of group {group!r}", timeout_s) as opened:
+        async with self._operation(f"reading the offsets of group {group!r}", timeout_s) as opened:
             return await opened.groups.committed(group, partitions)
 
     async def alter_offsets(
@@ -325,7 +326,7 @@ class Admin(TransactionAdmin, Client):
     ) -> None:
         """Set what a group without members has committed. Raises AuthorizationError, or the
         coordinator's BrokerError, such as UNKNOWN_MEMBER_ID when it has members."""
-        async with self._limited(f"setting the offsets of group {group!r}", timeout_s) as opened:
+        async with self._operation(f"setting the offsets of group {group!r}", timeout_s) as opened:
             await opened.groups.alter_offsets(group, offsets)
 
     async def end_offsets(
@@ -333,7 +334,7 @@ class Admin(TransactionAdmin, Client):
     ) -> dict[TopicPartition, int]:
         """Where partitions end for those who read committed records; one that does not exist or has
         no leader now is left out. Raises AuthorizationError, or the leader's BrokerError."""
-        async with self._limited("looking for the ends of partitions", timeout_s) as opened:
+        async with self._operation("looking for the ends of partitions", timeout_s) as opened:
             return await opened.groups.ends(partitions)
 
     # --- moves --------------------------------------------------------------------------------
@@ -342,7 +343,7 @@ class Admin(TransactionAdmin, Client):
         self, *, timeout_s: float | None = None
     ) -> dict[TopicPartition, OngoingReassignment]:
         """The moves of replicas under way. Raises the controller's BrokerError."""
-        async with self._limited("listing reassignments", timeout_s) as opened:
+        async with self._operation("listing reassignments", timeout_s) as opened:
             return await opened.reassignments.ongoing()
 
     async def alter_partition_reassignments(
@@ -359,7 +360,7 @@ class Admin(TransactionAdmin, Client):
         have begun and somebody else took the same room at the same time; UnknownTopicError.
         """
         wanted = {partition: None if r is None else tuple(r) for partition, r in moves.items()}
-        async with self._limited("reassigning partitions", timeout_s) as opened:
+        async with self._operation("reassigning partitions", timeout_s) as opened:
             limits, cluster = await opened.limits_and_cluster()
             opened.reassignments.check(wanted, limits, cluster)
             results = await opened.reassignments.alter(wanted, cluster)
@@ -405,7 +406,7 @@ class Admin(TransactionAdmin, Client):
 
     async def limits(self, *, timeout_s: float | None = None) -> Limits:
         """The partition limits that hold for this client."""
-        async with self._limited("reading the partition limits", timeout_s) as opened:
+        async with self._operation("reading the partition limits", timeout_s) as opened:
             return await opened.limits()
 
     async def set_limits(
@@ -417,7 +418,7 @@ class Admin(TransactionAdmin, Client):
         Raises ConfigError for what is no limit; KafkaError when somebody else has set another
         value at the same time, which then holds.
         """
-        async with self._limited("setting partition limits", timeout_s) as opened:
+        async with self._operation("setting partition limits", timeout_s) as opened:
             if opened.store is None:
                 raise AdminStateError("this admin client was made with limits=None")
             return await opened.store.change(changes)
@@ -425,16 +426,20 @@ class Admin(TransactionAdmin, Client):
     async def check_limits(self, *, timeout_s: float | None = None) -> LimitsReport:
         """The limits beside what is used of them. Topics that this client may not describe are
         missing from it."""
-        async with self._limited("checking the partition limits", timeout_s) as opened:
+        async with self._operation("checking the partition limits", timeout_s) as opened:
             limits, cluster = await opened.limits_and_cluster()
         return report(limits, usage_of(cluster))
 
     # ------------------------------------------------------------------------------------------
 
-    def _opened(self, call: str) -> Opened:
-        if self._open is None:
-            raise AdminStateError(f"{call}: the admin client is not running: start it first")
-        return self._open
+    @asynccontextmanager
+    async def _operation(self, what: str, timeout_s: float | None = None) -> AsyncIterator[Opened]:
+        """The parts, for an operation with a time limit; raises as :meth:`.Session.limit`."""
+        opened = self._open
+        if opened is None:
+            raise AdminStateError(f"{what}: the admin client is not running: start it first")
+        async with opened.session.limit(what, timeout_s):
+            yield opened
 
     def _new_producer(self) -> Producer:
         options = self.config.for_producer() | {

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
+    from contextlib import AbstractAsyncContextManager
 
     from kafkaclient.admin.opened import Opened
     from kafkaclient.admin.transactions import TransactionRequests
@@ -57,7 +58,7 @@ class TransactionAdmin:
         """The transactional ids that begin with ``prefix``, in order, and where the last
         transaction of each stands; ``states``: only those (default: all). What this client may not
         describe is missing. Every broker is asked (KIP-664; brokers from 3.0 on)."""
-        async with self._limited("listing transactions", timeout_s) as opened:
+        async with self._operation("listing transactions", timeout_s) as opened:
             listed = await opened.transactions.listed(tuple(states))
         return sorted(told for told in listed if told.transactional_id.startswith(prefix))
 
@@ -86,18 +87,13 @@ class TransactionAdmin:
     async def _noting(
         self, what: str, timeout_s: float | None
     ) -> AsyncIterator[TransactionRequests]:
-        async with self._limited(what, timeout_s) as opened:
+        async with self._operation(what, timeout_s) as opened:
             try:
                 yield opened.transactions
             finally:
                 opened.transactions.note()
 
-    @asynccontextmanager
-    async def _limited(self, what: str, timeout_s: float | None) -> AsyncIterator[Opened]:
-        """The parts, for an operation with a time limit; see :meth:`.Session.limit`."""
-        opened = self._opened(what)
-        async with opened.session.limit(what, timeout_s):
-            yield opened
-
-    def _opened(self, call: str) -> Opened:
+    def _operation(
+        self, what: str, timeout_s: float | None = None
+    ) -> AbstractAsyncContextManager[Opened]:
         raise NotImplementedError

@@ -287,7 +287,8 @@ async def dies_after(cluster, plan, changes: int) -> bool:
     """Begin a plan with a tool that makes so many changes and then no call any more; whether it
     came to its end."""
     async with Admin(cluster.bootstrap, limits=None) as doomed:
-        session = doomed._opened("dies_after").session
+        assert doomed._open is not None
+        session = doomed._open.session
         once, made = session.once, 0
 
         async def dying(call, node=None):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import asynccontextmanager
 from random import Random
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 from kafkaclient.admin.description import ClusterDescription, LimitsReport, report, seen_by
 from kafkaclient.admin.guard import existing, settled_outcomes, usage_of
@@ -15,7 +16,8 @@ from kafkaclient.admin.reassign.reassigner import Reassigner
 from kafkaclient.admin.reassign.throttled import ThrottledReassignment
 from kafkaclient.admin.session import Session
 from kafkaclient.admin.topics import TopicDescription, described
-from kafkaclient.admin.transactions import TransactionAdmin
+from kafkaclient.admin.transaction_api import TransactionAdmin
+from kafkaclient.cluster.client import Client
 from kafkaclient.config.admin import AdminConfig
 from kafkaclient.errors import AdminStateError, ConfigError, KafkaError, UnsupportedVersionError
 from kafkaclient.producer.producer import Producer
@@ -24,8 +26,7 @@ from kafkaclient.wire.admin import DescribeQuorumCall
 from kafkaclient.wire.codec import NewTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from types import TracebackType
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
     from kafkaclient.admin.configs import ConfigResource
     from kafkaclient.admin.limits import Limits
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["Admin"]
 
 
-class Admin(TransactionAdmin):
+class Admin(TransactionAdmin, Client):
     """Looks after a cluster: topics, configurations, partition limits (KIP-578), transactions.
 
     ::
@@ -88,9 +89,9 @@ class Admin(TransactionAdmin):
         self._rng = rng or Random()
         self._open: Opened | None = None
         measured_by = clock or _loop_time
-        self.reassigner = Reassigner(self._opened, measured_by, self._rng)
+        self.reassigner = Reassigner(self._operation, measured_by, self._rng)
         """Moves replicas, step by step; :meth:`throttled` has the steps joined."""
-        self.replication_quotas = ReplicationQuotas(self._opened, measured_by)
+        self.replication_quotas = ReplicationQuotas(self._operation, measured_by)
         """Throttles of replication, apart from any plan."""
 
     def __repr__(self) -> str:
@@ -122,16 +123,7 @@ class Admin(TransactionAdmin):
         if opened is not None:
             await opened.session.close()
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def _end(self) -> None:
         await self.close()
 
     # --- topics: to see -----------------------------------------------------------------------
@@ -152,9 +144,8 @@ class Admin(TransactionAdmin):
         wanted = None if names is None else tuple(dict.fromkeys(names))
         for name in wanted or ():
             check_topic_name(name)
-        session = self._opened("describe_topics").session
-        async with session.limit("describing topics", timeout_s):
-            told = await session.metadata(wanted)
+        async with self._operation("describing topics", timeout_s) as opened:
+            told = await opened.session.metadata(wanted)
         return {info.name: described(info) for info in sorted(told.topics, key=lambda t: t.name)}
 
     async def describe_topic(
@@ -208,8 +199,7 @@ class Admin(TransactionAdmin):
         """Create topics; by name None, or what :meth:`create_topic` raises. Each is created as a
         whole or not at all; when there is not room for all, the earlier ones get it."""
         wanted = list({topic.name: topic for topic in topics}.values())
-        opened = self._opened("create_topics")
-        async with opened.session.limit("creating topics", timeout_s):
+        async with self._operation("creating topics", timeout_s) as opened:
             limits, cluster = await opened.limits_and_cluster()
             if limits.any:
                 return await opened.guard.create(
@@ -228,8 +218,7 @@ class Admin(TransactionAdmin):
     ) -> dict[str, KafkaError | None]:
         """Delete topics with all their records; by name None, or what :meth:`delete_topic`
         raises."""
-        opened = self._opened("delete_topics")
-        async with opened.session.limit("deleting topics", timeout_s):
+        async with self._operation("deleting topics", timeout_s) as opened:
             return await opened.requests.delete(names)
 
     async def add_partitions(
@@ -248,8 +237,7 @@ class Admin(TransactionAdmin):
         Raises UnknownTopicError, and as :meth:`create_topic`.
         """
         check_topic_name(name)
-        opened = self._opened("add_partitions")
-        async with opened.session.limit(f"adding partitions to topic {name!r}", timeout_s):
+        async with self._operation(f"adding partitions to topic {name!r}", timeout_s) as opened:
             failures = 0
             limits, cluster = await opened.limits_and_cluster()
             while (topic := _topic_of(cluster, name)) is None:
@@ -278,8 +266,7 @@ class Admin(TransactionAdmin):
         """The configuration of a topic, a broker or all brokers, by key; ``keys`` None for all
         keys. Sensitive values are None. Raises the broker's error, ConfigError for a broker that is
         not up."""
-        opened = self._opened("describe_configs")
-        async with opened.session.limit(f"describing {resource}", timeout_s):
+        async with self._operation(f"describing {resource}", timeout_s) as opened:
             return await opened.configs.describe(resource, keys)
 
     async def alter_configs(
@@ -296,8 +283,7 @@ class Admin(TransactionAdmin):
         """Change some keys and leave the others alone (KIP-339): all changes or none. ``delete``
         brings a key's default back; ``append`` and ``subtract`` are for lists. Raises the broker's
         error, ConfigError for a key named twice, none at all, or a broker that is not up."""
-        opened = self._opened("alter_configs")
-        async with opened.session.limit(f"configuring {resource}", timeout_s):
+        async with self._operation(f"configuring {resource}", timeout_s) as opened:
             await opened.configs.alter(
                 resource,
                 set=set or {},
@@ -311,12 +297,10 @@ class Admin(TransactionAdmin):
 
     async def describe_cluster(self, *, timeout_s: float | None = None) -> ClusterDescription:
         """The brokers that are up, what they host, and the controllers."""
-        opened = self._opened("describe_cluster")
-        session = opened.session
-        async with session.limit("describing the cluster", timeout_s):
-            cluster = await session.metadata(None)
+        async with self._operation("describing the cluster", timeout_s) as opened:
+            cluster = await opened.session.metadata(None)
             try:
-                quorum = await session.call(DescribeQuorumCall())
+                quorum = await opened.session.call(DescribeQuorumCall())
             except UnsupportedVersionError:
                 return seen_by(cluster, None)  # a cluster with ZooKeeper
         return seen_by(cluster, quorum)
@@ -326,8 +310,7 @@ class Admin(TransactionAdmin):
     async def describe_group(self, group: str, *, timeout_s: float | None = None) -> DescribedGroup:
         """A consumer group of the classic protocol, with its members. One that does not exist has
         the state ``Dead``. Raises AuthorizationError, or the coordinator's BrokerError."""
-        opened = self._opened("describe_group")
-        async with opened.session.limit(f"describing group {group!r}", timeout_s):
+        async with self._operation(f"describing group {group!r}", timeout_s) as opened:
             return await opened.groups.describe(group)
 
     async def committed_offsets(
@@ -335,8 +318,7 @@ class Admin(TransactionAdmin):
     ) -> dict[TopicPartition, int]:
         """What a group has committed; a partition without an offset is left out. Raises as
         :meth:`describe_group`."""
-        opened = self._opened("committed_offsets")
-        async with opened.session.limit(f"reading the offsets of group {group!r}", timeout_s):
+        async with self._operation(f"reading the offsets of group {group!r}", timeout_s) as opened:
             return await opened.groups.committed(group, partitions)
 
     async def alter_offsets(
@@ -344,8 +326,7 @@ class Admin(TransactionAdmin):
     ) -> None:
         """Set what a group without members has committed. Raises AuthorizationError, or the
         coordinator's BrokerError, such as UNKNOWN_MEMBER_ID when it has members."""
-        opened = self._opened("alter_offsets")
-        async with opened.session.limit(f"setting the offsets of group {group!r}", timeout_s):
+        async with self._operation(f"setting the offsets of group {group!r}", timeout_s) as opened:
             await opened.groups.alter_offsets(group, offsets)
 
     async def end_offsets(
@@ -353,8 +334,7 @@ class Admin(TransactionAdmin):
     ) -> dict[TopicPartition, int]:
         """Where partitions end for those who read committed records; one that does not exist or has
         no leader now is left out. Raises AuthorizationError, or the leader's BrokerError."""
-        opened = self._opened("end_offsets")
-        async with opened.session.limit("looking for the ends of partitions", timeout_s):
+        async with self._operation("looking for the ends of partitions", timeout_s) as opened:
             return await opened.groups.ends(partitions)
 
     # --- moves --------------------------------------------------------------------------------
@@ -363,8 +343,7 @@ class Admin(TransactionAdmin):
         self, *, timeout_s: float | None = None
     ) -> dict[TopicPartition, OngoingReassignment]:
         """The moves of replicas under way. Raises the controller's BrokerError."""
-        opened = self._opened("list_partition_reassignments")
-        async with opened.session.limit("listing reassignments", timeout_s):
+        async with self._operation("listing reassignments", timeout_s) as opened:
             return await opened.reassignments.ongoing()
 
     async def alter_partition_reassignments(
@@ -381,8 +360,7 @@ class Admin(TransactionAdmin):
         have begun and somebody else took the same room at the same time; UnknownTopicError.
         """
         wanted = {partition: None if r is None else tuple(r) for partition, r in moves.items()}
-        opened = self._opened("alter_partition_reassignments")
-        async with opened.session.limit("reassigning partitions", timeout_s):
+        async with self._operation("reassigning partitions", timeout_s) as opened:
             limits, cluster = await opened.limits_and_cluster()
             opened.reassignments.check(wanted, limits, cluster)
             results = await opened.reassignments.alter(wanted, cluster)
@@ -428,8 +406,7 @@ class Admin(TransactionAdmin):
 
     async def limits(self, *, timeout_s: float | None = None) -> Limits:
         """The partition limits that hold for this client."""
-        opened = self._opened("limits")
-        async with opened.session.limit("reading the partition limits", timeout_s):
+        async with self._operation("reading the partition limits", timeout_s) as opened:
             return await opened.limits()
 
     async def set_limits(
@@ -441,27 +418,28 @@ class Admin(TransactionAdmin):
         Raises ConfigError for what is no limit; KafkaError when somebody else has set another
         value at the same time, which then holds.
         """
-        opened = self._opened("set_limits")
-        store = opened.store
-        if store is None:
-            raise AdminStateError("this admin client was made with limits=None")
-        async with opened.session.limit("setting partition limits", timeout_s):
-            return await store.change(changes)
+        async with self._operation("setting partition limits", timeout_s) as opened:
+            if opened.store is None:
+                raise AdminStateError("this admin client was made with limits=None")
+            return await opened.store.change(changes)
 
     async def check_limits(self, *, timeout_s: float | None = None) -> LimitsReport:
         """The limits beside what is used of them. Topics that this client may not describe are
         missing from it."""
-        opened = self._opened("check_limits")
-        async with opened.session.limit("checking the partition limits", timeout_s):
+        async with self._operation("checking the partition limits", timeout_s) as opened:
             limits, cluster = await opened.limits_and_cluster()
         return report(limits, usage_of(cluster))
 
     # ------------------------------------------------------------------------------------------
 
-    def _opened(self, call: str) -> Opened:
-        if self._open is None:
-            raise AdminStateError(f"{call}: the admin client is not running: start it first")
-        return self._open
+    @asynccontextmanager
+    async def _operation(self, what: str, timeout_s: float | None = None) -> AsyncIterator[Opened]:
+        """The parts, for an operation with a time limit; raises as :meth:`.Session.limit`."""
+        opened = self._open
+        if opened is None:
+            raise AdminStateError(f"{what}: the admin client is not running: start it first")
+        async with opened.session.limit(what, timeout_s):
+            yield opened
 
     def _new_producer(self) -> Producer:
         options = self.config.for_producer() | {

@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import javaproperties
+
 from kafkaclient.admin.limits import Limits
 from kafkaclient.errors import ConfigError
 
@@ -45,17 +47,12 @@ class FileLimits:
 
     def _read(self) -> Limits:
         try:
-            text = self._path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+            given = javaproperties.loads(self._path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:  # not UTF-8, or an escape sequence Java refuses
             raise ConfigError(
                 f"the limits in {self._path} cannot be read: {error}; kafkaclient limits set "
                 f"--limits-file {self._path} writes it"
             ) from error
-        given: dict[str, str | int | None] = {}
-        for line in text.splitlines():
-            if line.strip() and not line.lstrip().startswith("#"):
-                name, _, value = line.partition("=")
-                given[name.strip()] = value.strip()
         try:
             return Limits.parse(given)
         except ConfigError as error:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from kafkaclient.admin.configs import Configs
 from kafkaclient.admin.groups import Groups
 from kafkaclient.admin.guard import Guard
 from kafkaclient.admin.limits import Limits
 from kafkaclient.admin.limits_topic import TopicLimits
-from kafkaclient.admin.reassign.turns import Turns
 from kafkaclient.admin.reassignments import Reassignments
 from kafkaclient.admin.topics import Requests
 from kafkaclient.admin.transactions import TransactionRequests
+from kafkaclient.admin.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
     from random import Random
 
     from kafkaclient.admin.limits_file import FileLimits
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.producer import Producer
     from kafkaclient.wire.results import MetadataResult
 
-__all__ = ["Opened"]
+__all__ = ["Opened", "Operation"]
 
 
 class Opened:
@@ -66,3 +67,14 @@ class Opened:
         """The limits, and metadata of all topics."""
         cluster = await self.session.metadata(None)
         return await self.limits(cluster), cluster
+
+
+class Operation(Protocol):
+    """How an operation of a running client begins."""
+
+    def __call__(
+        self, what: str, timeout_s: float | None = None
+    ) -> AbstractAsyncContextManager[Opened]:
+        """The parts, and the time limit of :meth:`.Session.limit`. Raises AdminStateError when
+        the client is not running."""
+        ...

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.cluster.backoff import retry_pause_s
+from kafkaclient.cluster.coordinator import Coordinators
+from kafkaclient.cluster.retry import until_answered
 from kafkaclient.cluster.router import Router
 from kafkaclient.cluster.view import Broker, ClusterView
 from kafkaclient.errors import (
@@ -22,7 +24,6 @@ from kafkaclient.errors import (
     ProducerClosedError,
     ProtocolError,
 )
-from kafkaclient.producer.coordinator import Coordinators
 from kafkaclient.wire.metadata import MetadataCall
 
 if TYPE_CHECKING:
@@ -133,27 +134,29 @@ class Session:
     async def metadata(self, topics: tuple[str, ...] | None) -> MetadataResult:
         """Brokers and topics (None: all of them); no topic is ever created by asking."""
         call = MetadataCall(topics, allow_auto_topic_creation=False)
-        failures = 0
-        while True:
-            patience = min(self.config.request_timeout_ms / 1000, _PATIENCE_S * 2.0**failures)
-            try:
-                result = await self._router.call(call, timeout_s=patience)
-                if result.error_code:
-                    raise broker_error(result.error_code, "metadata request")
-                if not result.brokers:
-                    raise BrokerConnectionError("a broker answered that it knows of no brokers")
-            except KafkaError as error:
-                failures += 1
-                # One server that is no broker says nothing of the others.
-                if isinstance(error, ProtocolError) and failures >= len(
-                    self.config.bootstrap_servers
-                ):
-                    raise
-                self._note(error)
-                await self.pause(failures)
-                continue
-            self._learn(result)
+        patience = _PATIENCE_S
+
+        async def attempt() -> MetadataResult:
+            limit = min(self.config.request_timeout_ms / 1000, patience)
+            result = await self._router.call(call, timeout_s=limit)
+            if result.error_code:
+                raise broker_error(result.error_code, "metadata request")
+            if not result.brokers:
+                raise BrokerConnectionError("a broker answered that it knows of no brokers")
             return result
+
+        async def before_retry(error: KafkaError, failures: int) -> None:
+            nonlocal patience
+            # One server that is no broker says nothing of the others.
+            if isinstance(error, ProtocolError) and failures >= len(self.config.bootstrap_servers):
+                raise error
+            self._note(error)
+            patience *= 2
+            await self.pause(failures)
+
+        result = await until_answered(attempt, before_retry)
+        self._learn(result)
+        return result
 
     def _learn(self, result: MetadataResult) -> None:
         brokers = {broker.node_id: Broker(*broker) for broker in result.brokers}
@@ -170,16 +173,14 @@ class Session:
         return await self.until_answered(lambda: self.once(call, node))
 
     async def until_answered(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """``attempt`` again and again while it fails in a way that may pass."""
-        failures = 0
-        while True:
-            try:
-                return await attempt()
-            except KafkaError as error:
-                self._note(error)
-                failures += 1
-                await self.pause(failures)
-                await self.metadata(())
+        """The result of the first attempt that does not fail in a way that may pass."""
+
+        async def before_retry(error: KafkaError, failures: int) -> None:
+            self._note(error)
+            await self.pause(failures)
+            await self.metadata(())
+
+        return await until_answered(attempt, before_retry)
 
     def coordinators(self) -> Coordinators:
         """Who makes calls to the brokers that coordinate."""

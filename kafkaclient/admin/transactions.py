@@ -1,4 +1,4 @@
-"""Transactions of other clients: to look at, to end, to fence (KIP-664, KIP-939)."""
+"""Calls about the transactions of other clients: list, describe, end, fence (KIP-664, KIP-939)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,8 @@ from kafkaclient.wire.transaction_states import (
 from kafkaclient.wire.transactions import CoordinatorKind, EndTxnCall, EndTxnV2Call, TxnIdentity
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from kafkaclient.admin.opened import Opened
     from kafkaclient.admin.session import Session
-    from kafkaclient.producer.coordinator import Coordinators
+    from kafkaclient.cluster.coordinator import Coordinators
     from kafkaclient.types import PreparedTransaction
     from kafkaclient.wire.transaction_states import (
         ListedTransactions,
@@ -28,7 +25,7 @@ if TYPE_CHECKING:
         TransactionListing,
     )
 
-__all__ = ["TransactionAdmin", "TransactionRequests"]
+__all__ = ["TransactionRequests"]
 
 _UNKNOWN_ID = 105  # TRANSACTIONAL_ID_NOT_FOUND
 _LOST = {
@@ -107,87 +104,6 @@ class TransactionRequests:
         """Have the last error that stood in the way told if time runs out."""
         if self._coordinators.last_error is not None:
             self._session.answered(self._coordinators.last_error)
-
-
-class TransactionAdmin:
-    """A part of :class:`~kafkaclient.admin.Admin`."""
-
-    async def end_transaction(
-        self,
-        prepared: PreparedTransaction,
-        *,
-        commit: bool = True,
-        timeout_s: float | None = None,
-    ) -> None:
-        """Commit, or abort, a transaction that another producer has prepared
-        (:meth:`kafkaclient.Producer.prepare_transaction`). When this returns it is done, or about
-        to be, and cannot become otherwise; it may be repeated, after a time-out too.
-
-        Raises:
-            TransactionLostError: it is not open any more, and was not ended this way as far as its
-                coordinator knows: it has timed out, was fenced, or was ended the other way. Of a
-                producer that was fenced it cannot be told whether it had been ended before.
-            AuthorizationError: this client may not write under its transactional id.
-        """
-        requests, session = self._transactions("end_transaction")
-        how = "committing" if commit else "aborting"
-        what = f"{how} the transaction of {prepared.transactional_id!r}"
-        async with session.limit(what, timeout_s):
-            try:
-                await requests.end(prepared, commit=commit)
-            finally:
-                requests.note()
-
-    async def list_transactions(
-        self,
-        prefix: str = "",
-        *,
-        states: Iterable[TxnState] = (),
-        timeout_s: float | None = None,
-    ) -> list[TransactionListing]:
-        """The transactional ids that begin with ``prefix``, in order, and where the last
-        transaction of each stands; ``states``: only those (default: all). What this client may not
-        describe is missing. Every broker is asked (KIP-664; brokers from 3.0 on)."""
-        requests, session = self._transactions("list_transactions")
-        async with session.limit("listing transactions", timeout_s):
-            listed = await requests.listed(tuple(states))
-        return sorted(told for told in listed if told.transactional_id.startswith(prefix))
-
-    async def describe_transactions(
-        self, transactional_ids: Iterable[str], *, timeout_s: float | None = None
-    ) -> dict[str, TransactionDescription | None]:
-        """What is known of transactional ids, as given; None for one that is not known. Raises
-        AuthorizationError for one that this client may not describe. Brokers from 3.0 on."""
-        names = tuple(dict.fromkeys(transactional_ids))
-        requests, session = self._transactions("describe_transactions")
-        async with session.limit("describing transactions", timeout_s):
-            try:
-                told = await asyncio.gather(*map(requests.describe, names))
-            finally:
-                requests.note()
-        return dict(zip(names, told, strict=True))
-
-    async def fence_producers(
-        self, transactional_ids: Iterable[str], *, timeout_s: float | None = None
-    ) -> dict[str, KafkaError | None]:
-        """Have no producer of now go on with these transactional ids: what it has open is aborted,
-        what it asks for next is refused. By id None, or the error: AuthorizationError, say (Java:
-        ``Admin.fenceProducers``)."""
-        names = tuple(dict.fromkeys(transactional_ids))
-        requests, session = self._transactions("fence_producers")
-        async with session.limit("fencing producers", timeout_s):
-            try:
-                outcomes = await asyncio.gather(*map(requests.fence, names))
-            finally:
-                requests.note()
-        return dict(zip(names, outcomes, strict=True))
-
-    def _transactions(self, call: str) -> tuple[TransactionRequests, Session]:
-        opened = self._opened(call)
-        return opened.transactions, opened.session
-
-    def _opened(self, call: str) -> Opened:
-        raise NotImplementedError
 
 
 def _advice(code: int, operation: str, name: str) -> str | None:

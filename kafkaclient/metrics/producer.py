@@ -250,10 +250,6 @@ class ProducerMetrics:
         """Drop a topic's metrics, so that topics that come and go do not pile up."""
         self._topics.pop(topic, None)
 
-    def forget_node(self, node_id: int) -> None:
-        """Drop the metrics of a broker that left the cluster."""
-        self._nodes.pop(node_id, None)
-
     def snapshot(self) -> Snapshot:
         """All values by group and name; averages and maxima are NaN while nothing was recorded.
 

@@ -279,6 +279,9 @@ class PendingSends:
             return True
         if line.called and line.called[-1].claim is not None:
             return False  # a bulk call needs more
+        first = line.waiting[0] if line.waiting else None
+        if isinstance(first, PendingSend) and first.claim is not None:
+            return False  # no caller behind the first is charged, and the line may be long
         waiting: list[PendingSend] = []
         for waiter in reversed(line.waiting):
             if isinstance(waiter, HeldRecord) or waiter.given:

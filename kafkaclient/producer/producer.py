@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-import warnings
 import weakref
 from enum import Enum
+from functools import partial
 from importlib import import_module
 from random import Random
-from typing import TYPE_CHECKING, Any, Never, Self
+from typing import TYPE_CHECKING, Any, Never
 
+from kafkaclient.cluster.client import Client, LeftOpen
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import (
     FlushTimeoutError,
@@ -26,7 +27,6 @@ from kafkaclient.producer.transaction_api import TransactionMixin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from types import TracebackType
 
     from kafkaclient.cluster.view import PartitionView
     from kafkaclient.metrics.producer import Snapshot
@@ -51,7 +51,7 @@ class _State(Enum):
     FORKED = "belongs to the process that started it; a forked child needs a producer of its own"
 
 
-class Producer(DirectAppend, SendManyMixin, TransactionMixin):
+class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
     """Publishes records to Kafka from one asyncio event loop.
 
     ::
@@ -78,7 +78,7 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin):
 
     _state = _State.NEW
     _core: ProducerRuntime | None = (
-        None  # what is said at its end is said also of one that was never made
+        None  # class-level default: __del__ also runs when __init__ raised
     )
 
     def __init__(
@@ -94,9 +94,8 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin):
     ) -> None:
         self.config = ProducerConfig.build(bootstrap_or_mapping, options)
         if self.config.telemetry is not None:
-            import_module(
-                "kafkaclient.producer.observability.batch_telemetry"
-            )  # if it cannot be had, say so now
+            # If it cannot be imported, say so now.
+            import_module("kafkaclient.producer.observability.batch_telemetry")
         self._dialer = dialer
         self._clock = clock
         self._wall_clock = wall_clock
@@ -117,11 +116,12 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin):
             "another one from the same options"
         )
 
-    def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
+    def _left_open(self) -> LeftOpen | None:
         core = self._core
-        if core is not None and self._state not in (_State.STOPPED, _State.FORKED):
-            _warn(f"unclosed producer {self.config.client_id!r}", ResourceWarning, source=self)
-            core.stop_later()
+        if core is None or self._state in (_State.STOPPED, _State.FORKED):
+            return None
+        what = f"producer {self.config.client_id!r}"
+        return LeftOpen(what, core.loop, partial(core.stop, None))
 
     def forked(self) -> None:
         """See :class:`~kafkaclient.net.fork.Forkable`; not for applications."""
@@ -209,11 +209,11 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin):
         if self._stopping is None:
             started, self._state = self._state is _State.RUNNING, _State.STOPPING
             self._close_direct_append()
-            end = self._end(core, timeout, started=started)
+            end = self._stop(core, timeout, started=started)
             self._stopping = asyncio.create_task(end, name="kafkaclient-stop")
         return await asyncio.shield(self._stopping)
 
-    async def _end(self, core: ProducerRuntime, timeout: float | None, *, started: bool) -> int:
+    async def _stop(self, core: ProducerRuntime, timeout: float | None, *, started: bool) -> int:
         try:
             if started:
                 return await core.stop(timeout)
@@ -222,16 +222,7 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin):
         finally:
             self._state = _State.STOPPED
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def _end(self) -> None:
         await self.stop()
 
     # --- sending ------------------------------------------------------------------------------

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kafkaclient.cluster.coordinator import Coordinators
 from kafkaclient.cluster.metadata import Metadata
 from kafkaclient.cluster.router import Router
 from kafkaclient.errors import KafkaError, ProducerClosedError, TransactionAbortedError
@@ -19,7 +19,6 @@ from kafkaclient.producer.accumulator.custom_strategy import CustomPartitioner
 from kafkaclient.producer.admission import Admission
 from kafkaclient.producer.batches.delivery import BatchResult
 from kafkaclient.producer.batches.sequence import ProducerIdentity
-from kafkaclient.producer.coordinator import Coordinators
 from kafkaclient.producer.observability.gauges import bind_load_gauges
 from kafkaclient.producer.observability.load import LiveLoad
 from kafkaclient.producer.observability.unobserved_failures import UnobservedFailures
@@ -158,7 +157,6 @@ class ProducerRuntime:
             self.transactions = self._new_transactions(identity, rng)
         self.router.on_connection_change = lambda _node: self.sender.wake()
         self._task: asyncio.Task[None] | None = None
-        self._orphan: asyncio.Task[int] | None = None
         self._telemetry = self._open_telemetry(wall_clock)
         self._bind_gauges()
         bind_load_gauges(metrics, self.accumulator, self.sender.lanes)
@@ -225,15 +223,6 @@ class ProducerRuntime:
         if undelivered:
             _log.error("the producer stopped with %d records undelivered", undelivered)
         return undelivered
-
-    def stop_later(self) -> None:
-        """Stop in the background; may be called from anywhere, by a garbage collector too. Not in
-        an event loop that has ended: then all of this ends with it."""
-        with contextlib.suppress(RuntimeError):
-            self.loop.call_soon_threadsafe(self._stop_in_background)
-
-    def _stop_in_background(self) -> None:
-        self._orphan = self.loop.create_task(self.stop(None), name="kafkaclient-stop")
 
     async def disconnect(self) -> None:
         """End everything that is under way, also a start."""

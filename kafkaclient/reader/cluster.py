@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
 
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.cluster.backoff import retry_pause_s
 from kafkaclient.cluster.metadata import Metadata
+from kafkaclient.cluster.retry import until_answered
 from kafkaclient.cluster.router import Router
 from kafkaclient.errors import (
     KafkaError,
@@ -26,10 +26,18 @@ if TYPE_CHECKING:
 
     from kafkaclient.config import ReaderConfig
     from kafkaclient.net.dialer import Dialer
-    from kafkaclient.reader.reading import Reading
     from kafkaclient.wire.results import PartitionOffset
 
 __all__ = ["Cluster"]
+
+
+class _Read(Protocol):
+    """What the cluster asks of a :class:`~kafkaclient.reader.reading.Reading`."""
+
+    @property
+    def topics(self) -> set[str]: ...
+
+    def close(self) -> None: ...
 
 
 class Cluster:
@@ -44,12 +52,12 @@ class Cluster:
         rng: Random,
     ) -> None:
         self.config = config
-        self._loop = asyncio.get_running_loop()
-        self.now = clock or self._loop.time
+        self.loop = asyncio.get_running_loop()
+        self.now = clock or self.loop.time
         self.rng = rng
         self.router = Router.secured(config, dialer, clock=self.now, rng=rng)
-        self.readings: WeakSet[Reading] = WeakSet()
-        """Those under way."""
+        self.readings: WeakSet[_Read] = WeakSet()
+        """The reads that have not been closed."""
         self.metadata = Metadata(
             config,
             self.router,
@@ -57,14 +65,13 @@ class Cluster:
             rng=rng,
             release=lambda topic: all(topic not in reading.topics for reading in self.readings),
         )
-        self._orphan: asyncio.Task[None] | None = None
         self._purposes = 0
         self._free_purposes: list[str] = []
 
     def check_home(self) -> None:
         """Raises in another event loop than the reader was started in. Outside of any, a read may
         be made; it is iterated over in the reader's."""
-        if asyncio._get_running_loop() not in (self._loop, None):
+        if asyncio._get_running_loop() not in (self.loop, None):
             raise ReaderStateError("the reader belongs to the event loop that it was started in")
 
     async def close(self) -> None:
@@ -72,15 +79,6 @@ class Cluster:
             reading.close()
         await self.metadata.stop()
         await self.router.close()
-
-    def close_later(self) -> None:
-        """Close in the background; may be called from anywhere, by a garbage collector too. Not in
-        an event loop that has ended: then all of this ends with it."""
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._close_in_background)
-
-    def _close_in_background(self) -> None:
-        self._orphan = self._loop.create_task(self.close(), name="kafkaclient-close")
 
     def take_purpose(self) -> str:
         """A name of the connections of a read that begins: of one that has ended, if there is
@@ -132,36 +130,47 @@ class Cluster:
         """
         deadline = self.now() + self.config.max_block_ms / 1000
         found: dict[TopicPartition, PartitionOffset] = {}
-        missing = asked = list(dict.fromkeys(where))
-        for topic in {tp.topic for tp in missing}:
+        asked = list(dict.fromkeys(where))
+        for topic in {tp.topic for tp in asked}:
             await self.metadata.wait_topic(topic, deadline - self.now())
-        failures = 0
-        while missing:
-            by_node: dict[int, list[TopicPartition]] = {}
-            errors: list[KafkaError] = []
-            for tp in missing:
-                leader = self.metadata.view.leader(*tp)
-                if leader is None:
-                    errors.append(LeaderChangedError(f"{tp}: no broker that is up leads it"))
-                else:
-                    by_node.setdefault(leader.node_id, []).append(tp)
-            left_s = deadline - self.now()
-            answers = await asyncio.gather(
-                *(self._ask(node, tps, timestamp, left_s) for node, tps in by_node.items())
-            )
-            for answer, problems in answers:
-                found |= answer
-                errors += problems
-            for error in errors:
-                if not error.retriable or self.now() >= deadline:
-                    raise error
-            missing = [tp for tp in missing if tp not in found]
-            if missing:
-                failures += 1
-                self.metadata.request_refresh(f"offsets are not known: {errors[:1]}")
-                pause_s = retry_pause_s(failures, self.config, self.rng)
-                await asyncio.sleep(min(pause_s, max(0.0, deadline - self.now())))
+
+        async def attempt() -> None:
+            missing = [tp for tp in asked if tp not in found]
+            answer, errors = await self._ask_leaders(missing, timestamp, deadline - self.now())
+            found.update(answer)
+            if errors:
+                raise next((error for error in errors if not error.retriable), errors[0])
+
+        async def before_retry(error: KafkaError, failures: int) -> None:
+            if not error.retriable or self.now() >= deadline:
+                raise error
+            self.metadata.request_refresh(f"offsets are not known: {error}")
+            pause_s = retry_pause_s(failures, self.config, self.rng)
+            await asyncio.sleep(min(pause_s, max(0.0, deadline - self.now())))
+
+        await until_answered(attempt, before_retry)
         return {tp: found[tp] for tp in asked}
+
+    async def _ask_leaders(
+        self, where: Iterable[TopicPartition], timestamp: int, timeout_s: float
+    ) -> tuple[dict[TopicPartition, PartitionOffset], list[KafkaError]]:
+        """The offsets that the leaders have answered, and the errors of the other partitions."""
+        by_node: dict[int, list[TopicPartition]] = {}
+        found: dict[TopicPartition, PartitionOffset] = {}
+        errors: list[KafkaError] = []
+        for tp in where:
+            leader = self.metadata.view.leader(*tp)
+            if leader is None:
+                errors.append(LeaderChangedError(f"{tp}: no broker that is up leads it"))
+            else:
+                by_node.setdefault(leader.node_id, []).append(tp)
+        answers = await asyncio.gather(
+            *(self._ask(node, tps, timestamp, timeout_s) for node, tps in by_node.items())
+        )
+        for answer, problems in answers:
+            found |= answer
+            errors += problems
+        return found, errors
 
     async def _ask(
         self, node_id: int, where: list[TopicPartition], timestamp: int, timeout_s: float

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 from kafkaclient.errors import FetchTimeoutError, KafkaError
 
 if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Sequence
     from uuid import UUID
 
-    from kafkaclient.reader.fetch import Fetch
     from kafkaclient.reader.part import Part
     from kafkaclient.types import TopicPartition
 
-__all__ = ["FOREVER", "Cursor"]
+__all__ = ["FOREVER", "Cursor", "Fetch"]
 
 _AHEAD = 2
 """How many answers a partition may have waiting, however large they are."""
@@ -101,3 +102,14 @@ class Cursor:
             timeout.topic_partition, timeout.offset = self.topic_partition, self.position
             timeout.__cause__ = error
             self.error = timeout
+
+
+class Fetch:
+    """A request under way: at most one per broker."""
+
+    def __init__(self, node_id: int, cursors: Sequence[Cursor], reserved: int) -> None:
+        self.node_id = node_id
+        self.cursors = cursors
+        self.reserved = reserved
+        self.late_at = 0.0
+        self.task: asyncio.Task[None] | None = None

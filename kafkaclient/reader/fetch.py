@@ -18,6 +18,7 @@ from kafkaclient.errors import (
     OffsetOutOfRangeError,
     UnknownTopicError,
 )
+from kafkaclient.reader.cursor import Fetch
 from kafkaclient.reader.part import Part
 from kafkaclient.wire.fetch import FetchByNameCall, FetchCall, FetchPartition, FetchTopic
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from kafkaclient.reader.cursor import Cursor
     from kafkaclient.wire.fetch import FetchedPartition, FetchResult
 
-__all__ = ["Fetch", "Fetches"]
+__all__ = ["Fetches"]
 
 _log = logging.getLogger(__name__)
 
@@ -40,17 +41,6 @@ _UNKNOWN_SERVER_ERROR = -1
 _LATE_S = 1.0
 """By how much an answer may be late before other brokers are asked who leads its partitions, and
 how often they are."""
-
-
-class Fetch:
-    """A request under way: at most one per broker."""
-
-    def __init__(self, node_id: int, cursors: Sequence[Cursor], reserved: int) -> None:
-        self.node_id = node_id
-        self.cursors = cursors
-        self.reserved = reserved
-        self.late_at = 0.0
-        self.task: asyncio.Task[None] | None = None
 
 
 class Answer:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable
 from datetime import datetime
 from random import Random
-from typing import TYPE_CHECKING, Any, Literal, Never, Self, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, Never, TypeAlias, overload
 
+from kafkaclient.cluster.client import Client, LeftOpen
 from kafkaclient.config import ReaderConfig
 from kafkaclient.errors import ConfigError, ReaderStateError
 from kafkaclient.reader.cluster import Cluster
@@ -18,7 +18,6 @@ from kafkaclient.wire.codec import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from types import TracebackType
 
     from kafkaclient.net.dialer import Dialer
 
@@ -30,7 +29,7 @@ Where: TypeAlias = str | Iterable[str | tuple[str, int]]
 _ENDS = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
 
 
-class Reader:
+class Reader(Client):
     """Reads records from partitions, by offset and by time, without a consumer group.
 
     ::
@@ -78,10 +77,11 @@ class Reader:
             "the same options"
         )
 
-    def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
-        if self._cluster is not None and not self._closed:
-            _warn(f"unclosed reader {self.config.client_id!r}", ResourceWarning, source=self)
-            self._cluster.close_later()
+    def _left_open(self) -> LeftOpen | None:
+        cluster = self._cluster
+        if cluster is None or self._closed:
+            return None
+        return LeftOpen(f"reader {self.config.client_id!r}", cluster.loop, cluster.close)
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -112,16 +112,7 @@ class Reader:
         if self._cluster is not None:
             await self._cluster.close()
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def _end(self) -> None:
         await self.close()
 
     # --- what there is ------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from kafkaclient.reader.fetch import Fetches
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from types import TracebackType
 
     from kafkaclient.reader.cluster import Cluster
     from kafkaclient.reader.cursor import Cursor
@@ -161,10 +160,5 @@ class Reading:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.close()

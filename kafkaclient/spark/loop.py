@@ -11,7 +11,6 @@ from kafkaclient.event_loop import loop_factory
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
     from concurrent.futures import Future
-    from types import TracebackType
 
 __all__ = ["LoopThread"]
 
@@ -82,12 +81,7 @@ class LoopThread:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _work(self) -> None:

@@ -22,7 +22,6 @@ from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
-    from types import TracebackType
 
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.spark.offsets import Edge
@@ -56,12 +55,7 @@ class Planner:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

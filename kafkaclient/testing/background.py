@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import re
 import shutil
 import tempfile
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import platformdirs
+from filelock import FileLock
 
 from kafkaclient.errors import ConfigError
 from kafkaclient.testing.cluster import ClusterHandle, Running
@@ -28,7 +27,7 @@ from kafkaclient.testing.supervisor import Launch
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from kafkaclient.testing.settings import ClusterSpec
 
@@ -126,13 +125,10 @@ def _entry(name: str) -> Path:
     return platformdirs.user_state_path("kafkaclient") / "clusters" / f"{name}.json"
 
 
-@contextmanager
-def _locked(entry: Path) -> Iterator[None]:
+def _locked(entry: Path) -> FileLock:
     """One `up` or `down` at a time; the second `up` finds what the first has started."""
     entry.parent.mkdir(parents=True, exist_ok=True)
-    with entry.with_suffix(".lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    return FileLock(entry.with_suffix(".lock"))
 
 
 def _terminate(supervisor: subprocess.Popen[bytes], directory: Path) -> None:

@@ -8,26 +8,25 @@ interrupted download goes on with the jars that are missing.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import re
 import tempfile
 import threading
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import platformdirs
+from filelock import FileLock
 
 from kafkaclient.errors import ConfigError
 from kafkaclient.testing.errors import JarsUnavailableError
 from kafkaclient.testing.progress import Progress, default_progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
 __all__ = [
     "CACHE_VARIABLE",
@@ -257,12 +256,9 @@ class JarCache:
                 f"instead of {jar.sha256}"
             )
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _locked(self) -> FileLock:
         self.directory.mkdir(parents=True, exist_ok=True)
-        with (self.directory / "jars.lock").open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield
+        return FileLock(self.directory / "jars.lock")
 
 
 def _size(path: Path) -> int | None:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import TYPE_CHECKING, Protocol, Self, TextIO
-
-if TYPE_CHECKING:
-    from types import TracebackType
+from typing import Protocol, Self, TextIO
 
 __all__ = ["Progress", "default_progress"]
 
@@ -17,12 +14,7 @@ class Progress(Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
     def advance(self, size: int) -> None: ...
 

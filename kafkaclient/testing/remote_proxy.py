@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
+from kafkaclient.testing.proxy.faults import HALF
 from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkaclient.testing.control import Control
+    from kafkaclient.testing.proxy.faults import HowOften
 
 __all__ = ["RemoteProxy"]
 
@@ -61,71 +63,63 @@ class RemoteProxy:
         self,
         api_key: ApiKey | None = ApiKey.PRODUCE,
         *,
-        every: int = 1,
-        times: int | None = 1,
         reset: bool = False,
+        **often: Unpack[HowOften],
     ) -> None:
         """Cut when a matching request comes; the broker never sees it."""
-        await self._fault("cut_before", api_key=api_key, every=every, times=times, reset=reset)
+        await self._fault("cut_before", api_key=api_key, reset=reset, **often)
 
     async def cut_after(
         self,
         api_key: ApiKey | None = ApiKey.PRODUCE,
         *,
-        every: int = 1,
-        times: int | None = 1,
         reset: bool = False,
+        **often: Unpack[HowOften],
     ) -> None:
         """Cut when a matching request was answered; the client never sees the answer."""
-        await self._fault("cut_after", api_key=api_key, every=every, times=times, reset=reset)
+        await self._fault("cut_after", api_key=api_key, reset=reset, **often)
 
     async def truncate_request(
         self,
         api_key: ApiKey | None = ApiKey.PRODUCE,
         *,
         keep: int | None = None,
-        every: int = 1,
-        times: int | None = 1,
+        **often: Unpack[HowOften],
     ) -> None:
         """Forward ``keep`` bytes of a matching request (default: half), then cut."""
-        kept = {} if keep is None else {"keep": keep}
-        await self._fault("truncate_request", api_key=api_key, every=every, times=times, **kept)
+        await self._fault(
+            "truncate_request", api_key=api_key, keep=HALF if keep is None else keep, **often
+        )
 
     async def truncate_response(
         self,
         api_key: ApiKey | None = ApiKey.PRODUCE,
         *,
         keep: int | None = None,
-        every: int = 1,
-        times: int | None = 1,
+        **often: Unpack[HowOften],
     ) -> None:
         """Forward ``keep`` bytes of a matching response (default: half), then cut."""
-        kept = {} if keep is None else {"keep": keep}
-        await self._fault("truncate_response", api_key=api_key, every=every, times=times, **kept)
+        await self._fault(
+            "truncate_response", api_key=api_key, keep=HALF if keep is None else keep, **often
+        )
 
     async def corrupt_request(
         self,
         xor: Mapping[int, int],
         api_key: ApiKey | None = ApiKey.PRODUCE,
-        *,
-        every: int = 1,
-        times: int | None = 1,
+        **often: Unpack[HowOften],
     ) -> None:
         """Change bytes of a matching request: offset -> mask to XOR with."""
-        pairs = list(xor.items())
-        await self._fault("corrupt_request", xor=pairs, api_key=api_key, every=every, times=times)
+        await self._fault("corrupt_request", xor=list(xor.items()), api_key=api_key, **often)
 
     async def corrupt_response(
         self,
         xor: Mapping[int, int],
         api_key: ApiKey | None = ApiKey.PRODUCE,
-        *,
-        every: int = 1,
-        times: int | None = 1,
+        **often: Unpack[HowOften],
     ) -> None:
         """Change bytes of a matching response: offset -> mask to XOR with."""
-        pairs = list(xor.items())
-        await self._fault("corrupt_response", xor=pairs, api_key=api_key, every=every, times=times)
+        await self._fault("corrupt_response", xor=list(xor.items()), api_key=api_key, **often)
 
     async def _fault(self, fault: str, **arguments: Any) -> int | None:
         result: int | None = await asyncio.to_thread(

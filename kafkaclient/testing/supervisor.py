@@ -99,7 +99,6 @@ class Supervisor:
 
     def __init__(self, directory: Path, launch: Launch) -> None:
         self._directory = directory
-        self._launch = launch
         self._listeners: set[asyncio.StreamWriter] = set()
         self._ended = asyncio.Event()
         self._orderly = True

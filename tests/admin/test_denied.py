@@ -19,8 +19,8 @@ from kafkaclient.admin.reassign.marks import FOLLOWER_REPLICAS, LEADER_RATE
 from kafkaclient.errors import AuthorizationError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
-from kafkaclient.testing.fake import configs as fake_configs
-from kafkaclient.testing.fake import metadata as fake_metadata
+from kafkaclient.testing.fake.apis import configs as fake_configs
+from kafkaclient.testing.fake.apis import metadata as fake_metadata
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
 from tests.admin.reassign.test_operators import configured, unthrottled

@@ -24,7 +24,7 @@ from kafkaclient.errors import (
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster, Sasl
-from kafkaclient.testing.fake import metadata as fake_metadata
+from kafkaclient.testing.fake.apis import metadata as fake_metadata
 from kafkaclient.wire.api import ApiKey
 from tests.admin.conftest import can_fetch
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkaclient.cli.properties import parse_properties, read_properties, split_pairs
+from kafkaclient.cli.properties import read_properties, split_pairs
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,8 +28,12 @@ if TYPE_CHECKING:
         ("servers=h1:9092,h2:9092", {"servers": "h1:9092,h2:9092"}),
     ],
 )
-def test_files_are_read_as_java_reads_them(text: str, properties: dict[str, str]) -> None:
-    assert parse_properties(text) == properties
+def test_files_are_read_as_java_reads_them(
+    text: str, properties: dict[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(text, encoding="utf-8")
+    assert read_properties(file) == properties
 
 
 def test_an_unreadable_file_is_a_config_error(tmp_path: Path) -> None:
@@ -38,6 +42,9 @@ def test_an_unreadable_file_is_a_config_error(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="binary"):
         read_properties(tmp_path / "binary")
+    (tmp_path / "escape").write_text("letter=\\uzzzz")
+    with pytest.raises(ConfigError, match="escape"):
+        read_properties(tmp_path / "escape")
 
 
 def test_words_are_split_at_the_first_equals_sign() -> None:

@@ -271,14 +271,12 @@ def test_gauges_by_node_and_partition(metrics: ProducerMetrics) -> None:
     }
 
 
-def test_topics_and_nodes_can_be_forgotten(metrics: ProducerMetrics) -> None:
+def test_topics_can_be_forgotten(metrics: ProducerMetrics) -> None:
     metrics.batch_sent("t", 5, 60, 0.1, partition=0)
-    metrics.request_sent(3, 10)
     metrics.forget_topic("t")
     metrics.forget_topic("never seen")
-    metrics.forget_node(3)
     snapshot = metrics.snapshot()
-    assert snapshot["producer-topic-metrics"] == snapshot["producer-node-metrics"] == {}
+    assert snapshot["producer-topic-metrics"] == {}
     assert snapshot["producer-partition-metrics"] == {}
     assert snapshot["producer-metrics"]["record-send-total"] == 5
 

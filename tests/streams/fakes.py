@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from kafkaclient.streams.runtime.task import Task
+    from kafkaclient.streams.runtime.writers import OutgoingRecord
     from kafkaclient.streams.state.directory import StateDirectory
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.types import TopicPartition
@@ -134,12 +135,10 @@ class InlineDisk(Executor):
         return future
 
 
-def checked(
-    topic: str, value: Any, key: Any, partition: Any, timestamp_ms: Any, headers: Any
-) -> tuple[Any, ...]:
+def checked(record: OutgoingRecord) -> OutgoingRecord:
     """What a producer makes of a record; raises InvalidRecordError."""
-    made = checked_record(CONFIG, time.time, topic, value, key, partition, timestamp_ms, headers)
-    return topic, made.value, made.key, partition, timestamp_ms, made.headers
+    made = checked_record(CONFIG, time.time, *record)
+    return record._replace(value=made.value, key=made.key, headers=made.headers)
 
 
 class FakeWriter:
@@ -163,14 +162,15 @@ class FakeWriter:
     async def begin(self) -> None:
         self.log.append(f"{self.name} begin")
 
-    def checked(self, *arguments: Any) -> tuple[Any, ...]:
-        return checked(*arguments)
+    def checked(self, record: OutgoingRecord) -> OutgoingRecord:
+        return checked(record)
 
-    async def send(self, *arguments: Any) -> None:
-        topic, partition = arguments[0], arguments[3]
-        made = checked(*arguments)
-        if partition is not None and partition >= self.partitions:
-            raise PartitionOutOfRangeError(f"topic {topic!r} has no partition {partition}")
+    async def send(self, record: OutgoingRecord) -> None:
+        made = checked(record)
+        if record.partition is not None and record.partition >= self.partitions:
+            raise PartitionOutOfRangeError(
+                f"topic {record.topic!r} has no partition {record.partition}"
+            )
         self.emitted.append(made)
 
     async def commit(

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from kafkaclient.streams.runtime.task import Task
+    from kafkaclient.streams.runtime.writers import OutgoingRecord
     from kafkaclient.types import TopicPartition
 
 PATIENCE = 1.0
@@ -74,18 +75,18 @@ class Writer:
         self.partition.epoch += 1
         self.epoch = self.partition.epoch
 
-    def checked(self, *arguments: Any) -> tuple[Any, ...]:
-        return checked(*arguments)
+    def checked(self, record: OutgoingRecord) -> OutgoingRecord:
+        return checked(record)
 
     async def begin(self) -> None:
         self.pending = []
         self.began_at = None
 
-    async def send(self, *arguments: Any) -> None:
+    async def send(self, record: OutgoingRecord) -> None:
         self._check()
         # The transaction begins for brokers with its first record.
         self.began_at = self.began_at or asyncio.get_running_loop().time()
-        self.pending.append(arguments)
+        self.pending.append(record)
 
     async def commit(
         self, changes: Mapping[bytes, bytes | None], changelog: Any, source: Any, offset: int

@@ -14,7 +14,7 @@ from kafkaclient.errors import AdminStateError, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kafkaclient.admin.opened import Opened
+    from kafkaclient.admin.opened import Opened, Operation
     from kafkaclient.admin.reassign.moves import Move
     from kafkaclient.admin.reassign.release import Replica
     from kafkaclient.types import TopicPartition
@@ -28,7 +28,7 @@ _LOOK_CLOSELY_EVERY_S = 0.25
 
 
 async def ease_arrivals(
-    opened: Callable[[str], Opened],
+    operation: Operation,
     clock: Callable[[], float],
     moves: Mapping[TopicPartition, Move],
 ) -> None:
@@ -38,7 +38,8 @@ async def ease_arrivals(
     while True:
         close, began = False, clock()
         try:
-            close = await _look(opened("ease_arrivals"), clock, moves, releases)
+            async with operation("looking at arrivals") as opened:
+                close = await _look(opened, clock, moves, releases)
         except AdminStateError:
             return
         except KafkaError as error:
@@ -55,12 +56,11 @@ async def _look(
     releases: Releases,
 ) -> bool:
     """Whether the next look should be soon."""
-    async with opened.session.limit("looking at arrivals"):
-        surveyor = Surveyor(opened.session, opened.reassignments, clock)
-        remaining = await surveyor.remaining(moves)
-        due = releases.due(remaining)
-        if due:
-            await _release(opened, due, releases)
+    surveyor = Surveyor(opened.session, opened.reassignments, clock)
+    remaining = await surveyor.remaining(moves)
+    due = releases.due(remaining)
+    if due:
+        await _release(opened, due, releases)
     return releases.is_close(remaining, _LOOK_EVERY_S)
 
 

@@ -23,7 +23,7 @@ from kafkaclient.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kafkaclient.admin.opened import Opened
+    from kafkaclient.admin.opened import Opened, Operation
     from kafkaclient.admin.reassign.throttle_state import Lifting
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.results import MetadataResult
@@ -51,14 +51,13 @@ class ReplicationQuotas:
     replaced (:mod:`kafkaclient.admin.reassign.marks`). Each call ends within ``timeout_s``.
     """
 
-    def __init__(self, opened: Callable[[str], Opened], clock: Callable[[], float]) -> None:
-        self._opened = opened
+    def __init__(self, operation: Operation, clock: Callable[[], float]) -> None:
+        self._operation = operation
         self._clock = clock
 
     async def describe(self, *, timeout_s: float | None = None) -> Throttles:
         """All throttles in the cluster, whoever set them."""
-        opened = self._opened("describe")
-        async with opened.session.limit("looking at throttles", timeout_s):
+        async with self._operation("looking at throttles", timeout_s) as opened:
             cluster = await opened.session.metadata(None)
             throttle = throttle_of(opened)
             topics, hidden = await throttle.topics(topic.name for topic in cluster.topics)
@@ -76,9 +75,8 @@ class ReplicationQuotas:
         """Another quota for moves under way: on ``brokers``, or on all with a throttle of this
         package. By broker None, or why it has another quota still."""
         check_rate(bytes_per_second)
-        opened = self._opened("set_rate")
         async with (
-            opened.session.limit("changing the quota", timeout_s),
+            self._operation("changing the quota", timeout_s) as opened,
             opened.turns.setting(timeout_s) as seen,
         ):
             live = live_brokers(await opened.session.metadata(()))
@@ -102,9 +100,8 @@ class ReplicationQuotas:
         any reassignment is verified."""
         joining = frozenset(brokers)
         check_rate(bytes_per_second)
-        opened = self._opened("bootstrap")
         async with (
-            opened.session.limit("throttling brokers", timeout_s),
+            self._operation("throttling brokers", timeout_s) as opened,
             opened.turns.setting(timeout_s) as seen,
         ):
             cluster = await opened.session.metadata(None)
@@ -120,9 +117,8 @@ class ReplicationQuotas:
     ) -> set[TopicPartition]:
         """Partitions of which these brokers have a replica that has not caught up."""
         joining = frozenset(brokers)
-        session = self._opened("behind").session
-        async with session.limit("looking at replicas", timeout_s):
-            views = partitions_of(await session.metadata(None))
+        async with self._operation("looking at replicas", timeout_s) as opened:
+            views = partitions_of(await opened.session.metadata(None))
         return {p for p, v in views.items() if joining & (set(v.replicas) - set(v.isr))}
 
     async def ease_arrivals(self, brokers: Iterable[int]) -> None:
@@ -130,11 +126,10 @@ class ReplicationQuotas:
         long as this runs; so records with ``acks=all`` do not wait for what the quota withholds
         (:mod:`.release`)."""
         joining = frozenset(brokers)
-        session = self._opened("ease_arrivals").session
-        async with session.limit("looking at replicas"):
-            views = partitions_of(await session.metadata(None))
+        async with self._operation("looking at replicas") as opened:
+            views = partitions_of(await opened.session.metadata(None))
         moves = bootstrap_map(joining, {p: view.replicas for p, view in views.items()})
-        await ease_arrivals(self._opened, self._clock, moves)
+        await ease_arrivals(self._operation, self._clock, moves)
 
     async def clear(
         self, *, everyone: bool = False, keep_needed: bool = True, timeout_s: float | None = None
@@ -143,8 +138,7 @@ class ReplicationQuotas:
         moves under way and replicas that have not caught up, unless ``keep_needed`` is false.
         ``everyone``: delete throttles of others, too, and what ours replaced; while anything moves
         only together with ``keep_needed=False``. What could not be done is in the result."""
-        opened = self._opened("clear")
-        async with opened.session.limit("removing throttles", timeout_s):
+        async with self._operation("removing throttles", timeout_s) as opened:
             return await lift(opened, everyone=everyone, keep_needed=keep_needed)
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
     from random import Random
 
-    from kafkaclient.admin.opened import Opened
+    from kafkaclient.admin.opened import Opened, Operation
     from kafkaclient.admin.reassign.moves import Move
     from kafkaclient.admin.reassign.outcome import Begun, PartitionState
     from kafkaclient.admin.reassign.progress import Progress
@@ -57,10 +57,8 @@ class Reassigner:
     ``Admin.replication_quotas.clear``. Nothing here takes the throttle from a move under way.
     """
 
-    def __init__(
-        self, opened: Callable[[str], Opened], clock: Callable[[], float], rng: Random
-    ) -> None:
-        self._opened = opened
+    def __init__(self, operation: Operation, clock: Callable[[], float], rng: Random) -> None:
+        self._operation = operation
         self._clock = clock
         self._rng = rng
 
@@ -82,10 +80,9 @@ class Reassigner:
         Raises UnknownTopicError; ConfigError for brokers that are not up or of which only some
         have a rack; the broker's INVALID_REPLICATION_FACTOR when there are too few.
         """
-        session = self._opened("generate").session
         wanted = tuple(dict.fromkeys(topics))
-        async with session.limit("generating a reassignment", timeout_s):
-            cluster = await session.metadata(wanted)
+        async with self._operation("generating a reassignment", timeout_s) as opened:
+            cluster = await opened.session.metadata(wanted)
         for topic in cluster.topics:
             if topic.error_code:
                 raise topic_error(topic.error_code, topic.name, "reassigning", "Describe")
@@ -111,8 +108,7 @@ class Reassigner:
     ) -> Estimate:
         """How much a plan moves. ``measure_s``: how long to watch what comes into the brokers.
         Brokers that do not answer are left out, and named in it. Raises UnknownTopicError."""
-        opened = self._opened("estimate")
-        async with opened.session.limit("estimating a reassignment", timeout_s):
+        async with self._operation("estimating a reassignment", timeout_s) as opened:
             moves, cluster = await self._moves(opened, plan)
             nodes = [broker.node_id for broker in cluster.brokers]
             surveyor = self._surveyor(opened)
@@ -163,12 +159,10 @@ class Reassigner:
         wanted = {partition: tuple(nodes) for partition, nodes in plan.items()}
         ReassignmentPlan(wanted).check()
         check_rate(bytes_per_second)
-        opened = self._opened("begin")
-        beginning = Beginning(
-            opened, wanted, bytes_per_second, additional, skip_dead, on_rollback, timeout_s
-        )
-        async with opened.session.limit("reassigning partitions", timeout_s):
-            return await beginning.run()
+        async with self._operation("reassigning partitions", timeout_s) as opened:
+            return await Beginning(
+                opened, wanted, bytes_per_second, additional, skip_dead, on_rollback, timeout_s
+            ).run()
 
     async def verify(
         self,
@@ -180,8 +174,7 @@ class Reassigner:
         """Whether partitions have the replicas of a plan; takes away the throttles of this package
         that no move needs any more, unless they are to be preserved. May be repeated at any time.
         """
-        opened = self._opened("verify")
-        async with opened.session.limit("verifying a reassignment", timeout_s):
+        async with self._operation("verifying a reassignment", timeout_s) as opened:
             ongoing = await opened.reassignments.ongoing()
             told = await self._states(opened.session, plan, ongoing)
             lifted = None if preserve_throttles else await lift(opened, settled=plan)
@@ -207,8 +200,7 @@ class Reassigner:
         while it moved keeps the replicas of its first target: only who began it knows what there
         was before (:attr:`Begun.before`).
         """
-        opened = self._opened("cancel")
-        async with opened.session.limit("cancelling a reassignment", timeout_s):
+        async with self._operation("cancelling a reassignment", timeout_s) as opened:
             results = await self._cancel(opened, partitions)
             if not preserve_throttles:
                 warn_of(await lift(opened, settled=results, sure=bool(results)))
@@ -218,8 +210,7 @@ class Reassigner:
         """Cancel what :meth:`begin` began and has not arrived, and take away throttles. Partitions
         get the replicas that they had, also where an earlier move was sent elsewhere, in their
         order: brokers give them back in another one. What did not succeed."""
-        opened = self._opened("undo")
-        async with opened.session.limit("undoing a reassignment", timeout_s):
+        async with self._operation("undoing a reassignment", timeout_s) as opened:
             results = await self._cancel(opened, begun.started)
             stopped = {p for p, error in results.items() if error is None}
             if stopped:
@@ -233,17 +224,17 @@ class Reassigner:
 
     async def finish(self, begun: Begun, *, timeout_s: float | None = None) -> Lifted:
         """Take away throttles when a plan's moves are over."""
-        opened = self._opened("finish")
-        async with opened.session.limit("removing throttles", timeout_s):
+        async with self._operation("removing throttles", timeout_s) as opened:
             return await lift(opened, settled=begun.moves, sure=True)
 
     async def failures(
         self, begun: Begun, *, timeout_s: float | None = None
     ) -> dict[TopicPartition, KafkaError]:
         """What of a plan did not begin, or did not arrive."""
-        session = self._opened("failures").session
-        async with session.limit("looking at a reassignment", timeout_s):
-            found = await self._states(session, {p: begun.plan[p] for p in begun.started}, {})
+        async with self._operation("looking at a reassignment", timeout_s) as opened:
+            found = await self._states(
+                opened.session, {p: begun.plan[p] for p in begun.started}, {}
+            )
         return dict(begun.failed) | off_target(found)
 
     async def progress(
@@ -257,9 +248,8 @@ class Reassigner:
         tracker = Tracker(moves)
         followed: set[TopicPartition] = set(moves or ())
         while True:
-            opened = self._opened("progress")
             try:
-                async with opened.session.limit("looking at moves"):
+                async with self._operation("looking at moves") as opened:
                     reading = await self._surveyor(opened).reading(followed)
             except AdminTimeoutError as error:
                 _log.warning("%s; looking again", error)
@@ -274,14 +264,13 @@ class Reassigner:
     async def ease_arrivals(self, begun: Begun) -> None:
         """Let throttled replicas go shortly before they arrive, for as long as this runs; so
         records with ``acks=all`` do not wait for what the quota withholds (:mod:`.release`)."""
-        await ease_arrivals(self._opened, self._clock, begun.throttled)
+        await ease_arrivals(self._operation, self._clock, begun.throttled)
 
     async def rethrottle(
         self, begun: Begun, bytes_per_second: int, *, timeout_s: float | None = None
     ) -> None:
         """Give brokers that were down when a plan was begun their quota, when they are back."""
-        opened = self._opened("rethrottle")
-        async with opened.session.limit("throttling brokers", timeout_s):
+        async with self._operation("throttling brokers", timeout_s) as opened:
             live = set(live_brokers(await opened.session.metadata(())))
             back = [node for node in begun.unthrottled if node in live]
             if not back:

@@ -10,7 +10,6 @@ from kafkaclient.errors import AdminStateError, KafkaError, ReassignmentError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-    from types import TracebackType
 
     from kafkaclient.admin.reassign.outcome import Begun
     from kafkaclient.admin.reassign.plan import ReassignmentPlan
@@ -89,12 +88,7 @@ class ThrottledReassignment:
             self._easing = asyncio.create_task(self._reassigner.ease_arrivals(self._begun))
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, exc_type: type[BaseException] | None, *_exc: object) -> None:
         begun = self.begun
         if exc_type is not None:
             try:

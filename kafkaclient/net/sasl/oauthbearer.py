@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, ClassVar
 
 from kafkaclient.net.sasl.mechanism import RefusedError
@@ -10,24 +9,9 @@ from kafkaclient.net.sasl.mechanism import RefusedError
 if TYPE_CHECKING:
     from kafkaclient.net.sasl.tokens import Token
 
-__all__ = ["OAuthBearer", "check_token"]
+__all__ = ["OAuthBearer"]
 
-# RFC 6750's b64token, without being strict about where '=' stands; RFC 7628's extensions.
-_TOKEN = re.compile(r"[-A-Za-z0-9._~+/=]+")
-_EXTENSION_NAME = re.compile(r"[A-Za-z]+")
-_EXTENSION_VALUE = re.compile(r"[\x20-\x7E\t\r\n]+")
 _GIVE_UP = b"\x01"
-
-
-def check_token(token: Token) -> None:
-    """Raises ValueError, without the token in it, for what cannot be sent."""
-    if not _TOKEN.fullmatch(token.value):
-        raise ValueError("the token is empty, or has characters that no bearer token has")
-    for name, value in token.extensions.items():
-        if not _EXTENSION_NAME.fullmatch(name) or name == "auth":
-            raise ValueError(f"{name!r} cannot be the name of a SASL extension: letters, not auth")
-        if not _EXTENSION_VALUE.fullmatch(value):
-            raise ValueError(f"the value of the SASL extension {name} has unusable characters")
 
 
 class OAuthBearer:

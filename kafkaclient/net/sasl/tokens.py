@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkaclient.errors import AuthenticationError, BrokerConnectionError, KafkaError
-from kafkaclient.net.sasl.oauthbearer import check_token
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-__all__ = ["Token", "TokenProvider", "TokenSource"]
+__all__ = ["Token", "TokenProvider", "TokenSource", "check_token"]
 
 _USED_SHARE = 0.8
 """After how much of its life a token is replaced; Java's sasl.login.refresh.window.factor."""
 
 _ASSUMED_LIFE_S = 300.0
 """For tokens that do not say when they end."""
+
+# RFC 6750's b64token, without being strict about where '=' stands; RFC 7628's extensions.
+_TOKEN = re.compile(r"[-A-Za-z0-9._~+/=]+")
+_EXTENSION_NAME = re.compile(r"[A-Za-z]+")
+_EXTENSION_VALUE = re.compile(r"[\x20-\x7E\t\r\n]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,17 @@ class Token:
     value: str = field(repr=False)
     expires_at: float | None = None
     extensions: Mapping[str, str] = field(default_factory=dict)
+
+
+def check_token(token: Token) -> None:
+    """Raises ValueError, without the token in it, for what cannot be sent."""
+    if not _TOKEN.fullmatch(token.value):
+        raise ValueError("the token is empty, or has characters that no bearer token has")
+    for name, value in token.extensions.items():
+        if not _EXTENSION_NAME.fullmatch(name) or name == "auth":
+            raise ValueError(f"{name!r} cannot be the name of a SASL extension: letters, not auth")
+        if not _EXTENSION_VALUE.fullmatch(value):
+            raise ValueError(f"the value of the SASL extension {name} has unusable characters")
 
 
 class TokenProvider(Protocol):

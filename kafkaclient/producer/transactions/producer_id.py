@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.cluster.backoff import backoff_s
+from kafkaclient.cluster.retry import until_answered
 from kafkaclient.errors import (
     AuthorizationError,
     KafkaError,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.cluster.router import Router
     from kafkaclient.producer.batches.sequence import ProducerIdentity
+    from kafkaclient.wire.results import InitProducerIdResult
 
 __all__ = ["ProducerIdFetcher"]
 
@@ -89,39 +91,40 @@ class ProducerIdFetcher:
             self._on_crash("the asking for a producer id", error)
 
     async def _obtain(self) -> None:
-        failures = 0
         if self.refusals:  # not more often than this, whatever is sent meanwhile
             await self._pause(self.refusals)
-        while True:
-            try:
-                answer = await self._router.call(InitProducerIdCall())
-                if answer.error_code:
-                    advice = denied(answer.error_code, "IdempotentWrite")
-                    if advice:
-                        advice += ", and so does Write on any topic, since Kafka 2.8"
-                    raise broker_error(
-                        answer.error_code, "asking for a producer id (idempotence)", advice=advice
-                    )
-            except AuthorizationError as error:
-                if not self.refusals:
-                    _log.error("records fail until there is a producer id: %s", error)
-                self.refusals += 1
-                self._on_denied(error)
-                return
-            except KafkaError as error:
-                # A cluster that starts or restarts answers with all kinds of errors, also such as
-                # UNKNOWN_SERVER_ERROR; only a clear refusal ends the producer.
-                if isinstance(error, _REFUSALS):
-                    self._on_fatal(error)
-                    return
-                failures += 1
-                _log.debug("no producer id yet: %s", error)
-                await self._pause(failures)
-            else:
-                self.refusals = 0
-                self._identity.assign(answer.producer_id, answer.producer_epoch)
-                self._on_assigned()
-                return
+        try:
+            answer = await until_answered(self._ask, self._before_retry)
+        except AuthorizationError as error:
+            if not self.refusals:
+                _log.error("records fail until there is a producer id: %s", error)
+            self.refusals += 1
+            self._on_denied(error)
+        except _REFUSALS as error:
+            self._on_fatal(error)
+        else:
+            self.refusals = 0
+            self._identity.assign(answer.producer_id, answer.producer_epoch)
+            self._on_assigned()
+
+    async def _ask(self) -> InitProducerIdResult:
+        answer = await self._router.call(InitProducerIdCall())
+        if answer.error_code:
+            advice = denied(answer.error_code, "IdempotentWrite")
+            if advice:
+                advice += ", and so does Write on any topic, since Kafka 2.8"
+            raise broker_error(
+                answer.error_code, "asking for a producer id (idempotence)", advice=advice
+            )
+        return answer
+
+    async def _before_retry(self, error: KafkaError, failures: int) -> None:
+        # A cluster that starts or restarts answers with all kinds of errors, including
+        # UNKNOWN_SERVER_ERROR. Only a clear refusal ends the producer.
+        if isinstance(error, (AuthorizationError, *_REFUSALS)):
+            raise error
+        _log.debug("no producer id yet: %s", error)
+        await self._pause(failures)
 
     async def _pause(self, failures: int) -> None:
         await asyncio.sleep(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkaclient.broker_errors import broker_error
+from kafkaclient.cluster.coordinator import Outcome, outcome_of
 from kafkaclient.errors import KafkaError, ProducerFencedError, UnsupportedVersionError
 from kafkaclient.producer.batches.sequence import NO_PRODUCER_ID, ProducerIdentity
-from kafkaclient.producer.transactions.states import Outcome, outcome_of
 from kafkaclient.types import OffsetAndMetadata, PreparedTransaction
 from kafkaclient.wire.codec import ApiVersionsCall
 from kafkaclient.wire.transactions import (
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable, Mapping
 
+    from kafkaclient.cluster.coordinator import Coordinators
     from kafkaclient.producer.batches.sequence import PartitionSequence
-    from kafkaclient.producer.coordinator import Coordinators
     from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
 
 __all__ = ["TransactionRequests", "TransactionalIdentity", "is_fatal"]

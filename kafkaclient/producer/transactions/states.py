@@ -1,12 +1,11 @@
 """The states of a transactional producer, and what leads from one to another (Java:
-``TransactionManager.State``); and what a coordinator's answer means, one table for all calls."""
+``TransactionManager.State``)."""
 
 from __future__ import annotations
 
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from kafkaclient.broker_errors import BROKER_ERRORS
 from kafkaclient.errors import ProducerStateError, TransactionAbortableError
 
 if TYPE_CHECKING:
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.errors import KafkaError
 
-__all__ = ["TRANSITIONS", "Outcome", "TransactionState", "TransactionStatus", "outcome_of"]
+__all__ = ["TRANSITIONS", "TransactionState", "TransactionStatus"]
 
 
 class TransactionState(Enum):
@@ -79,41 +78,3 @@ class TransactionStatus:
             error.__cause__ = self.cause
             return error
         return ProducerStateError(f"{what}: the producer {self.state.value}; {advice}")
-
-
-class Outcome(Enum):
-    """What becomes of a call to a coordinator."""
-
-    DONE = "it has worked"
-    RETRY = "ask again after a pause"
-    RELOCATE = "find out who coordinates now, and ask there"
-    ABORTABLE = "the transaction cannot be committed, the producer can go on"
-    FATAL = "the producer may not go on"
-
-
-_OUTCOMES: Mapping[int, Outcome] = {
-    -1: Outcome.RETRY,  # UNKNOWN_SERVER_ERROR: of a coordinator that starts or ends
-    0: Outcome.DONE,
-    7: Outcome.RELOCATE,  # REQUEST_TIMED_OUT
-    15: Outcome.RELOCATE,  # COORDINATOR_NOT_AVAILABLE
-    16: Outcome.RELOCATE,  # NOT_COORDINATOR
-    31: Outcome.FATAL,  # CLUSTER_AUTHORIZATION_FAILED
-    # The coordinator does not tell an old epoch from a newer instance (KIP-588): fenced is fenced.
-    47: Outcome.FATAL,  # INVALID_PRODUCER_EPOCH
-    50: Outcome.FATAL,  # INVALID_TRANSACTION_TIMEOUT
-    53: Outcome.FATAL,  # TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    90: Outcome.FATAL,  # PRODUCER_FENCED
-}
-
-
-def outcome_of(code: int) -> Outcome:
-    """The meaning of ``code`` in a coordinator's answer.
-
-    Java makes unknown errors fatal; here only those are that are about who may write, because an
-    abort that asks for the next epoch finds out about all others.
-    """
-    known = _OUTCOMES.get(code)
-    if known is not None:
-        return known
-    _, retriable, _, _ = BROKER_ERRORS.get(code, ("", False, None, ""))
-    return Outcome.RETRY if retriable else Outcome.ABORTABLE

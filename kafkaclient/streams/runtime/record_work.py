@@ -21,6 +21,7 @@ from kafkaclient.streams.error_handling import (
     message,
 )
 from kafkaclient.streams.runtime.failures import event_for
+from kafkaclient.streams.runtime.writers import OutgoingRecord
 
 if TYPE_CHECKING:
     from kafkaclient.streams.error_handling import ErrorHandler
@@ -47,7 +48,7 @@ class RecordWork:
         self._is_closed = False
         # A record that is skipped leaves no trace, so what it emits has to be held back.
         self._holds = processor.processing_exception_handler != FAIL
-        self._held: list[tuple[Any, ...]] = []
+        self._held: list[OutgoingRecord] = []
 
     def close(self) -> None:
         """A processor that is still at a record can neither emit nor touch the store any more."""
@@ -88,9 +89,9 @@ class RecordWork:
 
     async def _send_held(self, record: Any) -> None:
         held, self._held = self._held, []
-        for number, arguments in enumerate(held):
+        for number, outgoing in enumerate(held):
             try:
-                await self._writer.send(*arguments)
+                await self._writer.send(outgoing)
             except InvalidRecordError as error:  # a partition that the topic does not have, say
                 self._store.roll_back()
                 # What was sent before cannot be taken back by skipping the record.
@@ -112,13 +113,13 @@ class RecordWork:
         visible with the commit."""
         if self._is_closed:
             raise StreamsError("the task was taken away while this record was processed")
-        arguments = (topic, value, key, partition, timestamp_ms, headers)
+        outgoing = OutgoingRecord(topic, value, key, partition, timestamp_ms, headers)
         if self._holds:
             # Refused here, the processor learns of it, and its handler is asked. A buffer that the
             # processor changes afterwards is copied, as it is when it is sent at once.
-            self._held.append(self._writer.checked(*arguments))
+            self._held.append(self._writer.checked(outgoing))
         else:
-            await self._writer.send(*arguments)
+            await self._writer.send(outgoing)
 
     def _decoded(self, record: Any) -> Any:
         read_key, read_value = self._processor.key_deserializer, self._processor.value_deserializer
@@ -146,14 +147,13 @@ class RecordWork:
             failure.topic_partition, failure.offset = self._source, record.offset
             raise failure from error
         if isinstance(handler, DeadLetter):
+            timestamp_ms = None if record.timestamp < 0 else record.timestamp  # -1: it has none
+            headers = dead_letter_headers(record, self._source, error)
             try:
                 await self._writer.send(
-                    handler.topic,
-                    record.value,
-                    record.key,
-                    None,
-                    None if record.timestamp < 0 else record.timestamp,  # -1: it has none
-                    dead_letter_headers(record, self._source, error),
+                    OutgoingRecord(
+                        handler.topic, record.value, record.key, None, timestamp_ms, headers
+                    )
                 )
             except InvalidRecordError as refused:
                 raise StreamsError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from aiokafka import TopicPartition as ConsumerPartition
 
@@ -24,14 +24,23 @@ if TYPE_CHECKING:
     from kafkaclient.producer.producer import Producer
     from kafkaclient.types import ConsumerGroupMetadata, HeadersLike
 
-__all__ = ["AtLeastOnceWriter", "ExactlyOnceWriter", "Writer"]
-
-SendArguments: TypeAlias = "tuple[str, Any, Any, int | None, int | None, HeadersLike]"
+__all__ = ["AtLeastOnceWriter", "ExactlyOnceWriter", "OutgoingRecord", "Writer"]
 
 _CHANGES_A_TURN = 1_000
 """About 5 ms of the event loop's time; then others get their turn."""
 _STOP_TIMEOUT = 5.0
 """Seconds: what is still on its way then belongs to a transaction that is aborted."""
+
+
+class OutgoingRecord(NamedTuple):
+    """The arguments of :meth:`kafkaclient.Producer.send` for a record that a task emits."""
+
+    topic: str
+    value: Any
+    key: Any
+    partition: int | None
+    timestamp_ms: int | None
+    headers: HeadersLike
 
 
 class Writer(Protocol):
@@ -45,29 +54,13 @@ class Writer(Protocol):
         """Records that belong together follow."""
         ...
 
-    def checked(
-        self,
-        topic: str,
-        value: Any,
-        key: Any,
-        partition: int | None,
-        timestamp_ms: int | None,
-        headers: HeadersLike,
-    ) -> SendArguments:
-        """The arguments for a later :meth:`send`, with buffers copied. Raises InvalidRecordError
-        for a record that can be refused without metadata."""
+    def checked(self, record: OutgoingRecord) -> OutgoingRecord:
+        """The record for a later :meth:`send`, with buffers copied. Raises InvalidRecordError for
+        a record that can be refused without metadata."""
         ...
 
-    async def send(
-        self,
-        topic: str,
-        value: Any,
-        key: Any,
-        partition: int | None,
-        timestamp_ms: int | None,
-        headers: HeadersLike,
-    ) -> None:
-        """Hand over what the task emits."""
+    async def send(self, record: OutgoingRecord) -> None:
+        """Hand over a record that the task emits."""
         ...
 
     async def commit(
@@ -90,11 +83,26 @@ class Writer(Protocol):
         ...
 
 
-class ExactlyOnceWriter:
+class _ProducerWriter:
+    def __init__(self, producer: Producer) -> None:
+        self._producer = producer
+
+    def checked(self, record: OutgoingRecord) -> OutgoingRecord:
+        made = checked_record(self._producer.config, time.time, *record)
+        return record._replace(value=made.value, key=made.key, headers=made.headers)
+
+    async def _send(self, record: OutgoingRecord) -> Delivery:
+        topic, value, key, partition, timestamp_ms, headers = record
+        return await self._producer.send(
+            topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
+        )
+
+
+class ExactlyOnceWriter(_ProducerWriter):
     """A producer, and a transaction for each commit interval."""
 
     def __init__(self, producer: Producer, group: Callable[[], ConsumerGroupMetadata]) -> None:
-        self._producer = producer
+        super().__init__(producer)
         self._group = group
 
     async def start(self) -> None:
@@ -103,29 +111,8 @@ class ExactlyOnceWriter:
     async def begin(self) -> None:
         await self._producer.begin_transaction()
 
-    def checked(
-        self,
-        topic: str,
-        value: Any,
-        key: Any,
-        partition: int | None,
-        timestamp_ms: int | None,
-        headers: HeadersLike,
-    ) -> SendArguments:
-        return _checked(self._producer, topic, value, key, partition, timestamp_ms, headers)
-
-    async def send(
-        self,
-        topic: str,
-        value: Any,
-        key: Any,
-        partition: int | None,
-        timestamp_ms: int | None,
-        headers: HeadersLike,
-    ) -> None:
-        await self._producer.send(
-            topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
-        )
+    async def send(self, record: OutgoingRecord) -> None:
+        await self._send(record)
 
     async def commit(
         self,
@@ -149,11 +136,11 @@ class ExactlyOnceWriter:
         await self._producer.stop(_STOP_TIMEOUT)
 
 
-class AtLeastOnceWriter:
+class AtLeastOnceWriter(_ProducerWriter):
     """One view of a producer that all tasks of the instance share."""
 
     def __init__(self, producer: Producer, consumer: AIOKafkaConsumer) -> None:
-        self._producer = producer
+        super().__init__(producer)
         self._consumer = consumer
         self._deliveries: list[Delivery] = []
 
@@ -163,31 +150,8 @@ class AtLeastOnceWriter:
     async def begin(self) -> None:
         """Nothing binds the records together."""
 
-    def checked(
-        self,
-        topic: str,
-        value: Any,
-        key: Any,
-        partition: int | None,
-        timestamp_ms: int | None,
-        headers: HeadersLike,
-    ) -> SendArguments:
-        return _checked(self._producer, topic, value, key, partition, timestamp_ms, headers)
-
-    async def send(
-        self,
-        topic: str,
-        value: Any,
-        key: Any,
-        partition: int | None,
-        timestamp_ms: int | None,
-        headers: HeadersLike,
-    ) -> None:
-        self._deliveries.append(
-            await self._producer.send(
-                topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
-            )
-        )
+    async def send(self, record: OutgoingRecord) -> None:
+        self._deliveries.append(await self._send(record))
 
     async def commit(
         self,
@@ -212,21 +176,6 @@ class AtLeastOnceWriter:
     async def stop(self) -> None:
         """The producer is not this task's."""
         self._deliveries = []
-
-
-def _checked(
-    producer: Producer,
-    topic: str,
-    value: Any,
-    key: Any,
-    partition: int | None,
-    timestamp_ms: int | None,
-    headers: HeadersLike,
-) -> SendArguments:
-    record = checked_record(
-        producer.config, time.time, topic, value, key, partition, timestamp_ms, headers
-    )
-    return topic, record.value, record.key, partition, timestamp_ms, record.headers
 
 
 async def _send_changes(

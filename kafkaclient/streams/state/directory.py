@@ -10,12 +10,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import shutil
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
+
+from filelock import FileLock, Timeout
 
 from kafkaclient.errors import StateStoreError
 from kafkaclient.streams.state.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
@@ -122,7 +123,7 @@ class StateDirectory:
 
     def close(self) -> None:
         """Others may have it."""
-        self._lock.close()
+        self._lock.release()
 
     def task(self, task: TaskId) -> TaskDirectory:
         return TaskDirectory(self.path / str(task))
@@ -172,22 +173,18 @@ def _task(name: str) -> TaskId | None:
         return None  # the directory has other things, too
 
 
-def _locked(path: Path) -> IO[str]:
-    file = path.open("a+", encoding="utf-8")
+def _locked(path: Path) -> FileLock:
+    lock = FileLock(path, blocking=False, thread_local=False, fallback_to_soft=False)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        file.seek(0)
-        owner = file.read().strip()
-        file.close()
+        lock.acquire()
+    except Timeout as error:
+        owner = path.read_text("utf-8").strip()
         raise StateStoreError(
             f"the state directory {path.parent} is in use by process {owner or 'unknown'}; give "
             "each instance a state.dir of its own"
         ) from error
-    file.truncate(0)
-    file.write(f"{os.getpid()}\n")
-    file.flush()
-    return file
+    path.write_text(f"{os.getpid()}\n", "utf-8")
+    return lock
 
 
 def _process_id(path: Path) -> UUID:

@@ -6,13 +6,14 @@ import asyncio
 import socket
 from typing import TYPE_CHECKING, TypeVar
 
-from kafkaclient.testing.fake.api_versions import CLOSES_ABOVE, PROFILES
 from kafkaclient.testing.fake.apis import APIS
-from kafkaclient.testing.fake.broker import FakeBroker, FakeConnection
+from kafkaclient.testing.fake.apis.api_versions import CLOSES_ABOVE, PROFILES
+from kafkaclient.testing.fake.broker import FakeBroker
+from kafkaclient.testing.fake.connection import FakeConnection
 from kafkaclient.testing.fake.control import Control, Controls, Request
+from kafkaclient.testing.fake.failures import ProduceFailure
 from kafkaclient.testing.fake.log_controls import LogControls
 from kafkaclient.testing.fake.pipe import connect
-from kafkaclient.testing.fake.produce import ProduceFailure
 from kafkaclient.testing.fake.state import ClusterState
 from kafkaclient.testing.fake.topics import (
     DEFAULT_MAX_MESSAGE_BYTES,
@@ -49,9 +50,9 @@ class FakeCluster(LogControls, TransactionControls):
     ``clock`` gives the times in :attr:`requests` (default: the running loop's); delays use the
     loop's timers, so that on a :class:`~kafkaclient.testing.clock.VirtualTimeLoop` they take no
     real time. ``partitions`` is the number of partitions of topics created without one.
-    ``profile`` names a kind of broker (see :data:`~.api_versions.PROFILES`). ``transactions_v2``
-    is the feature level ``transaction.version=2`` (KIP-890); brokers before 4.0 do not have it.
-    ``sasl``: clients must authenticate.
+    ``profile`` names a kind of broker (see :data:`~.apis.api_versions.PROFILES`).
+    ``transactions_v2`` is the feature level ``transaction.version=2`` (KIP-890); brokers before 4.0
+    do not have it. ``sasl``: clients must authenticate.
     """
 
     def __init__(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaclient.testing.fake.produce import ProduceFailure
+from kafkaclient.testing.fake.failures import ProduceFailure
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -1,15 +1,4 @@
-"""SaslHandshake (17) and SaslAuthenticate (36): who the client is.
-
-Behaviour
-    Without a :class:`Sasl` there is no authentication, and SaslHandshake gets ILLEGAL_SASL_STATE.
-    With one, a connection may ask for nothing but ApiVersions before it has authenticated, nothing
-    but SASL while it does so again (KIP-368), and nothing but SaslHandshake when its session has
-    ended; else it is closed, as by a broker. One message authenticates, as with PLAIN and
-    OAUTHBEARER. After a refusal the connection is closed by the client, or by its next request.
-
-Versions
-    SaslHandshake 0 to 1, SaslAuthenticate 0 to 2; the session's lifetime is told from 1 on.
-"""
+"""What the listeners of a fake cluster demand of clients before they may send requests."""
 
 from __future__ import annotations
 
@@ -23,9 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaclient.testing.fake.control import Request
-    from kafkaclient.testing.fake.state import ClusterState
 
-__all__ = ["AUTHENTICATE", "HANDSHAKE", "Sasl"]
+__all__ = ["Sasl"]
 
 
 def _everybody(_mechanism: str, _message: bytes) -> str | None:
@@ -94,31 +82,3 @@ class Sasl:
 
     def _peer(self, request: Request) -> _Peer:
         return self._peers.setdefault(request.connection, _Peer())
-
-
-class _Handshake:
-    VERSIONS = (0, 1)
-
-    def answer(self, state: ClusterState, request: Request) -> dict[str, Any]:
-        if state.sasl is None:
-            return self.refuse(request, ErrorCode.ILLEGAL_SASL_STATE)
-        return state.sasl.handshake(request)
-
-    def refuse(self, _: Request, error_code: int) -> dict[str, Any]:
-        return {"error_code": int(error_code), "mechanisms": []}
-
-
-class _Authenticate:
-    VERSIONS = (0, 2)
-
-    def answer(self, state: ClusterState, request: Request) -> dict[str, Any]:
-        if state.sasl is None:
-            return self.refuse(request, ErrorCode.ILLEGAL_SASL_STATE)
-        return state.sasl.authenticate(request, state.now())
-
-    def refuse(self, _: Request, error_code: int) -> dict[str, Any]:
-        return {"error_code": int(error_code), "error_message": None, "auth_bytes": b""}
-
-
-HANDSHAKE = _Handshake()
-AUTHENTICATE = _Authenticate()

@@ -6,7 +6,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from kafkaclient.testing.fake.produce import ScriptedFailures
+from kafkaclient.testing.fake.failures import ScriptedFailures
 from kafkaclient.testing.fake.topics import (
     DEFAULT_MAX_MESSAGE_BYTES,
     NO_LEADER,

@@ -14,15 +14,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from zlib import crc32
 
 from kafkaclient.testing.fake.error_code import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-    from kafkaclient.testing.fake.state import ClusterState
+    from kafkaclient.testing.fake.topics import FakePartition
 
 __all__ = ["MAX_EPOCH", "Committed", "FakeTransaction", "TransactionCoordinator", "TxnState"]
 
@@ -65,10 +65,23 @@ class FakeTransaction:
     """When the open transaction got its first partition or group, by the cluster's clock."""
 
 
+class _Cluster(Protocol):
+    """What the coordinator asks of the :class:`~kafkaclient.testing.fake.state.ClusterState`."""
+
+    now: Callable[[], float]
+    transactions_v2: bool
+
+    def alive_brokers(self) -> list[int]: ...
+
+    def new_producer_id(self) -> int: ...
+
+    def partition(self, topic: str, index: int) -> FakePartition | None: ...
+
+
 class TransactionCoordinator:
     """All transactional ids of a cluster; also which broker answers for them, and for groups."""
 
-    def __init__(self, state: ClusterState) -> None:
+    def __init__(self, state: _Cluster) -> None:
         self.ids: dict[str, FakeTransaction] = {}
         self.committed: dict[tuple[str, str, int], Committed] = {}
         self.generations: dict[str, int] = {}

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kafkaclient.admin.reassign.turns import Announcement, Doing
+from kafkaclient.admin.turns import Announcement, Doing
 from kafkaclient.errors import PartitionLimitRaceError, PolicyViolationError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import DROP, delay

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from kafkaclient.net.sasl.mechanism import RefusedError
-from kafkaclient.net.sasl.oauthbearer import OAuthBearer, check_token
+from kafkaclient.net.sasl.oauthbearer import OAuthBearer
 from kafkaclient.net.sasl.plain import Plain
-from kafkaclient.net.sasl.tokens import Token
+from kafkaclient.net.sasl.tokens import Token, check_token
 
 
 def test_plain_is_rfc_4616s() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import ErrorCode, FakeCluster, delay
-from kafkaclient.testing.fake.produce import VERSIONS
+from kafkaclient.testing.fake.apis.produce import VERSIONS
 from kafkaclient.wire import produce
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.codec import MetadataCall

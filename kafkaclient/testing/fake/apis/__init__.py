@@ -1,10 +1,10 @@
-"""The APIs that the fake speaks: API key -> the module that plays it."""
+"""The APIs that the fake cluster speaks, a module for each API key."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kafkaclient.testing.fake import (
+from kafkaclient.testing.fake.apis import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     api_versions,
@@ -40,10 +40,10 @@ __all__ = ["APIS", "Api"]
 
 
 class Api(Protocol):
-    """What a module of one API has."""
+    """What the module of an API offers."""
 
     VERSIONS: tuple[int, int]
-    """The oldest and the newest version that the module plays."""
+    """The oldest and the newest version that the module speaks."""
 
     def answer(self, state: ClusterState, request: Request) -> dict[str, Any]:
         """Do what the request asks; returns the fields of the response."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["Faults", "Frame", "FrameFault", "ProxyCounters"]
+__all__ = ["HALF", "Faults", "Frame", "FrameFault", "HowOften", "ProxyCounters", "WhichFrames"]
+
+HALF = -1
+"""A :attr:`FrameFault.keep` that stands for half of the frame."""
 
 
 class Frame(NamedTuple):
@@ -28,6 +31,19 @@ class Frame(NamedTuple):
     connection: int
 
 
+class HowOften(TypedDict, total=False):
+    """How often a fault hits; see :class:`FrameFault`."""
+
+    every: int
+    times: int | None
+
+
+class WhichFrames(HowOften, total=False):
+    """Which frames a fault hits; see :class:`FrameFault`."""
+
+    when: Callable[[Frame], bool] | None
+
+
 @dataclass(slots=True, kw_only=True)
 class FrameFault:
     """Spoils chosen frames: bytes are changed, or the connection ends inside or before them.
@@ -35,7 +51,7 @@ class FrameFault:
     Of the frames that have the API key ``api_key`` (None: any) and satisfy ``when``, every
     ``every``-th is hit, ``times`` times in all (None: until healed). A frame that is hit has its
     byte at each offset of ``xor`` combined with the mask given there, and is forwarded up to
-    ``keep`` bytes, after which the connection is cut (-1: up to its half; None: it is forwarded
+    ``keep`` bytes, after which the connection is cut (``HALF``: half of it; None: it is forwarded
     whole and nothing is cut). Offset 0 is the first byte of the size field, negative offsets
     count from the frame's end.
     """
@@ -75,7 +91,7 @@ class SpoiledFrame:
     __slots__ = ("_patches", "_position", "keep", "reset")
 
     def __init__(self, fault: FrameFault, size: int) -> None:
-        self.keep = size // 2 if fault.keep == -1 else fault.keep
+        self.keep = size // 2 if fault.keep == HALF else fault.keep
         self.reset = fault.reset
         self._position = 0
         self._patches = {

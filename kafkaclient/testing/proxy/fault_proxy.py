@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
-from kafkaclient.testing.proxy_faults import Faults, Frame, FrameFault, ProxyCounters
-from kafkaclient.testing.proxy_link import Link
+from kafkaclient.testing.proxy.faults import HALF, Faults, FrameFault, ProxyCounters
+from kafkaclient.testing.proxy.link import Link
 from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["FaultProxy", "Frame", "FrameFault", "ProxyCounters"]
+    from kafkaclient.testing.proxy.faults import WhichFrames
 
-_HALF = -1
+__all__ = ["FaultProxy"]
 
 
 class FaultProxy:
@@ -164,28 +164,24 @@ class FaultProxy:
         self,
         api_key: int | None = ApiKey.PRODUCE,
         *,
-        when: Callable[[Frame], bool] | None = None,
-        every: int = 1,
-        times: int | None = 1,
         reset: bool = False,
+        **which: Unpack[WhichFrames],
     ) -> FrameFault:
         """Cut the connection when a matching request comes; the broker never sees it."""
-        return self._spoil_request(
-            FrameFault(api_key=api_key, when=when, every=every, times=times, keep=0, reset=reset)
+        return self._spoil(
+            self._faults.requests, FrameFault(api_key=api_key, keep=0, reset=reset, **which)
         )
 
     def cut_after(
         self,
         api_key: int | None = ApiKey.PRODUCE,
         *,
-        when: Callable[[Frame], bool] | None = None,
-        every: int = 1,
-        times: int | None = 1,
         reset: bool = False,
+        **which: Unpack[WhichFrames],
     ) -> FrameFault:
         """Cut when the broker has answered a matching request; the client never sees the answer."""
-        return self._spoil_response(
-            FrameFault(api_key=api_key, when=when, every=every, times=times, keep=0, reset=reset)
+        return self._spoil(
+            self._faults.responses, FrameFault(api_key=api_key, keep=0, reset=reset, **which)
         )
 
     # --- damaged frames ---
@@ -194,68 +190,50 @@ class FaultProxy:
         self,
         api_key: int | None = ApiKey.PRODUCE,
         *,
-        keep: int = _HALF,
-        when: Callable[[Frame], bool] | None = None,
-        every: int = 1,
-        times: int | None = 1,
+        keep: int = HALF,
+        **which: Unpack[WhichFrames],
     ) -> FrameFault:
         """Forward the first ``keep`` bytes of a matching request (default: half), then cut."""
-        return self._spoil_request(
-            FrameFault(api_key=api_key, when=when, every=every, times=times, keep=keep)
-        )
+        return self._spoil(self._faults.requests, FrameFault(api_key=api_key, keep=keep, **which))
 
     def truncate_response(
         self,
         api_key: int | None = ApiKey.PRODUCE,
         *,
-        keep: int = _HALF,
-        when: Callable[[Frame], bool] | None = None,
-        every: int = 1,
-        times: int | None = 1,
+        keep: int = HALF,
+        **which: Unpack[WhichFrames],
     ) -> FrameFault:
         """Forward the first ``keep`` bytes of a matching response (default: half), then cut."""
-        return self._spoil_response(
-            FrameFault(api_key=api_key, when=when, every=every, times=times, keep=keep)
-        )
+        return self._spoil(self._faults.responses, FrameFault(api_key=api_key, keep=keep, **which))
 
     def corrupt_request(
         self,
         xor: Mapping[int, int],
         api_key: int | None = ApiKey.PRODUCE,
-        *,
-        when: Callable[[Frame], bool] | None = None,
-        every: int = 1,
-        times: int | None = 1,
+        **which: Unpack[WhichFrames],
     ) -> FrameFault:
         """Change bytes of a matching request: offset in the frame -> mask to XOR with.
 
         Offset 0 is the first byte of the frame's size; negative offsets count from its end. At
         ``{-8: 0xFF}`` a Produce request has record bytes, so the broker's CRC check refuses it.
         """
-        return self._spoil_request(
-            FrameFault(api_key=api_key, when=when, every=every, times=times, xor=dict(xor))
+        return self._spoil(
+            self._faults.requests, FrameFault(api_key=api_key, xor=dict(xor), **which)
         )
 
     def corrupt_response(
         self,
         xor: Mapping[int, int],
         api_key: int | None = ApiKey.PRODUCE,
-        *,
-        when: Callable[[Frame], bool] | None = None,
-        every: int = 1,
-        times: int | None = 1,
+        **which: Unpack[WhichFrames],
     ) -> FrameFault:
         """Change bytes of a matching response; offsets 4 to 7 are its correlation id."""
-        return self._spoil_response(
-            FrameFault(api_key=api_key, when=when, every=every, times=times, xor=dict(xor))
+        return self._spoil(
+            self._faults.responses, FrameFault(api_key=api_key, xor=dict(xor), **which)
         )
 
-    def _spoil_request(self, fault: FrameFault) -> FrameFault:
-        self._faults.requests.append(fault)
-        return fault
-
-    def _spoil_response(self, fault: FrameFault) -> FrameFault:
-        self._faults.responses.append(fault)
+    def _spoil(self, faults: list[FrameFault], fault: FrameFault) -> FrameFault:
+        faults.append(fault)
         return fault
 
     # --- connections ---

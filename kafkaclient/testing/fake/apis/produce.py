@@ -16,8 +16,6 @@ Versions
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.testing.fake.error_code import ErrorCode
@@ -33,46 +31,18 @@ from kafkaclient.wire.record_reader import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from kafkaclient.testing.fake.control import Request
+    from kafkaclient.testing.fake.failures import ProduceFailure
     from kafkaclient.testing.fake.state import ClusterState
     from kafkaclient.testing.fake.topics import FakePartition
 
-__all__ = ["VERSIONS", "ProduceFailure", "ScriptedFailures", "answer", "has_error", "refuse"]
+__all__ = ["VERSIONS", "answer", "has_error", "refuse"]
 
 VERSIONS = (3, 13)
 
 _FIRST_ZSTD_VERSION = 7
 _FIRST_OF_TRANSACTIONS_V2 = 12
 _ACKS_ALL, _ACKS_LEADER, _ACKS_NONE = -1, 1, 0
-
-
-@dataclass(frozen=True, slots=True)
-class ProduceFailure:
-    """What one partition is answered; ``append`` writes the batch all the same."""
-
-    error_code: int
-    message: str | None = None
-    record_errors: Sequence[tuple[int, str | None]] = ()
-    append: bool = False
-
-
-class ScriptedFailures:
-    """Failures waiting for their turn, by topic and partition."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[tuple[str, int], deque[ProduceFailure]] = {}
-
-    def add(self, topic: str, partition: int, failure: ProduceFailure, times: int) -> None:
-        self._waiting.setdefault((topic, partition), deque()).extend([failure] * times)
-
-    def next(self, topic: str, partition: int) -> ProduceFailure | None:
-        waiting = self._waiting.get((topic, partition))
-        return waiting.popleft() if waiting else None
-
-    def clear(self) -> None:
-        self._waiting.clear()
 
 
 def answer(state: ClusterState, request: Request) -> dict[str, Any]:

@@ -1,0 +1,32 @@
+"""The loop that repeats a call to the cluster until a broker answers it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from kafkaclient.errors import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+__all__ = ["until_answered"]
+
+T = TypeVar("T")
+
+
+async def until_answered(
+    attempt: Callable[[], Awaitable[T]],
+    before_retry: Callable[[KafkaError, int], Awaitable[None]],
+) -> T:
+    """The result of the first attempt that raises no KafkaError.
+
+    After each failed attempt ``before_retry(error, failures)`` raises the error if another attempt
+    cannot help, and waits otherwise. The loop has no time limit: the caller sets one.
+    """
+    failures = 0
+    while True:
+        try:
+            return await attempt()
+        except KafkaError as error:
+            failures += 1
+            await before_retry(error, failures)

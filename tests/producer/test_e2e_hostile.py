@@ -251,6 +251,9 @@ async def test_topics_nobody_asked_for_are_not_remembered(producing: StartProduc
 # --- all of it ----------------------------------------------------------------------------------
 
 
+APIS = (ApiKey.PRODUCE, ApiKey.METADATA, ApiKey.API_VERSIONS, ApiKey.INIT_PRODUCER_ID)
+
+
 @settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
 def test_lies_of_all_kinds_lose_duplicate_and_reorder_nothing(
@@ -268,10 +271,11 @@ def test_lies_of_all_kinds_lose_duplicate_and_reorder_nothing(
 
     async def main() -> FakeCluster:
         fake = one_topic()
-        for api in (ApiKey.PRODUCE, ApiKey.METADATA, ApiKey.API_VERSIONS, ApiKey.INIT_PRODUCER_ID):
-            fake.control(api, now_and_then, keep=True)
         options = {"linger_ms": 1, "request_timeout_ms": 2000, "max_block_ms": 300_000}
         async with producing(fake, rng=Random(seed), **options) as producer:
+            # From the start on: a bootstrap server that lies is no Kafka broker, and refused.
+            for api in APIS:
+                fake.control(api, now_and_then, keep=True)
             deliveries = []
             for n in range(200):
                 deliveries.append(await producer.send("t", b"%d" % n, partition=n % 3))

@@ -1,4 +1,4 @@
-"""A running admin client from the inside: its parts, and where its limits come from."""
+"""The parts of a running admin client."""
 
 from __future__ import annotations
 

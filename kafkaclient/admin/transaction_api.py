@@ -33,15 +33,15 @@ class TransactionAdmin:
         commit: bool = True,
         timeout_s: float | None = None,
     ) -> None:
-        """Commit, or abort, a transaction that another producer has prepared
-        (:meth:`kafkaclient.Producer.prepare_transaction`). When this returns it is done, or about
-        to be, and cannot become otherwise; it may be repeated, after a time-out too.
+        """Commit or abort a transaction that another producer has prepared
+        (:meth:`kafkaclient.Producer.prepare_transaction`). When this call returns, the outcome is
+        decided and cannot change. The call may be repeated, also after a timeout.
 
         Raises:
-            TransactionLostError: it is not open any more, and was not ended this way as far as its
-                coordinator knows: it has timed out, was fenced, or was ended the other way. Of a
-                producer that was fenced it cannot be told whether it had been ended before.
-            AuthorizationError: this client may not write under its transactional id.
+            TransactionLostError: the transaction is no longer open, and its coordinator does not
+                know that it ended this way: it timed out, its producer was fenced, or it ended the
+                other way. The coordinator of a fenced producer cannot tell how it ended before.
+            AuthorizationError: this client may not write under the transactional id.
         """
         how = "committing" if commit else "aborting"
         what = f"{how} the transaction of {prepared.transactional_id!r}"
@@ -55,9 +55,9 @@ class TransactionAdmin:
         states: Iterable[TxnState] = (),
         timeout_s: float | None = None,
     ) -> list[TransactionListing]:
-        """The transactional ids that begin with ``prefix``, in order, and where the last
-        transaction of each stands; ``states``: only those (default: all). What this client may not
-        describe is missing. Every broker is asked (KIP-664; brokers from 3.0 on)."""
+        """The transactional ids that begin with ``prefix``, in order, each with the state of its
+        last transaction. ``states``: only transactions in these states (default: all). Ids that
+        this client may not describe are missing. Asks every broker (KIP-664; brokers from 3.0)."""
         async with self._operation("listing transactions", timeout_s) as opened:
             listed = await opened.transactions.listed(tuple(states))
         return sorted(told for told in listed if told.transactional_id.startswith(prefix))
@@ -65,8 +65,8 @@ class TransactionAdmin:
     async def describe_transactions(
         self, transactional_ids: Iterable[str], *, timeout_s: float | None = None
     ) -> dict[str, TransactionDescription | None]:
-        """What is known of transactional ids, as given; None for one that is not known. Raises
-        AuthorizationError for one that this client may not describe. Brokers from 3.0 on."""
+        """The transactions of these transactional ids, by id; None for an unknown id. Raises
+        AuthorizationError for an id that this client may not describe. Needs brokers from 3.0."""
         names = tuple(dict.fromkeys(transactional_ids))
         async with self._noting("describing transactions", timeout_s) as requests:
             told = await asyncio.gather(*map(requests.describe, names))
@@ -75,8 +75,8 @@ class TransactionAdmin:
     async def fence_producers(
         self, transactional_ids: Iterable[str], *, timeout_s: float | None = None
     ) -> dict[str, KafkaError | None]:
-        """Have no producer of now go on with these transactional ids: what it has open is aborted,
-        what it asks for next is refused. By id None, or the error: AuthorizationError, say (Java:
+        """Fence the present producers of these transactional ids: their open transactions are
+        aborted, and their next requests are refused. Returns None or the error, by id (Java:
         ``Admin.fenceProducers``)."""
         names = tuple(dict.fromkeys(transactional_ids))
         async with self._noting("fencing producers", timeout_s) as requests:

@@ -38,12 +38,12 @@ _LOST = {
 }
 _LOST[90] = _LOST[47]
 _FENCING_TIMEOUT_MS = 30_000
-"""Nobody is going to have a transaction open under the new epoch, but brokers take it as the time
-for their own log, too: with 1 ms, as Java had it, replicated logs never make it (KAFKA-16047)."""
+"""No transaction will be open under the new epoch, but brokers use this as the time limit for the
+write to their own log, too. Within 1 ms, as Java had it, a replicated write fails (KAFKA-16047)."""
 
 
 class TransactionRequests:
-    """The calls. They take as long as they take, within :meth:`Session.limit`."""
+    """The calls. They have no time limit of their own: :meth:`.Session.limit` sets one."""
 
     def __init__(self, session: Session, coordinators: Coordinators) -> None:
         self._session = session
@@ -101,7 +101,7 @@ class TransactionRequests:
         return broker_error(told.error_code, what, advice=_advice(told.error_code, "Write", name))
 
     def note(self) -> None:
-        """Have the last error that stood in the way told if time runs out."""
+        """Let the message of a timeout name the last error that a coordinator call met."""
         if self._coordinators.last_error is not None:
             self._session.answered(self._coordinators.last_error)
 

@@ -39,9 +39,9 @@ _ENDING_CODES = frozenset({51, 88})  # CONCURRENT_TRANSACTIONS, UNSTABLE_OFFSET_
 class Outcome(Enum):
     """What follows from a coordinator's error code."""
 
-    DONE = "it has worked"
-    RETRY = "ask again after a pause"
-    RELOCATE = "find out who coordinates now, and ask there"
+    DONE = "the call succeeded"
+    RETRY = "repeat the call after a pause"
+    RELOCATE = "find the coordinator again, and repeat the call there"
     ABORTABLE = "the transaction cannot be committed, the producer can go on"
     FATAL = "the producer may not go on"
 
@@ -64,8 +64,8 @@ _OUTCOMES: Mapping[int, Outcome] = {
 def outcome_of(code: int) -> Outcome:
     """The meaning of ``code`` in a coordinator's answer.
 
-    Java makes unknown errors fatal; here only those are that are about who may write, because an
-    abort that asks for the next epoch finds out about all others.
+    Java makes unknown errors fatal. Here only errors about who may write are fatal: an abort that
+    requests the next epoch finds out about all others.
     """
     known = _OUTCOMES.get(code)
     if known is not None:
@@ -83,9 +83,9 @@ T = TypeVar("T", bound=_Answer)
 
 
 class Coordinators:
-    """Knows who coordinates what, and finds out again when that changes. Times in seconds.
+    """Calls coordinators, and finds a coordinator again when it changes. Times are in seconds.
 
-    ``on_unknown(reason)`` asks for newer metadata: a coordinator may be a broker not known yet.
+    ``on_unknown(reason)`` requests newer metadata: a coordinator may be a broker not known yet.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Coordinators:
         on_unknown: Callable[[str], None],
     ) -> None:
         self.last_error: KafkaError | None = None
-        """What the call under way, or the last one, met last."""
+        """The last error of the present call, or of the last one."""
         self._router = router
         self._retry_backoff = retry_backoff
         self._retry_backoff_max = retry_backoff_max
@@ -187,10 +187,10 @@ def _is_final(code: int, final: frozenset[int] | None) -> bool:
 
 
 def _may_pass(error: KafkaError, final: frozenset[int] | None) -> bool:
-    """Whether a call that could not be made may work when it is made again."""
+    """Whether a call that failed without an answer may succeed when it is repeated."""
     if error.code is None:
         return error.retriable or isinstance(error, ProtocolError)
     if isinstance(error, AuthorizationError) or outcome_of(error.code) is Outcome.FATAL:
         return False
-    # Looking for the coordinator has failed: what is final is an answer to the call itself.
+    # FindCoordinator has failed: ``final`` is about answers to the call itself.
     return final is not None or not _is_final(error.code, None)

@@ -57,7 +57,7 @@ class Cluster:
         self.rng = rng
         self.router = Router.secured(config, dialer, clock=self.now, rng=rng)
         self.readings: WeakSet[_Read] = WeakSet()
-        """The reads that have not been closed."""
+        """The reads that were begun here and still exist."""
         self.metadata = Metadata(
             config,
             self.router,

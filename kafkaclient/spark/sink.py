@@ -44,9 +44,7 @@ class Written(WriterCommitMessage):
     records: int
 
 
-class KafkaWriter(DataSourceArrowWriter):
-    """A batch write. There is nothing to commit: what tasks wrote is there."""
-
+class _Writer:
     def __init__(self, options: WriteOptions, columns: WriteColumns) -> None:
         self._options = options
         self._columns = columns
@@ -55,15 +53,12 @@ class KafkaWriter(DataSourceArrowWriter):
         return _write(self._options, self._columns, iterator)
 
 
-class KafkaStreamWriter(DataSourceStreamArrowWriter):
-    """A streaming write, a micro-batch at a time, each as a batch write."""
+class KafkaWriter(_Writer, DataSourceArrowWriter):
+    """A batch write. A commit has nothing to do: the records of the tasks are in the topic."""
 
-    def __init__(self, options: WriteOptions, columns: WriteColumns) -> None:
-        self._options = options
-        self._columns = columns
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return _write(self._options, self._columns, iterator)
+class KafkaStreamWriter(_Writer, DataSourceStreamArrowWriter):
+    """A streaming write. Each micro-batch is written as a batch write."""
 
 
 def _write(

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from kafkaclient.cluster.view import PartitionView, TopicView
 from kafkaclient.producer.partitioning.fair_share import FairShare
 from kafkaclient.producer.sender.broker_lanes import BrokerSurvey
-from kafkaclient.producer.sender.late_binder import LateBinder, Requests
 from kafkaclient.producer.timing import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from kafkaclient.producer.sender.late_binder import Requests
     from tests.producer.conftest import Bench
 
 
@@ -42,7 +42,7 @@ def late(bench: type[Bench]) -> Any:
 
 
 def bind(b: Any, found: BrokerSurvey, max_bytes: int = 1 << 20) -> Requests:
-    return LateBinder(b.accumulator).drain(found, max_bytes, 0.0)
+    return b.binder.drain(found, max_bytes, 0.0)
 
 
 def test_a_free_broker_gets_the_batch(late: Any) -> None:
@@ -153,7 +153,7 @@ def test_it_does_not_go_along_with_a_batch_that_is_set_aside(late: Any) -> None:
     b = late(0, 0)
     b.put()
     (batch,) = b.put_batches(0)
-    batch.rebindable = True
+    batch.bind(batch.queue, rebindable=True)
     assert partitions(bind(b, survey([0], pressed=[0]))) == {0: [0]}
 
 

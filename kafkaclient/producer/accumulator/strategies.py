@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from kafkaclient.producer.batches.strategy import PartitionStrategy
 from kafkaclient.producer.partitioning.kip794 import BuiltInPartitioner, load_table
-from kafkaclient.producer.partitioning.rack import Rack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
     from kafkaclient.producer.partitioning.kip794 import Random31
     from kafkaclient.producer.partitioning.minimum_share import MinimumShare
+    from kafkaclient.producer.partitioning.rack import Rack
 
 __all__ = [
     "BrokerConditions",
@@ -57,15 +57,16 @@ class BrokerConditions:
         "sender_passes",
     )
 
-    def __init__(self, rack: Rack | None = None) -> None:
-        self.rack = rack or Rack()
+    def __init__(self, rack: Rack, accepts_new_batch: Callable[[PartitionQueue], bool]) -> None:
+        self.rack = rack
         """The brokers that are near, and preferred for it."""
         self.sender_passes = 0
         """How often the sender has gone over everything."""
         self.kip794_unavailable: Collection[int] = ()
         """The brokers that KIP-794 leaves out, as of the last pass."""
         self.brokers: Brokers | None = None
-        self.accepts_new_batch: Callable[[PartitionQueue], bool] = lambda _queue: True
+        """Assigned by the sender, whose lanes need the accumulator first."""
+        self.accepts_new_batch = accepts_new_batch
         """Whether a batch that was never sent could leave from the queue at once."""
         self.reserved_queues: dict[PartitionQueue, None] = {}
         """The queues that hold a batch set aside for their partition's share."""
@@ -130,7 +131,7 @@ class LateBinding(PartitionStrategy):
         if queue is not self._reserved:
             return
         self._minimum_share.add(queue.partition, nbytes)
-        batch.credited_bytes += nbytes
+        batch.credit(nbytes)
         if not self._minimum_share.is_below(queue.partition) or batch.full:
             batch.close()
             self._reserved = None
@@ -156,7 +157,7 @@ class LateBinding(PartitionStrategy):
 
     def on_reserved(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         self._minimum_share.add(queue.partition, batch.size)
-        batch.credited_bytes = batch.size
+        batch.credit(batch.size)
         self._conditions.reserved_queues[queue] = None
         self._reserved = queue
 
@@ -176,9 +177,10 @@ class LateBinding(PartitionStrategy):
             self._minimum_share.write_off(queue.partition)
 
     def on_sent(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        self._topic.fair_share.add(queue.partition, batch.size)
-        # What was set aside has been counted as its records came.
-        self._minimum_share.add(queue.partition, max(0, batch.size - batch.credited_bytes))
+        size = batch.sealed_size
+        self._topic.fair_share.add(queue.partition, size)
+        # A reserved batch was credited when its records were appended.
+        self._minimum_share.add(queue.partition, max(0, size - batch.credited_bytes))
         if batch.rebindable:
             self.on_batch_moved(queue)
 

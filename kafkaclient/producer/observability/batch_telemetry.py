@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from kafkaclient.producer.batches.batch import BindingFacts
+from kafkaclient.producer.batches.observer import BindingFacts
 from kafkaclient.telemetry.parquet import STARTED
 from kafkaclient.telemetry.recorder import Recorder
 from kafkaclient.telemetry.row import BatchRow
@@ -73,13 +73,15 @@ class BatchTelemetry:
         """The batch, not in a queue at the moment, is to go to the partition of ``target``."""
         waiting = batch.queue
         in_flight, window = self._in_flight_of(target.lane)
-        batch.binding_facts = BindingFacts(
-            bound_by,
-            now,
-            queued_batches=len(waiting.batches),
-            queued_bytes=_bytes_of(waiting),
-            in_flight=in_flight,
-            window=window,
+        batch.record_binding(
+            BindingFacts(
+                bound_by,
+                now,
+                queued_batches=len(waiting.batches),
+                queued_bytes=_bytes_of(waiting),
+                in_flight=in_flight,
+                window=window,
+            )
         )
 
     def on_sent(self, batch: ProducerBatch) -> None:

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from random import Random
 
     from kafkaclient.metrics import ProducerMetrics
-    from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
+    from kafkaclient.producer.accumulator.incomplete import IncompleteBatches
     from kafkaclient.producer.batches.batch import ProducerBatch
+    from kafkaclient.producer.batches.sequence import ProducerIdentity
     from kafkaclient.producer.sender.ports import Leaders
     from kafkaclient.producer.settings import RetrySettings
     from kafkaclient.wire.produce import PartitionResult, ProduceResult
@@ -47,7 +48,8 @@ class ResponseHandler:
 
     def __init__(
         self,
-        accumulator: RecordAccumulator,
+        incomplete: IncompleteBatches,
+        identity: ProducerIdentity,
         leaders: Leaders,
         settings: RetrySettings,
         metrics: ProducerMetrics,
@@ -55,8 +57,8 @@ class ResponseHandler:
         rng: Random,
         on_fatal: Callable[[KafkaError], None],
     ) -> None:
-        self._accumulator = accumulator
-        self._incomplete = accumulator.incomplete
+        self._incomplete = incomplete
+        self._identity = identity
         self._leaders = leaders
         self._settings = settings
         self._metrics = metrics
@@ -77,7 +79,7 @@ class ResponseHandler:
         or was given up by us, and its end says nothing about the broker's health.
         """
         for batch in batches:
-            batch.maybe_written = True
+            batch.mark_uncertain()
             try:
                 self.retry(batch, error, now, at_once=at_once)
             except Exception as defect:  # noqa: BLE001 - the others must not suffer for it
@@ -110,7 +112,7 @@ class ResponseHandler:
                 self._internal_error(batch, defect, now)
 
     def _missing_from_response(self, batch: ProducerBatch, node_id: int, now: float) -> None:
-        batch.maybe_written = True
+        batch.mark_uncertain()
         tp = batch.queue.tp
         missing = ProtocolError(f"broker {node_id} left {tp} out of its answer to a Produce")
         self.retry(batch, missing, now)
@@ -133,7 +135,7 @@ class ResponseHandler:
         pause = 0.0
         if not batch.result.done:
             used_up = batch.retries >= self._settings.retries and not at_once
-            if used_up or self._accumulator.identity.abort_only:
+            if used_up or self._identity.abort_only:
                 self.fail(batch, error, now)
                 return
             self._metrics.records_retried(batch.result.topic, batch.count)
@@ -165,7 +167,8 @@ class ResponseHandler:
         error: KafkaError = broker_error(
             code, what, answer.error_message, advice=_denied(code, batch.result.topic)
         )
-        batch.maybe_written |= code in AMBIGUOUS_CODES
+        if code in AMBIGUOUS_CODES:
+            batch.mark_uncertain()
         too_large = verdict is ErrorAction.SPLIT
         if code in REFRESH_CODES:
             self._leaders.request_refresh(str(error))
@@ -173,11 +176,11 @@ class ResponseHandler:
             self._incomplete.retry(batch, error, now, now)
         elif too_large and batch.count > 1:
             self._metrics.batch_split()
-            self._accumulator.split(batch, now)
+            self._incomplete.split(batch, now)
         elif (
             verdict is ErrorAction.RESEQUENCE
             and batch.split_after_uncertain_write
-            and batch.queue.unacked[0] is batch
+            and batch.queue.is_oldest(batch)
         ):
             # The log expects what follows the whole, or has lost what came before it.
             self.fail(batch, _torn(batch, error), now)
@@ -196,20 +199,20 @@ class ResponseHandler:
     ) -> None:
         culprits = _culprits(answer, batch)
         innocent = batch.count - len(culprits)
-        doomed = self._accumulator.identity.transactional
+        doomed = self._identity.transactional
         if not culprits or not innocent or batch.maybe_written or doomed:
             self.fail(batch, error, now, culprits or None)
             return
         # Which records share a batch is chance: the innocent ones don't fail for it. Java's do.
         self._metrics.records_failed(batch.result.topic, len(culprits))
         self._metrics.records_retried(batch.result.topic, innocent)
-        self._accumulator.sort_out(batch, culprits, error, now)
+        self._incomplete.sort_out(batch, culprits, error, now)
 
     def _can_resequence(self, batch: ProducerBatch, code: int) -> bool:
         """Whether the sequence goes on with a new epoch, or with the batch that is missing. Within
         a transaction the epoch is not ours to raise: the coordinator does, when it is aborted."""
-        if self._accumulator.identity.transactional:
-            return code != _INVALID_PRODUCER_EPOCH and batch.queue.unacked[0] is not batch
+        if self._identity.transactional:
+            return code != _INVALID_PRODUCER_EPOCH and not batch.queue.is_oldest(batch)
         return batch.stamped
 
     def _backoff(self, batch: ProducerBatch) -> float:

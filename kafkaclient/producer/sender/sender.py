@@ -89,7 +89,13 @@ class Sender:
         self._clock = clock
         self._on_identity_wanted = on_identity_wanted
         self._responses = ResponseHandler(
-            accumulator, leaders, settings.retrying, metrics, rng=rng, on_fatal=on_fatal
+            accumulator.incomplete,
+            accumulator.identity,
+            leaders,
+            settings.retrying,
+            metrics,
+            rng=rng,
+            on_fatal=on_fatal,
         )
         self.produce_versions = (MIN_VERSION, MAX_VERSION)
         """The oldest and the newest that may be spoken."""
@@ -98,7 +104,13 @@ class Sender:
         self._growth = GROWTH * settings.delivery_timeout
         self._next_look = 0.0
         self._unavailable: set[int] = set()
-        self._late_binder = LateBinder(accumulator)
+        self._late_binder = LateBinder(
+            accumulator.ready_queues,
+            accumulator.binding,
+            accumulator.compressor,
+            accumulator.incomplete,
+            accumulator.identity,
+        )
         self._wakeup = wakeup
         self.wake = wakeup.wake_at
         """``wake(when)`` sees to it that a pass begins at the time ``when`` at the latest (by
@@ -115,7 +127,6 @@ class Sender:
             on_lag=LoopLagWarning(clock, metrics.event_loop_lagged).lagged,
         )
         accumulator.conditions.brokers = self.lanes
-        accumulator.incomplete.on_first_batch = self.lanes.watch
 
     # --- the loop -----------------------------------------------------------------------------
 
@@ -199,7 +210,8 @@ class Sender:
         except KafkaError as error:
             for batch in batches:
                 # With acks=0 the request may have been cut off half-way; else nothing was written.
-                batch.maybe_written |= not self._settings.acks
+                if not self._settings.acks:
+                    batch.mark_uncertain()
                 self._responses.retry(batch, error, now)
             return
         lane.primary.requests_sent += 1
@@ -219,8 +231,7 @@ class Sender:
         names: dict[bytes, str] = {}
         oldest, newest = self.produce_versions
         for batch in batches:
-            topic = batch.queue.topic
-            batch.topic_id = topic_id = topic.topic_id
+            topic, topic_id = batch.queue.topic, batch.topic_id
             if topic_id is None:  # an older broker told of the topic: all go by name
                 newest = min(newest, FIRST_WITH_TOPIC_IDS - 1)
             else:
@@ -250,7 +261,7 @@ class Sender:
         return size
 
     def _count(self, batches: list[ProducerBatch], now: float) -> None:
-        metrics, records, observer = self._metrics, 0, self._accumulator.binding.observer
+        metrics, records, observer = self._metrics, 0, self._accumulator.observer
         for batch in batches:
             if observer is not None:
                 observer.on_sent(batch)

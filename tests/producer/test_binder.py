@@ -95,9 +95,9 @@ def test_what_does_not_fit_waits(late: Any) -> None:
     for _ in range(40):
         b.put(value=bytes(100))
     batch = b.topic.unbound.batches[0]
-    b.lines.pop_front(b.topic.unbound, 0.0)
+    b.lines.schedule(b.topic.unbound, 0.0, had_turn=True)
     [first] = b.put_batches(0, 1)
-    b.lines.pop_front(b.topic.unbound, 0.0)  # its turn is after that of the partition
+    b.lines.schedule(b.topic.unbound, 0.0, had_turn=True)  # its turn is after that of the partition
     assert bind(b, survey([0]), batch.size)[0] == [first]
     assert bind(b, survey([0]), batch.size // 2)[0] == [batch], "alone it may be larger"
 

@@ -192,25 +192,26 @@ class RecordAccumulator:
                     return None
                 break
             queue, final = elsewhere, True
-        if chosen:
+        sticky = chosen and strategy.is_sticky(queue)
+        if chosen and not sticky:
             strategy.on_append(queue, batch, batch.size - before, view)
         if not before or batch.full:
             self.ready_queues.schedule(queue, now)
-        self._install_append_slot(queue, batch, now, chosen=chosen)
+        self._install_append_slot(queue, batch, now, unkeyed=sticky)
         return batch.result.delivery_for_last(record.timestamp)
 
     def _install_append_slot(
-        self, queue: PartitionQueue, batch: ProducerBatch, now: float, *, chosen: bool
+        self, queue: PartitionQueue, batch: ProducerBatch, now: float, *, unkeyed: bool
     ) -> None:
-        """Let later records of this kind skip :meth:`append`, unless the strategy counts them, or
+        """Let later records for the partition, or ``unkeyed`` ones, skip :meth:`append`, unless
         they would expire too early with the batch."""
-        slot, topic = batch.append_slot, queue.topic
+        slot, slots = batch.append_slot, queue.topic.append_slots
         if slot is None or batch.rebindable != queue.unbound or now > batch.created + self._growth:
             return
-        if chosen and topic.strategy.is_sticky(queue):
-            topic.append_slots.set_unkeyed(slot)
+        if unkeyed:
+            slots.set_unkeyed(slot)
         if not queue.unbound:
-            topic.append_slots.set(queue.partition, slot)
+            slots.set(queue.partition, slot)
 
     def _filled_up(self, batch: ProducerBatch) -> None:
         # A full batch is due at any time.

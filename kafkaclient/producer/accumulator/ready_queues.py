@@ -7,7 +7,7 @@ one :class:`QueueState` to another.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from heapq import heappop, heappush
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
@@ -76,7 +76,7 @@ class ReadyQueues:
         wake: Callable[[float], None],
         no_linger: Callable[[], bool],
     ) -> None:
-        self.ready: dict[int, deque[PartitionQueue]] = {}
+        self.ready: defaultdict[int, deque[PartitionQueue]] = defaultdict(deque)
         """By lane: the queues whose first batch may be sent, longest ready first."""
         self.unbound: deque[PartitionQueue] = deque()
         """The queues of ready batches that have no partition yet, longest ready first."""
@@ -93,22 +93,24 @@ class ReadyQueues:
         self._timers: list[tuple[float, int, PartitionQueue]] = []
         self._order = count()
 
-    def schedule(self, queue: PartitionQueue, now: float) -> None:
-        """Give the queue the state that is due. Call it after anything that may change that."""
+    def schedule(self, queue: PartitionQueue, now: float, *, had_turn: bool = False) -> None:
+        """Give the queue the state that is due. Call it after anything that may change that.
+        ``had_turn``: a ready queue goes behind the others that are ready."""
         if queue.target_lane != queue.lane and not queue.in_flight:
-            self._remove(queue)
+            self._detach(queue)
             queue.change_lane()
         if queue.sequence.start_over and not queue.restart_sequence(self._identity):
             self._wake(_NOW)  # a producer id may be wanted
         if self._compressor.enabled:
             self._compressor.compress_ahead(queue)
         batches = queue.batches
-        if queue.state is QueueState.READY and batches and not batches[0].compressing:
-            return  # it is looked at again before a batch is taken
-        # A ready queue leaves its lane, too, when its first batch has expired or is being
-        # compressed: else the sender would go on asking for a connection for it.
         if queue.state is not QueueState.IDLE:
-            self._remove(queue)
+            ready = queue.state is QueueState.READY and batches and not batches[0].compressing
+            if ready and not had_turn:
+                return  # it is looked at again before a batch is taken
+            # A ready queue leaves its lane, too, when its first batch has expired or is being
+            # compressed: else the sender would go on asking for a connection for it.
+            self._detach(queue)
         if batches:
             self._enter_state(queue, batches[0], now)
 
@@ -136,29 +138,27 @@ class ReadyQueues:
             queue.enter(QueueState.SEALING)
         else:
             queue.enter(QueueState.READY, number=next(self._order))
-            self._queue_of(queue).append(queue)
+            ready = self.unbound if queue.unbound else self.ready[queue.lane]
+            ready.append(queue)
             self._wake(_NOW)
 
-    def _remove(self, queue: PartitionQueue) -> None:
+    def _detach(self, queue: PartitionQueue) -> None:
+        """Make the queue idle."""
         if queue.state is QueueState.READY:
-            self._queue_of(queue).remove(queue)
+            ready = self.unbound if queue.unbound else self.ready[queue.lane]
+            ready.remove(queue)
         elif queue.state is QueueState.LEADERLESS:
             del self.leaderless[queue]
         elif queue.state is QueueState.BLOCKED:
             self.blocked[queue.lane] -= 1
         queue.enter(QueueState.IDLE)
 
-    def pop_front(self, queue: PartitionQueue, now: float) -> None:
-        """The queue had its turn: it goes behind the others that are ready, if it is ready."""
-        self._remove(queue)
-        self.schedule(queue, now)
-
-    def _queue_of(self, queue: PartitionQueue) -> deque[PartitionQueue]:
-        return self.unbound if queue.unbound else self.ready.setdefault(queue.lane, deque())
-
     def lanes_with_work(self) -> set[int]:
         """The lanes that have a batch to send, or could get an unbound batch."""
-        lanes = {lane for lane, queues in self.ready.items() if queues}
+        lanes = set[int]()
+        for lane, queues in self.ready.items():
+            if queues:
+                lanes.add(lane)
         for queue in self.unbound:
             lanes.update(queue.topic.fair_share.lanes)
         return lanes
@@ -189,7 +189,7 @@ class ReadyQueues:
         """The partition's leader is ``leader`` (-1: none) as of the leader epoch ``epoch``."""
         if leader == queue.leader and epoch <= queue.leader_epoch:
             return
-        self._remove(queue)
+        self._detach(queue)
         queue.set_leader(leader, epoch)
         self.schedule(queue, now)
 

@@ -128,8 +128,6 @@ class LateBinding(PartitionStrategy):
     def on_append(
         self, queue: PartitionQueue, batch: ProducerBatch, nbytes: int, view: TopicView
     ) -> None:
-        if queue is not self._reserved:
-            return
         self._minimum_share.add(queue.partition, nbytes)
         batch.credit(nbytes)
         if not self._minimum_share.is_below(queue.partition) or batch.full:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -19,16 +20,32 @@ if TYPE_CHECKING:
 
     from kafkaclient.errors import KafkaError
     from kafkaclient.producer.batches.delivery import BatchResult
-    from kafkaclient.producer.batches.observer import BindingFacts
     from kafkaclient.producer.batches.partition_queue import PartitionQueue
     from kafkaclient.producer.batches.record import Record
 
-__all__ = ["NO_SEQUENCE", "ProducerBatch"]
+__all__ = ["NO_SEQUENCE", "BindingFacts", "ProducerBatch"]
 
 NO_SEQUENCE = -1
 _LARGEST = 2**31 - 1
 _MOST_RAW = 4  # the most bytes before compression, as a multiple of the limit after compression
 _ESTIMATE_MARGIN = 1.05  # of the expected compressed size, as in Java
+
+
+@dataclass(slots=True)
+class BindingFacts:
+    """How a batch came to its partition, and the load at that time.
+
+    Times are the clock's, in seconds. The parts of a split batch share one object.
+    """
+
+    bound_by: str | None = None
+    bound_at: float | None = None
+    queued_batches: int | None = None
+    queued_bytes: int | None = None
+    in_flight: int | None = None
+    window: int | None = None
+    broker: int = -1
+    sent_at: float | None = None
 
 
 class ProducerBatch:

@@ -221,9 +221,9 @@ class PartitionQueue:
         self._land(batch)
         self._unacked.remove(batch)
         self.sequence.acknowledged(batch)
-        self.records_sent += batch.count
+        self.records_sent += batch.result.count
         self.bytes_sent += batch.sealed_size
-        if not self._unacked:
+        if self.sequence.unresolved and not self._unacked:
             self.sequence.resolve()
 
     def requeue(self, batch: ProducerBatch) -> None:
@@ -253,7 +253,7 @@ class PartitionQueue:
             self._unacked.remove(batch)
         if batch.stamped:
             self.sequence.on_batch_lost(maybe_written=maybe_written)
-        if not self._unacked:
+        if self.sequence.unresolved and not self._unacked:
             self.sequence.resolve()
 
     def _land(self, batch: ProducerBatch) -> None:

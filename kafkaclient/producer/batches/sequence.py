@@ -127,7 +127,7 @@ class PartitionSequence:
 
     def may_stamp(self, unacked: Sequence[ProducerBatch], identity: ProducerIdentity) -> bool:
         """Whether a new batch may be sent now. ``unacked``: the partition's, oldest first."""
-        if not identity.valid or self.unresolved or self.start_over:
+        if identity.producer_id == NO_PRODUCER_ID or self.unresolved or self.start_over:
             return False
         if not unacked:
             return True
@@ -150,13 +150,13 @@ class PartitionSequence:
 
     def _number(self, batch: ProducerBatch) -> None:
         batch.stamp(self.producer_id, self.epoch, self.next, self.numbered)
-        self.next = advance(self.next, batch.count)
+        self.next = advance(self.next, batch.result.count)
         self.numbered += 1
 
     def acknowledged(self, batch: ProducerBatch) -> None:
         if batch.producer_epoch != self.epoch or batch.producer_id != self.producer_id:
             return
-        last = advance(batch.base_sequence, batch.count - 1)
+        last = advance(batch.base_sequence, batch.result.count - 1)
         # A retry may be acknowledged after later batches. Numbers wrap: a number less than half of
         # the range ahead is later.
         if self.last_acked < 0 or (last - self.last_acked) & _MASK < _MASK // 2:

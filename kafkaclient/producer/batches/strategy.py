@@ -31,11 +31,11 @@ class PartitionStrategy:
     def on_append(
         self, queue: PartitionQueue, batch: ProducerBatch, nbytes: int, view: TopicView
     ) -> None:
-        """A record that was asked about added ``nbytes`` to a batch of the queue."""
+        """A chosen record added ``nbytes`` to a batch of a queue that is not sticky."""
 
     def is_sticky(self, queue: PartitionQueue) -> bool:
-        """Whether records go to the queue's open batch, and need not be counted one by one, until
-        it is closed or bound."""
+        """Whether records go to the queue's open batch until the batch is closed or bound, so that
+        :meth:`on_append` need not count them."""
         return False
 
     def is_rebindable(self, queue: PartitionQueue) -> bool:

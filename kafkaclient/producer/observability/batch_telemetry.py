@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from kafkaclient.producer.batches.observer import BindingFacts
+from kafkaclient.producer.batches.batch import BindingFacts
 from kafkaclient.telemetry.parquet import STARTED
 from kafkaclient.telemetry.recorder import Recorder
 from kafkaclient.telemetry.row import BatchRow

@@ -14,6 +14,7 @@ from kafkaclient.producer.lane_id import NO_LANE, node_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from collections.abc import Set as AbstractSet
 
     from kafkaclient.cluster.view import TopicView
     from kafkaclient.producer.partitioning.kip794 import Random31
@@ -48,6 +49,7 @@ class FairShare:
         "_random",
         "_routes",
         "_view",
+        "lanes",
     )
 
     def __init__(self, random31: Random31) -> None:
@@ -60,6 +62,8 @@ class FairShare:
         self._forgiven: dict[int, int] = {}
         """By lane: what its partitions stand at, at the least, since it was back in order."""
         self._heaps: dict[int, list[_Entry]] = {}
+        self.lanes: AbstractSet[int] = self._heaps.keys()
+        """The lanes of the partitions that compete."""
         self._lanes: list[int] = []
         self._routes: list[int] | None = None
         self._view: TopicView | None = None
@@ -74,11 +78,6 @@ class FairShare:
         least = {lane: self._least(lane) for lane in set(self._lanes)}
         known = zip(self._bytes_given, self._lanes, strict=True)
         return [max(given, least[lane]) for given, lane in known]
-
-    @property
-    def lanes(self) -> Iterable[int]:
-        """The lanes to partitions that compete."""
-        return self._heaps.keys()
 
     @property
     def competing(self) -> dict[int, list[int]]:
@@ -122,7 +121,7 @@ class FairShare:
                 heaps[lane].append((self._bytes_given[partition], self._random(), partition))
         for heap in heaps.values():
             heapify(heap)
-        self._heaps = heaps
+        self._heaps, self.lanes = heaps, heaps.keys()
         return True
 
     def _stayed(self, lane: int) -> list[_Entry]:

@@ -83,15 +83,9 @@ class MinimumShare:
         """The partition furthest below its floor whose leader ``is_open``, if any is below."""
         best: tuple[float, int] | None = None
         for leader, heap in self._heaps.items():
-            first = self._first(heap)
+            while (due := self._due[heap[0][1]]) > heap[0][0]:
+                heapreplace(heap, (due, heap[0][1]))
+            first = heap[0]
             if first[0] < self._total and (best is None or first < best) and is_open(leader):
                 best = first
         return None if best is None else best[1]
-
-    def _first(self, heap: list[tuple[float, int]]) -> tuple[float, int]:
-        while True:
-            noted, partition = heap[0]
-            due = self._due[partition]
-            if due <= noted:
-                return heap[0]
-            heapreplace(heap, (due, partition))

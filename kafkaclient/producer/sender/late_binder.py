@@ -95,7 +95,7 @@ class LateBinder:
                 target.enqueue(head)
                 self.ready_queues.schedule(target, now)
                 bound = True
-        self.ready_queues.pop_front(source, now)
+        self.ready_queues.schedule(source, now, had_turn=True)
         return bound
 
     def seal(self, batch: ProducerBatch, now: float) -> bool:
@@ -133,7 +133,7 @@ class _Filling:
         """By lane: bytes left in the requests that are not full yet."""
         self._spare = survey.available.keys() - survey.saturated
         """Free lanes with room in their in-flight window."""
-        self._pressed = {n for n in survey.saturated if self._ready_queues.must_take_first(n)}
+        self._pressed = set(filter(self._ready_queues.must_take_first, survey.saturated))
         """Free lanes with a full window whose first ready batch is bound to that broker. A lane
         leaves this set when that batch has had its turn."""
         self._taken: set[PartitionQueue] = set()
@@ -149,7 +149,7 @@ class _Filling:
             if not self._fits(head, lane):
                 return
             self._add(head, queue)
-        self._ready_queues.pop_front(queue, now)
+        self._ready_queues.schedule(queue, now, had_turn=True)
 
     def bind_first(self, source: PartitionQueue) -> None:
         """The turn of a topic's unbound batches: the first one gets the partition that is furthest
@@ -164,7 +164,7 @@ class _Filling:
             elif head.sealed or binder.seal(head, now):
                 binder.binding.bind(source.take_unbound(), target, "late", now)
                 self._add(head, target)
-        self._ready_queues.pop_front(source, self._now)
+        self._ready_queues.schedule(source, self._now, had_turn=True)
 
     def _target_for(self, topic: TopicBuffer, batch: ProducerBatch) -> PartitionQueue | None:
         allowed, gate = _allowed(topic, self._survey), self._ready_queues.gate

@@ -319,7 +319,7 @@ class RecordAccumulator:
 
     def update_brokers(self, brokers: Iterable[Broker]) -> None:
         """Note which brokers are in the client's rack."""
-        if self.conditions.rack.look(brokers):
+        if self.conditions.rack.update(brokers):
             for topic in self.topics.values():
                 if topic.view is not None:
                     topic.strategy.update_metadata(topic.view)

@@ -238,7 +238,8 @@ class ProducerBatch:
         """The batch goes to another queue, of a partition or of its topic's unbound batches."""
         assert not self.attempts, "only a batch that was never sent changes its partition"
         if self.append_slot is not None:
-            self._invalidate_append_slot()
+            self.append_slot.invalidate()
+            self.append_slot = None
         self.rebindable = rebindable
         self.credited_bytes = 0
         self.queue = queue
@@ -265,17 +266,13 @@ class ProducerBatch:
         """Take no more records. From now on the batch counts as full."""
         self.closed = True
         if self.append_slot is not None:
-            self._invalidate_append_slot()
+            self.append_slot.invalidate()
+            self.append_slot = None
 
     def open_append_slot(self, filled_up: Callable[[], None]) -> None:
         """Let records be appended without a look at each. ``filled_up()`` is called once, when the
         batch is full."""
         self.append_slot = AppendSlot(self.builder, self.result, self.raw_full, filled_up)
-
-    def _invalidate_append_slot(self) -> None:
-        if self.append_slot is not None:
-            self.append_slot.invalidate()
-            self.append_slot = None
 
     # --- memory -------------------------------------------------------------------------------
 

@@ -382,8 +382,8 @@ class RecordAccumulator:
             return Kip794(topic, self._sticky_bytes, self._random31, self.conditions)
         if not settings.adaptive:
             return RoundRobinBinding(topic, MinimumShare(0.0, self._sticky_bytes), self.conditions)
-        floor = MinimumShare(settings.share_floor, self._sticky_bytes)
-        return LateBinding(topic, floor, self.conditions)
+        minimum_share = MinimumShare(settings.share_floor, self._sticky_bytes)
+        return LateBinding(topic, minimum_share, self.conditions)
 
     def _no_linger(self) -> bool:
         # batch.size 0 means "do not batch": no batch lingers (KAFKA-14303).

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["IncompleteBatches", "largest_backlog"]
 
-_OLDEST = 8  # how many batches are looked at to tell what the buffer is full of
+_OLDEST = 8  # how many batches are looked at to say what the buffer is full of
 
 
 class IncompleteBatches:
@@ -128,7 +128,7 @@ class IncompleteBatches:
         record_errors: dict[int, KafkaError] | None = None,
     ) -> None:
         """The batch on the wire has failed. If no log has it, its sequence numbers are missing
-        there and the partition starts over; if a log may have it, the next responses tell.
+        there and the partition starts over; if a log may have it, the next responses show it.
         ``record_errors``: by index, the errors of rejected records."""
         batch.queue.forget(batch, maybe_written=batch.maybe_written)
         self._fail_records(batch, error, record_errors)
@@ -306,7 +306,7 @@ class IncompleteBatches:
 def largest_backlog(oldest_first: Iterable[ProducerBatch]) -> str:
     """What most bytes of the oldest batches wait for, for an error message.
 
-    A rejected record must not cost in proportion to the queued batches: the oldest tell enough.
+    A rejected record must not cost in proportion to the queued batches: the oldest are enough.
     """
     backlog: Counter[str] = Counter()
     for batch in islice(oldest_first, _OLDEST):

@@ -48,8 +48,8 @@ class TransactionGate(Protocol):
 class ReadyQueues:
     """``one_in_flight`` mutes a partition while a batch of it is in flight.
 
-    ``wake(when)`` is called when there is work at the time ``when`` (0: now). ``no_linger()`` tells
-    whether batches leave without lingering at present.
+    ``wake(when)`` is called when there is work at the time ``when`` (0: now). ``no_linger()``
+    returns whether batches leave without lingering at present.
     """
 
     __slots__ = (
@@ -84,7 +84,8 @@ class ReadyQueues:
         """By lane: how many queues wait for batches on the wire, or for a producer id."""
         self.leaderless: dict[PartitionQueue, None] = {}
         self.gate: TransactionGate | None = None
-        """Assigned by the transactions, once a broker has told which version of them it speaks."""
+        """Assigned by the TransactionManager: only transactions v1 need it, and the version is
+        known after the first request to a broker."""
         self._one_in_flight = one_in_flight
         self._identity = identity
         self._compressor = compressor
@@ -227,7 +228,7 @@ class ReadyQueues:
         return timers[0][0] if timers else None
 
     def _may_leave(self, queue: PartitionQueue, head: ProducerBatch) -> bool:
-        """Whether the first batch may be sent, as far as the partition's other batches tell."""
+        """Whether the first batch may be sent now, after the partition's other batches."""
         if not head.attempts:
             if self.gate is not None and not (queue.in_flight and queue.lane != queue.target_lane):
                 self.gate.request(queue)
@@ -236,7 +237,7 @@ class ReadyQueues:
             return False  # a partition changes its lane with nothing on the wire
         # Retries go one at a time, oldest first: that keeps the order, however many batches were
         # in flight. Before the sequence restarts (a new epoch), only a batch that may have been
-        # written is sent again: the broker's answer tells whether it was.
+        # written is sent again: the broker's answer shows whether it was.
         return queue.is_oldest(head) and (head.maybe_written or not queue.sequence.start_over)
 
 

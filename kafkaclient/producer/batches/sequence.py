@@ -12,7 +12,7 @@ The rules, as in Java's ``TransactionManager`` for a producer without transactio
   known whether the log has a gap. With a gap, the partition starts over with a raised epoch;
 - a partition takes up a raised epoch only when none of its batches is on the wire. Then all its
   unacknowledged batches are numbered again from 0. A batch that may be in the log is sent once
-  more under its old number first, and the answer tells (Java numbers such a batch again and
+  more under its old number first, and the answer shows it (Java numbers such a batch again and
   writes it twice, KAFKA-14034);
 - a topic that was deleted and created again has other logs: each of its partitions starts over;
 - the sequences of an unused topic are forgotten (Java keeps them). The topic may be used again
@@ -164,7 +164,7 @@ class PartitionSequence:
 
     def on_batch_lost(self, *, maybe_written: bool) -> None:
         """A stamped batch has failed. If no log has it, its numbers are missing there; if one may
-        have it, the next answers tell."""
+        have it, the next answers show it."""
         if maybe_written:
             self.unresolved = True
         else:

@@ -43,7 +43,7 @@ ALLOWED: dict[tuple[str, str, str], str] = {}
 
 
 def owners_of(attribute: str) -> set[str]:
-    return {file for owner, file in OWNERS.items() if attribute in owner.__slots__}
+    return {file for owner, file in OWNERS.items() if attribute in vars(owner)["__slots__"]}
 
 
 def changes(tree: ast.AST) -> Iterator[ast.Attribute]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from kafkaclient.producer.batches.record import RawRecord
 from kafkaclient.producer.bulk.send_many import BulkSend, send_values
 
 if TYPE_CHECKING:
@@ -53,20 +54,12 @@ class SendManyMixin:
                 MetadataTimeoutError, ProducerClosedError, PartitionerError, ...); its ``delivery``
                 is the :class:`BulkDelivery` of the records that had been taken by then.
         """
-        bulk = BulkSend(
-            self._open(),
-            self.config,
-            self._wall_clock,
-            topic,
-            partition=partition,
-            timestamp_ms=timestamp_ms,
-            headers=headers,
-            serialize=True,
-        )
+        shared = RawRecord(topic, None, None, partition, timestamp_ms, headers)
+        bulk = BulkSend(self._open(), self.config, self._wall_clock, shared, serialize=True)
         try:
             await send_values(bulk, values, keys, partition, timestamp_ms)
         finally:
-            bulk.end_turn()
+            bulk.end()
         return bulk.delivery
 
     async def send_arrow(
@@ -97,18 +90,12 @@ class SendManyMixin:
                 acceptable and streams that cannot be read. ``index`` counts rows from 0.
         """
         columns = import_module("kafkaclient.producer.bulk.arrow")  # it needs pyarrow
-        bulk = BulkSend(
-            self._open(),
-            self.config,
-            self._wall_clock,
-            topic,
-            partition=partition,
-            timestamp_ms=timestamp_ms,
-        )
+        shared = RawRecord(topic, None, None, partition, timestamp_ms)
+        bulk = BulkSend(self._open(), self.config, self._wall_clock, shared)
         try:
             await columns.send_columns(bulk, data, partition, timestamp_ms)
         finally:
-            bulk.end_turn()
+            bulk.end()
         return bulk.delivery
 
     def _open(self, *, in_transaction: bool = True) -> ProducerRuntime:

@@ -20,7 +20,7 @@ from kafkaclient.errors import (
 )
 from kafkaclient.net.fork import guard
 from kafkaclient.producer.batches.direct_append import DirectAppend
-from kafkaclient.producer.batches.record import Record, checked_record
+from kafkaclient.producer.batches.record import RawRecord, checked_record
 from kafkaclient.producer.bulk_api import SendManyMixin
 from kafkaclient.producer.runtime import ProducerRuntime
 from kafkaclient.producer.transaction_api import TransactionMixin
@@ -31,15 +31,13 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.view import PartitionView
     from kafkaclient.metrics.producer import Snapshot
     from kafkaclient.net.dialer import Dialer
-    from kafkaclient.producer.admission import Admission
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.producer.partitioning.load_view import LoadSnapshot
     from kafkaclient.types import HeadersLike, RecordMetadata
 
 __all__ = ["Producer"]
 
-# More than a batch with one record without headers takes besides its key and value (bytes).
-_OVERHEAD = 128
+_OVERHEAD = 128  # bytes: a batch with one record without headers takes less besides key and value
 
 
 class _State(Enum):
@@ -48,7 +46,7 @@ class _State(Enum):
     RUNNING = "is running"
     STOPPING = "is being stopped"
     STOPPED = "is stopped"
-    FORKED = "belongs to the process that started it; a forked child needs a producer of its own"
+    FORKED = "belongs to the process that started it; create a new producer in a forked child"
 
 
 class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
@@ -76,10 +74,9 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
             is wanted without pyarrow.
     """
 
+    # Class-level defaults: __del__ also runs when __init__ raised.
     _state = _State.NEW
-    _core: ProducerRuntime | None = (
-        None  # class-level default: __del__ also runs when __init__ raised
-    )
+    _core: ProducerRuntime | None = None
 
     def __init__(
         self,
@@ -94,13 +91,12 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
     ) -> None:
         self.config = ProducerConfig.build(bootstrap_or_mapping, options)
         if self.config.telemetry is not None:
-            # If it cannot be imported, say so now.
+            # Raises ConfigError now if pyarrow cannot be imported.
             import_module("kafkaclient.producer.observability.batch_telemetry")
         self._dialer = dialer
         self._clock = clock
         self._wall_clock = wall_clock
         self._rng = rng or Random()
-        self._core = None
         self._stopping: asyncio.Task[int] | None = None
 
     def __repr__(self) -> str:
@@ -154,7 +150,8 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
             clock=self._clock,
             wall_clock=self._wall_clock,
             rng=self._rng,
-            check_open=_open_check(weakref.ref(self)),
+            check_open=_weakly(self._open, _dropped),
+            on_open=_weakly(self._set_direct_append, _ignored),
         )
         self._state = _State.STARTING
         guard(self)
@@ -171,17 +168,15 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
         self._state = _State.RUNNING
         core.start_sender()
         if core.transactions is None:
-            self._let_in()
-        else:
-            core.transactions.on_begin = _weakly(self._let_in)
-            core.transactions.on_end = _weakly(self._close_direct_append)
+            self._set_direct_append(True)
 
-    def _let_in(self) -> None:
-        """From now on records take the fast way, if they may."""
-        core = self._core
-        assert core is not None
-        if self.config.key_serializer is None and self.config.value_serializer is None:
-            largest = min(self.config.max_request_size, self.config.buffer_memory) - _OVERHEAD
+    def _set_direct_append(self, is_open: bool) -> None:
+        """Open direct append, unless records have to be serialized; or close it."""
+        core, config = self._core, self.config
+        if core is None or not is_open:
+            self._close_direct_append()
+        elif config.key_serializer is None and config.value_serializer is None:
+            largest = min(config.max_request_size, config.buffer_memory) - _OVERHEAD
             self._open_direct_append(
                 core.accumulator.append_slots, core.loop, largest, self._wall_clock
             )
@@ -260,13 +255,8 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
                 transaction is open.
             TransactionAbortableError: something of the transaction has failed.
         """
-        delivery = self._put(topic, value, key, partition, timestamp_ms, headers)
-        if delivery is None:
-            admission, record = self._admit(topic, value, key, partition, timestamp_ms, headers)
-            delivery = admission.try_put(topic, record) or await admission.wait_and_put(
-                topic, record
-            )
-        return delivery
+        fields = topic, value, key, partition, timestamp_ms, headers
+        return self._put(*fields) or await self._append(RawRecord(*fields))
 
     async def send_and_wait(
         self,
@@ -283,39 +273,21 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
         Raises what :meth:`send` raises, and the error of a failed delivery
         (:class:`DeliveryTimeoutError`, :class:`BrokerError`, ...).
         """
-        delivery = self._put(topic, value, key, partition, timestamp_ms, headers)
-        if delivery is None:
-            admission, record = self._admit(topic, value, key, partition, timestamp_ms, headers)
-            delivery = admission.try_put(topic, record) or await admission.wait_and_put(
-                topic, record
-            )
-        return await delivery
+        fields = topic, value, key, partition, timestamp_ms, headers
+        return await (self._put(*fields) or await self._append(RawRecord(*fields)))
 
-    def _send_slowly(
-        self,
-        topic: str,
-        value: Any,
-        key: Any,
-        partition: int | None,
-        timestamp_ms: int | None,
-        headers: HeadersLike,
-    ) -> Delivery:
-        admission, record = self._admit(topic, value, key, partition, timestamp_ms, headers)
-        return admission.put(topic, record)
+    async def _append(self, raw: RawRecord) -> Delivery:
+        admission = self._open().admission
+        record = checked_record(self.config, self._wall_clock, raw)
+        topic = raw.topic
+        return admission.try_append(topic, record) or await admission.wait_and_append(topic, record)
 
-    def _admit(
-        self,
-        topic: str,
-        value: Any,
-        key: Any,
-        partition: int | None,
-        timestamp_ms: int | None,
-        headers: HeadersLike,
-    ) -> tuple[Admission, Record]:
-        """The way in for a record, and the record, if both are in order."""
-        return self._open().admission, checked_record(
-            self.config, self._wall_clock, topic, value, key, partition, timestamp_ms, headers
-        )
+    def _send_slowly(self, *fields: Any) -> Delivery:
+        """:meth:`send_nowait` where direct append is not possible (see DirectAppend)."""
+        raw = RawRecord(*fields)
+        admission = self._open().admission
+        record = checked_record(self.config, self._wall_clock, raw)
+        return admission.append_or_hold(raw.topic, record)
 
     def _open(self, *, in_transaction: bool = True) -> ProducerRuntime:
         """The parts, while records are taken; or the producer runs, but for its transactions."""
@@ -415,26 +387,22 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
         )
 
 
-def _weakly(method: Callable[[], None]) -> Callable[[], None]:
-    """The method of a producer, without keeping the producer alive; see :func:`_open_check`."""
+def _weakly(
+    method: Callable[..., object], when_dropped: Callable[..., object]
+) -> Callable[..., None]:
+    """Calls ``method`` of a producer without keeping the producer alive: the warning about a
+    dropped producer depends on its deletion. Calls ``when_dropped`` once the producer is gone."""
     known = weakref.WeakMethod(method)
 
-    def call() -> None:
-        found = known()
-        if found is not None:
-            found()
+    def call(*args: object) -> None:
+        (known() or when_dropped)(*args)
 
     return call
 
 
-def _open_check(producer: weakref.ref[Producer]) -> Callable[[], None]:
-    """Raises when no more records are taken. What works for a producer must not keep it alive, or
-    nobody would notice that the application has dropped it."""
+def _dropped() -> Never:
+    raise ProducerClosedError("the producer was dropped without a stop")
 
-    def check() -> None:
-        owner = producer()
-        if owner is None:
-            raise ProducerClosedError("the producer was dropped without a stop")
-        owner._open()
 
-    return check
+def _ignored(_is_open: bool) -> None:
+    """There is no producer left to open or close."""

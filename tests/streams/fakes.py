@@ -12,7 +12,7 @@ from aiokafka import TopicPartition as ConsumerPartition
 
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import PartitionOutOfRangeError
-from kafkaclient.producer.batches.record import checked_record
+from kafkaclient.producer.batches.record import RawRecord, checked_record
 from kafkaclient.streams.state.checkpoint import UNKNOWN_CHANGELOG, Checkpoint
 from kafkaclient.streams.topology import Processor, Topology
 
@@ -137,7 +137,7 @@ class InlineDisk(Executor):
 
 def checked(record: OutgoingRecord) -> OutgoingRecord:
     """What a producer makes of a record; raises InvalidRecordError."""
-    made = checked_record(CONFIG, time.time, *record)
+    made = checked_record(CONFIG, time.time, RawRecord(*record))
     return record._replace(value=made.value, key=made.key, headers=made.headers)
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING
 
-from kafkaclient.errors import KafkaError
+from kafkaclient.errors import KafkaError, defect
 from kafkaclient.producer.accumulator.binding import BatchBinding
 from kafkaclient.producer.accumulator.buffer_pool import BufferPool
 from kafkaclient.producer.accumulator.compressor import BatchCompressor, InlineCompression
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.cluster.view import Broker, TopicView
     from kafkaclient.producer.accumulator.compressor import CompressionExecutor
+    from kafkaclient.producer.batches.observer import BatchObserver
     from kafkaclient.producer.batches.partition_queue import PartitionQueue
     from kafkaclient.producer.batches.record import Record
     from kafkaclient.producer.batches.sequence import ProducerIdentity
@@ -56,7 +57,8 @@ class RecordAccumulator:
 
     ``wake(when)`` is called whenever there is work at the time ``when`` (0: now),
     ``on_switch(topic)`` when a batch of unkeyed records goes elsewhere than the one before it.
-    ``background`` compresses what is large.
+    ``on_failed(error)`` is called for every batch that fails. ``new_strategy(topic)`` makes the
+    strategy of a topic (default: the built-in one). ``background`` compresses what is large.
     """
 
     def __init__(
@@ -68,6 +70,9 @@ class RecordAccumulator:
         wake: Callable[[float], None],
         new_result: Callable[[str], BatchResult] = BatchResult,
         on_switch: Callable[[str], None] = lambda _topic: None,
+        on_failed: Callable[[KafkaError], None] = lambda _error: None,
+        observer: BatchObserver | None = None,
+        new_strategy: Callable[[TopicBuffer], PartitionStrategy] | None = None,
         background: CompressionExecutor | None = None,
     ) -> None:
         self.settings = settings
@@ -98,8 +103,10 @@ class RecordAccumulator:
             self.buffer_pool,
             self.ready_queues,
             delivery_timeout=settings.delivery_timeout,
+            on_failed=on_failed,
+            observer=observer,
         )
-        self.binding = BatchBinding(self.ready_queues, self.conditions, on_switch)
+        self.binding = BatchBinding(self.ready_queues, self.conditions, on_switch, observer)
         self.detours = Detours(self.topics, self.ready_queues, adaptive=settings.adaptive)
         self.conditions.accepts_new_batch = self.ready_queues.accepts_new_batch
         self._closed = False
@@ -108,8 +115,7 @@ class RecordAccumulator:
         self._wake = wake
         self._random31 = random31
         self._new_result = new_result
-        self.new_strategy: Callable[[TopicBuffer], PartitionStrategy] = self._built_in_strategy
-        """How a topic's records without partition get theirs; for topics yet to come."""
+        self._new_strategy = new_strategy or self._built_in_strategy
         self._serials = count(1)
 
     def __repr__(self) -> str:
@@ -127,7 +133,7 @@ class RecordAccumulator:
                 ignore_keys=self.settings.ignore_keys
             )
             fair_share = FairShare(self._random31)
-            buffer = self.topics[name] = TopicBuffer(name, self.new_strategy, fair_share, slots)
+            buffer = self.topics[name] = TopicBuffer(name, self._new_strategy, fair_share, slots)
         return buffer
 
     def close_append_slots(self, topic: TopicBuffer) -> None:
@@ -280,9 +286,9 @@ class RecordAccumulator:
             if not fits:
                 self.buffer_pool.give_back(capacity)
         if not fits:
-            raise KafkaError(
-                f"a record for {queue.tp} was not sent: it is larger than the {record.upper_bound} "
-                "bytes that it was taken for; this is a defect"
+            raise defect(
+                f"a record for {queue.tp} was not sent: it is larger than its upper bound of "
+                f"{record.upper_bound} bytes"
             )
         if not queue.unbound:
             self.binding.opened(batch, queue, now, chosen=chosen)
@@ -326,27 +332,27 @@ class RecordAccumulator:
 
     def is_sealed(self, batch: ProducerBatch, now: float) -> bool:
         """Whether the batch is compressed and may leave; a small one is by now."""
-        defect = self.compressor.compress_now(batch)
-        if defect is not None:
-            self._not_sealed(batch, defect, now)
+        error = self.compressor.compress_now(batch)
+        if error is not None:
+            self._not_sealed(batch, error, now)
         return batch.sealed
 
     def take_sealed(self, now: float) -> None:
         """Queues go on whose batches were compressed aside; to be called in each pass."""
-        for batch, defect in self.compressor.finished():
-            if defect is not None:
-                self._not_sealed(batch, defect, now)
+        for batch, error in self.compressor.finished():
+            if error is not None:
+                self._not_sealed(batch, error, now)
             else:
                 self.ready_queues.schedule(batch.queue, now)
 
-    def _not_sealed(self, batch: ProducerBatch, defect: Exception, now: float) -> None:
+    def _not_sealed(self, batch: ProducerBatch, cause: Exception, now: float) -> None:
         """A codec that fails costs that batch and no other."""
-        _log.error("%r could not be compressed", batch, exc_info=defect)
+        _log.error("%r could not be compressed", batch, exc_info=cause)
         error = KafkaError(
             f"{batch.count} records to {batch.queue.tp} were not sent: compressing them with "
-            f"{self.settings.codec.name.lower()} failed: {defect!r}"
+            f"{self.settings.codec.name.lower()} failed: {cause!r}"
         )
-        error.__cause__ = defect
+        error.__cause__ = cause
         self.incomplete.discard(batch, error, now)
 
     def begin_flight(self, queue: PartitionQueue, batch: ProducerBatch) -> None:

@@ -28,12 +28,16 @@ class BatchBinding:
     the one before it."""
 
     def __init__(
-        self, lines: ReadyQueues, conditions: BrokerConditions, on_switch: Callable[[str], None]
+        self,
+        lines: ReadyQueues,
+        conditions: BrokerConditions,
+        on_switch: Callable[[str], None],
+        observer: BatchObserver | None,
     ) -> None:
         self._ready_queues = lines
         self._conditions = conditions
         self._on_switch = on_switch
-        self.observer: BatchObserver | None = None
+        self.observer = observer
 
     def bind(self, batch: ProducerBatch, queue: PartitionQueue, by: str, now: float) -> None:
         """The batch, taken out of its topic's unbound queue, gets the partition of ``queue``."""

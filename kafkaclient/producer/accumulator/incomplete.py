@@ -37,7 +37,8 @@ _OLDEST = 8
 
 
 class IncompleteBatches:
-    """From creation to outcome. ``delivery_timeout`` is in seconds."""
+    """From creation to outcome. ``delivery_timeout`` is in seconds; ``on_failed(error)`` is called
+    for every batch that fails."""
 
     def __init__(
         self,
@@ -45,6 +46,8 @@ class IncompleteBatches:
         lines: ReadyQueues,
         *,
         delivery_timeout: float,
+        on_failed: Callable[[KafkaError], None],
+        observer: BatchObserver | None = None,
     ) -> None:
         self._batches: dict[ProducerBatch, None] = {}  # oldest first
         self._buffer_pool = buffer_pool
@@ -57,9 +60,8 @@ class IncompleteBatches:
         """A heap of the batches that were created, as their delivery timeout has it, before older
         ones: their first records had been kept until the metadata came. A batch with an outcome
         is dropped when it comes up."""
-        self.observer: BatchObserver | None = None
-        self.on_failed: Callable[[KafkaError], None] | None = None
-        """Called with the error of every batch that fails."""
+        self._observer = observer
+        self._on_failed = on_failed
         self.on_first_batch: Callable[[], None] = lambda: None
         """Called when there are batches again."""
         self.flushes: dict[asyncio.Future[None], int] = {}
@@ -296,8 +298,7 @@ class IncompleteBatches:
         if batch.result.done:
             return
         batch.result.fail(error, record_errors)
-        if self.on_failed is not None:
-            self.on_failed(error)
+        self._on_failed(error)
 
     def _finish(self, batch: ProducerBatch, now: float) -> None:
         self._adrift.discard(batch)
@@ -312,8 +313,8 @@ class IncompleteBatches:
     def _settle(self, batch: ProducerBatch, now: float) -> None:
         if not batch.closed:  # it has failed before it was sealed
             batch.close()
-        if self.observer is not None and batch in self._batches:  # else it was given up before
-            self.observer.on_outcome(batch, now)
+        if self._observer is not None and batch in self._batches:  # else it was given up before
+            self._observer.on_outcome(batch, now)
         self._batches.pop(batch, None)
         if not self._batches:
             self._early.clear()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from aiokafka import TopicPartition as ConsumerPartition
 
-from kafkaclient.producer.batches.record import checked_record
+from kafkaclient.producer.batches.record import RawRecord, checked_record
 from kafkaclient.types import NO_OFFSET, TopicPartition
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class _ProducerWriter:
         self._producer = producer
 
     def checked(self, record: OutgoingRecord) -> OutgoingRecord:
-        made = checked_record(self._producer.config, time.time, *record)
+        made = checked_record(self._producer.config, time.time, RawRecord(*record))
         return record._replace(value=made.value, key=made.key, headers=made.headers)
 
     async def _send(self, record: OutgoingRecord) -> Delivery:

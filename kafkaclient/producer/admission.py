@@ -204,8 +204,8 @@ class Admission:
         whether the topic has grown. Their metadata may be here before they have appended."""
         if record.partition in buffer.awaiting_partitions:
             raise PartitionOutOfRangeError(
-                f"partition {record.partition} of topic {buffer.name!r} is new or does not exist, "
-                "and earlier calls wait for metadata that tells. The record was not sent: "
+                f"partition {record.partition} of topic {buffer.name!r} is new or does not exist; "
+                "earlier calls wait for metadata that shows which. The record was not sent: "
                 "send_nowait does not wait. Try again in a moment, or use send."
             )
         return self._append(buffer, record, force=force, created=created)

@@ -9,9 +9,8 @@ from kafkaclient.producer.batches.record import RawRecord
 from kafkaclient.producer.bulk.send_many import BulkSend, send_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-    from kafkaclient.config import ProducerConfig
     from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
     from kafkaclient.producer.runtime import ProducerRuntime
     from kafkaclient.types import HeadersLike
@@ -21,9 +20,6 @@ __all__ = ["SendManyMixin"]
 
 class SendManyMixin:
     """The methods of :class:`~kafkaclient.Producer` for many records."""
-
-    config: ProducerConfig
-    _wall_clock: Callable[[], float]
 
     async def send_many(
         self,
@@ -57,7 +53,7 @@ class SendManyMixin:
                 is the :class:`BulkDelivery` of the records that were appended before.
         """
         shared = RawRecord(topic, None, None, partition, timestamp_ms, headers)
-        bulk = BulkSend(self._open(), self.config, self._wall_clock, shared, serialize=True)
+        bulk = BulkSend(self._open(), shared, serialize=True)
         try:
             await send_values(bulk, values, keys, partition, timestamp_ms)
         finally:
@@ -93,7 +89,7 @@ class SendManyMixin:
         """
         columns = import_module("kafkaclient.producer.bulk.arrow")  # it needs pyarrow
         shared = RawRecord(topic, None, None, partition, timestamp_ms)
-        bulk = BulkSend(self._open(), self.config, self._wall_clock, shared)
+        bulk = BulkSend(self._open(), shared)
         try:
             await columns.send_columns(bulk, data, partition, timestamp_ms)
         finally:
@@ -101,4 +97,4 @@ class SendManyMixin:
         return bulk.delivery
 
     def _open(self, *, in_transaction: bool = True) -> ProducerRuntime:
-        raise NotImplementedError
+        raise NotImplementedError  # Producer implements it

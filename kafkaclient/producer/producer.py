@@ -256,8 +256,11 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
                 transaction is open.
             TransactionAbortableError: a record or request of the transaction has failed.
         """
-        fields = topic, value, key, partition, timestamp_ms, headers
-        return self._put(*fields) or await self._append(RawRecord(*fields))
+        delivery = self._put(topic, value, key, partition, timestamp_ms, headers)
+        if delivery is None:
+            raw = RawRecord(topic, value, key, partition, timestamp_ms, headers)
+            delivery = await self._append(raw)
+        return delivery
 
     async def send_and_wait(
         self,
@@ -274,13 +277,15 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
         Raises what :meth:`send` raises, and the error of a failed delivery
         (:class:`DeliveryTimeoutError`, :class:`BrokerError`, ...).
         """
-        fields = topic, value, key, partition, timestamp_ms, headers
-        return await (self._put(*fields) or await self._append(RawRecord(*fields)))
+        delivery = self._put(topic, value, key, partition, timestamp_ms, headers)
+        if delivery is None:
+            raw = RawRecord(topic, value, key, partition, timestamp_ms, headers)
+            delivery = await self._append(raw)
+        return await delivery
 
     async def _append(self, raw: RawRecord) -> Delivery:
-        admission = self._open().admission
+        topic, admission = raw.topic, self._open().admission
         record = checked_record(self.config, self._wall_clock, raw)
-        topic = raw.topic
         return admission.try_append(topic, record) or await admission.wait_and_append(topic, record)
 
     def _send_slowly(self, *fields: Any) -> Delivery:

@@ -68,7 +68,8 @@ class ProducerRuntime:
         check_open: Callable[[], None],
         on_open: Callable[[bool], None],
     ) -> None:
-        self._config = config
+        self.config = config
+        self.wall_clock = wall_clock
         self.check_open = check_open
         self.fatal: KafkaError | None = None
         self.loop = asyncio.get_running_loop()
@@ -92,7 +93,7 @@ class ProducerRuntime:
             if config.transactional_id is None
             else TransactionalIdentity(self._transaction_failed)
         )
-        self._telemetry = self._open_telemetry(wall_clock)
+        self._telemetry = self._open_telemetry()
         partitioner = named_partitioner(
             config.partitioner,
             lambda: rng.getrandbits(31),
@@ -261,7 +262,7 @@ class ProducerRuntime:
     def _new_transactions(
         self, identity: TransactionalIdentity, rng: Random, on_open: Callable[[bool], None]
     ) -> TransactionManager:
-        config, name = self._config, self._config.transactional_id or ""
+        config, name = self.config, self.config.transactional_id or ""
         coordinators = Coordinators(
             self.router,
             retry_backoff=config.retry_backoff_ms / 1000,
@@ -305,7 +306,7 @@ class ProducerRuntime:
         if self.producer_ids.refusals:
             self.producer_ids.ensure()
         batch_result = BatchResult(topic, self._report_unobserved)
-        batch_result.loop, batch_result.on_delivery = self.loop, self._config.on_delivery
+        batch_result.loop, batch_result.on_delivery = self.loop, self.config.on_delivery
         return batch_result
 
     def _report_unobserved(
@@ -357,18 +358,18 @@ class ProducerRuntime:
             self.accumulator.incomplete.abandon(batch, error, now)
         return failed
 
-    def _open_telemetry(self, wall_clock: Callable[[], float]) -> BatchTelemetry | None:
-        directory = self._config.telemetry
+    def _open_telemetry(self) -> BatchTelemetry | None:
+        directory = self.config.telemetry
         if directory is None:
             return None
         from kafkaclient.producer.observability.batch_telemetry import BatchTelemetry  # noqa: PLC0415 - it needs pyarrow
 
         return BatchTelemetry(
-            self._config,
+            self.config,
             directory,
             in_flight_of=lambda lane: self.sender.lanes.in_flight_of(lane),  # noqa: PLW0108 - made later
             clock=self.now,
-            wall_clock=wall_clock,
+            wall_clock=self.wall_clock,
         )
 
     def _bind_gauges(self) -> None:

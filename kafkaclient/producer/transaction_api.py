@@ -159,7 +159,7 @@ class TransactionMixin:
         return transactions
 
     def _open(self, *, in_transaction: bool = True) -> ProducerRuntime:
-        raise NotImplementedError
+        raise NotImplementedError  # Producer implements it
 
 
 class Transaction:

@@ -26,10 +26,9 @@ from kafkaclient.producer.bulk.rows import Values
 from kafkaclient.wire.records import BATCH_OVERHEAD, MAX_RECORD_OVERHEAD
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from contextlib import AbstractContextManager
 
-    from kafkaclient.config import ProducerConfig
     from kafkaclient.producer.batches.record import Record
     from kafkaclient.producer.bulk.rows import Rows
     from kafkaclient.producer.runtime import ProducerRuntime
@@ -54,24 +53,18 @@ class BulkSend:
     """
 
     def __init__(
-        self,
-        core: ProducerRuntime,
-        config: ProducerConfig,
-        wall_clock: Callable[[], float],
-        shared: RawRecord,
-        *,
-        serialize: bool = False,
+        self, core: ProducerRuntime, shared: RawRecord, *, serialize: bool = False
     ) -> None:
+        config = core.config
         check_place(shared.topic, shared.partition)
         topic = str.__str__(shared.topic)  # a subclass, such as an enum, may override __str__
-        self.headers = record_of_bytes(config, wall_clock, shared._replace(topic=topic)).headers
+        shared = shared._replace(topic=topic)
+        self.headers = record_of_bytes(config, core.wall_clock, shared).headers
         self.delivery = BulkDelivery(topic)
         self.partitions = _MAX_PARTITIONS
         """The topic's partition count, if rows name their partitions."""
         self._topic = topic
         self._core = core
-        self._config = config
-        self._wall_clock = wall_clock
         serialized = config.key_serializer is not None or config.value_serializer is not None
         self._checked = checked_record if serialize else record_of_bytes
         largest = min(config.max_request_size, config.buffer_memory)
@@ -113,7 +106,7 @@ class BulkSend:
             if partition is not None and partition >= self.partitions:
                 self.partitions = await self._wait_new_partition(partition)
                 self._yield_at = self._core.now() + _SLICE_S  # other tasks have run
-            record = self._checked(self._config, self._wall_clock, raw)
+            record = self._checked(self._core.config, self._core.wall_clock, raw)
         except InvalidRecordError as error:
             numbered = _with_message(error, f"record {number}: {error}")
             numbered.index = number
@@ -171,7 +164,7 @@ class BulkSend:
     def _pour(self, rows: Rows, at: int, stop: int) -> int:
         slots, runs = self._core.accumulator.topic(self._topic).append_slots, list[Run]()
         try:
-            return rows.pour(slots, at, stop, int(self._wall_clock() * 1000), runs)
+            return rows.pour(slots, at, stop, int(self._core.wall_clock() * 1000), runs)
         finally:
             self.delivery.add(runs)
 
@@ -189,7 +182,7 @@ class BulkSend:
 
     def _record(self, rows: Rows, at: int) -> Record:
         raw = RawRecord(self._topic, *rows.record(at))
-        return record_of_bytes(self._config, self._wall_clock, raw)
+        return record_of_bytes(self._core.config, self._core.wall_clock, raw)
 
     async def _wait_to_append(self, record: Record) -> None:
         """Wait until the record can be appended: its partition is not known, or there is no buffer

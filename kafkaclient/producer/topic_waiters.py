@@ -1,4 +1,4 @@
-"""What waits for a topic's metadata or for buffer space: callers and held records, in order."""
+"""The waiters of one topic: callers and held records that need metadata or buffer space."""
 
 from __future__ import annotations
 

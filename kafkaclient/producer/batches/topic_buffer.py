@@ -70,7 +70,7 @@ class TopicBuffer:
         """Created with the first record for the partition."""
         self.has_waiters = False
         """Whether records wait, for metadata or for buffer space: later ones wait behind them.
-        Assigned by pending_sends.py only."""
+        Assigned by topic_waiters.py only."""
         self.awaiting_partitions: Counter[int] = Counter()
         """For partitions that the topic does not have, as far as is known: how many records wait to
         hear whether it has grown."""

@@ -98,7 +98,9 @@ def _number(name: str, value: str | None) -> int | None:
     except ValueError:
         number = -1
     if not 0 <= number <= OFF:
-        raise ConfigError(f"{name}={value} is not accepted: give a whole number from 0, or off")
+        raise ConfigError(
+            f"{name}={value} is not accepted: give a whole number from 0 to {OFF}, or off"
+        )
     return number
 
 

@@ -39,7 +39,8 @@ class FileLimits:
         return await asyncio.to_thread(self._read)
 
     async def change(self, given: Mapping[str, str | int | None]) -> Limits:
-        """Set these limits, leave the others; the limits as they are now."""
+        """Set these limits, leave the others; the limits as they are now. Raises ConfigError when
+        the file cannot be written."""
         return await asyncio.to_thread(self._change, given)
 
     def _read(self) -> Limits:
@@ -67,14 +68,24 @@ class FileLimits:
             for name, value in limits.as_properties().items()
             if value is not None
         ]
-        # A reader sees the old file or the new one, never a part of one.
+        try:
+            self._write("".join(lines))
+        except OSError as error:
+            directory = self._path.parent
+            why = error.strerror
+            if not directory.is_dir():
+                why = f"there is no directory {directory}; create it, or name another file"
+            raise ConfigError(f"the limits cannot be written to {self._path}: {why}") from error
+        return limits
+
+    def _write(self, lines: str) -> None:
+        """A reader sees the old file or the new one, never a part of one."""
         descriptor, name = tempfile.mkstemp(dir=self._path.parent, prefix=self._path.name)
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(_HEAD + "".join(lines))
+                file.write(_HEAD + lines)
             Path(name).replace(self._path)
         except BaseException:
             with suppress(OSError):
                 Path(name).unlink()
             raise
-        return limits

@@ -29,12 +29,14 @@ __all__ = [
     "IgnoreLimits",
     "LimitsFile",
     "Yes",
+    "check_directory",
     "cluster",
     "confirm",
     "pairs",
     "print_json",
     "print_table",
     "run_admin",
+    "write_file",
 ]
 
 T = TypeVar("T")
@@ -125,6 +127,23 @@ def confirm(question: str, *, yes: bool) -> None:
     if not typer.confirm(question, err=True):
         stderr_console().print("nothing was done")
         raise typer.Exit(FAILED)
+
+
+def check_directory(file: Path | None) -> Path | None:
+    """Refuse, before anything is done, a file to be written whose directory does not exist. The
+    callback of an option."""
+    if file is not None and not file.parent.is_dir():
+        raise typer.BadParameter(
+            f"there is no directory {file.parent}; create it, or name another file"
+        )
+    return file
+
+
+def write_file(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, "utf-8")
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be written: {error.strerror}") from error
 
 
 def pairs(words: Sequence[str] | None, flag: str) -> dict[str, str]:

@@ -19,10 +19,12 @@ from kafkaclient.cli.admin import (
     IgnoreLimits,
     LimitsFile,
     Yes,
+    check_directory,
     cluster,
     confirm,
     print_json,
     run_admin,
+    write_file,
 )
 from kafkaclient.cli.reassign_state import PlanFile, cancel, end_with, list_, verify, watch
 from kafkaclient.cli.run import stderr_console, stdout_console
@@ -51,9 +53,13 @@ TopicsFile = Annotated[
     Path | None,
     typer.Option(help='As Kafka\'s tool has it: {"topics":[{"topic":"foo"}]}.', exists=True),
 ]
-OutFile = Annotated[Path | None, typer.Option(help="Write the proposed plan here, too.")]
+OutFile = Annotated[
+    Path | None,
+    typer.Option(help="Write the proposed plan here, too.", callback=check_directory),
+]
 RollbackFile = Annotated[
-    Path | None, typer.Option(help="Write the way back here: the present replicas.")
+    Path | None,
+    typer.Option(help="Write the way back here: the present replicas.", callback=check_directory),
 ]
 Quota = Annotated[
     int | None,
@@ -115,11 +121,11 @@ def generate(  # noqa: PLR0913 - the flags of Kafka's tool, and some more
                 replication_factor=replication_factor,
             )
             found = await admin.reassigner.estimate(proposed.replicas, measure_s=measure)
+        if out is not None:
+            write_file(out, proposed.to_json() + "\n")
         return present, proposed, found
 
     present, proposed, found = run_admin(run())
-    if out is not None:
-        out.write_text(proposed.to_json() + "\n", "utf-8")
     if as_json:
         told = report.estimate_json(found, replication_quota, network_bandwidth)
         print_json({"current": present.as_dict(), "proposed": proposed.as_dict(), **told})
@@ -132,6 +138,9 @@ def generate(  # noqa: PLR0913 - the flags of Kafka's tool, and some more
         console.print(title)
         typer.echo(plan.to_json() + "\n")
     report.print_estimate(found, replication_quota, network_bandwidth)
+    safe = found.safe_range(network_bandwidth)
+    if safe.is_empty:
+        stderr_console().print(f"[yellow]warning:[/] {safe.why_empty()}", soft_wrap=True)
 
 
 @app.command()
@@ -272,7 +281,7 @@ def _tell_way_back(present: ReassignmentPlan, rollback_file: Path | None, *, as_
     """Before anything is changed, as Kafka's tool does."""
     way_back = present.to_json()
     if rollback_file is not None:
-        rollback_file.write_text(way_back + "\n", "utf-8")
+        write_file(rollback_file, way_back + "\n")
     if not as_json:
         stdout_console().print("Current partition replica assignment")
         typer.echo(f"\n{way_back}\n")

@@ -77,8 +77,9 @@ def print_estimate(found: Estimate, quota: int | None, network: int | None) -> N
         ("bytes to move", shown(found.bytes_to_move)),
         ("comes into a broker (IN)", f"{shown(found.inbound)}/s"),
     ]
-    upper = "" if safe.above is None else f" and below {shown(max(0.0, safe.above))}/s"
-    rows.append(("safe quota (IN < T < N - IN/R)", f"above {shown(safe.below)}/s{upper}"))
+    upper = "" if safe.above is None else f" and below {shown(safe.above)}/s"
+    between = "none" if safe.is_empty else f"above {shown(safe.below)}/s{upper}"
+    rows.append(("safe quota (IN < T < N - IN/R)", between))
     if quota is not None:
         rows.append(("quota (T)", f"{shown(quota)}/s"))
         rows.append(("MoveTime by KIP-73", _time(found.move_time_s(quota))))

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from kafkaclient.errors import ConfigError, KafkaError
+from kafkaclient.errors import ConfigError, InvalidTopicError, KafkaError
 from kafkaclient.event_loop import loop_factory
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ USAGE = 2
 INTERRUPTED = 128 + signal.SIGINT  # as shells report it
 TERMINATED = 128 + signal.SIGTERM
 
+_WRONG_USE = (ConfigError, InvalidTopicError)
+
 
 def stdout_console(pipe_width: int = _PIPE_WIDTH) -> Console:
     """A console on the process's present standard output; tables in a pipe are not cut off."""
@@ -58,8 +60,8 @@ def run_command(main: Coroutine[Any, Any, T]) -> T:
     """Run a command on uvloop when it is installed, else on asyncio's own loop.
 
     Ends the process with a one-line reason instead of a traceback: 1 for an error of Kafka or of
-    the system, 2 for a wrong option; 130 after Ctrl-C and 143 after SIGTERM, when the coroutine
-    has cleaned up.
+    the system, 2 for a wrong option, or a name that no topic can have; 130 after Ctrl-C and 143
+    after SIGTERM, when the coroutine has cleaned up.
     """
     with _failures_told(), asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(_cancelled_by_sigterm(main))
@@ -85,7 +87,7 @@ def _failures_told() -> Iterator[None]:
         raise typer.Exit(TERMINATED) from None
     except (KafkaError, OSError) as error:
         console.print(f"[red]error:[/] {escape(str(error))}", soft_wrap=True)
-        raise typer.Exit(USAGE if isinstance(error, ConfigError) else FAILED) from None
+        raise typer.Exit(USAGE if isinstance(error, _WRONG_USE) else FAILED) from None
 
 
 async def _cancelled_by_sigterm(main: Coroutine[Any, Any, T]) -> T:

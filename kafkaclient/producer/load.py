@@ -52,7 +52,7 @@ class BrokerLoad(NamedTuple):
     """``oldest_in_flight_s``: age of the oldest unanswered Produce request, 0.0 when there is
     none. ``bytes_sent`` and ``requests_sent`` count Produce requests since the start.
     ``window``: how many requests it may have in flight, as things are. ``excluded``: why records
-    without key did not go there when it was last asked (``overdue``, ``availability``,
+    without key did not go there when it was last asked (``overdue``, ``slow``, ``availability``,
     ``throttled``, ``connection``), None when they did; ``exclusions`` counts how often such a
     reason came up.
     ``latency_s``: the median of the latest answers, None before the first."""

@@ -164,8 +164,8 @@ class WaitingLines:
         self._on_failed = on_failed
         self.on_failed: Callable[[KafkaError], None] = lambda _: None
         """Called with the error of every kept record that fails."""
-        self._topics: dict[TopicBuffer, None] = {}
-        """The topics with a waiter, in line or called (an ordered set)."""
+        self._topics: dict[TopicBuffer, int] = {}
+        """The topics with a waiter, in line or called: how many turns are in line."""
         self._watches: dict[TopicBuffer, asyncio.Task[None]] = {}
         """One task for each topic with kept records."""
         self._some_left = asyncio.Event()
@@ -202,7 +202,11 @@ class WaitingLines:
 
     def leave(self, turn: Turn) -> None:
         topic = turn.topic
-        (topic.called if turn in topic.called else topic.line).remove(turn)
+        if turn in topic.called:
+            topic.called.remove(turn)
+        else:
+            topic.line.remove(turn)
+            self._topics[topic] -= 1
         if turn.claim is not None:
             self.budget.withdraw(turn.claim)
         elif turn.given and not turn.spent:
@@ -215,6 +219,7 @@ class WaitingLines:
         topic.called.remove(turn)
         kept = [at for at, waiter in enumerate(topic.line) if isinstance(waiter, Kept)]
         topic.line.insert(kept[-1] + 1 if kept else 0, turn)
+        self._topics[topic] += 1
         self._call(topic)
 
     def known(self, topic: TopicBuffer) -> None:
@@ -226,6 +231,9 @@ class WaitingLines:
         record could hold the very bytes that a turn before it waits for. False: no buffer space."""
         if topic.called and topic.called[-1].claim is not None:
             return False  # a bulk call needs more
+        first = topic.line[0] if topic.line else None
+        if isinstance(first, Turn) and first.claim is not None:
+            return False  # no turn behind the first is charged; the line may be long: no walk
         waiting: list[Turn] = []
         for waiter in reversed(topic.line):
             if isinstance(waiter, Kept) or waiter.given:
@@ -239,7 +247,7 @@ class WaitingLines:
 
     def _join(self, topic: TopicBuffer, waiter: Turn | Kept) -> None:
         topic.line.append(waiter)
-        self._topics[topic] = None
+        self._topics[topic] = self._topics.get(topic, 0) + isinstance(waiter, Turn)
         self._accumulator.close_taps(topic)
 
     def _granted(self, turn: Turn) -> None:
@@ -271,6 +279,7 @@ class WaitingLines:
             if not first.given:
                 break
             line.popleft()
+            self._topics[topic] -= 1
             called.append(first)
             first.call()
         if not line and not called:
@@ -291,12 +300,7 @@ class WaitingLines:
     @property
     def callers(self) -> int:
         """How many callers wait for buffer space (Java metric ``waiting-threads``)."""
-        return sum(
-            isinstance(waiter, Turn)
-            for topic in self._topics
-            if topic.view is not None
-            for waiter in topic.line
-        )
+        return sum(turns for topic, turns in self._topics.items() if topic.view is not None)
 
     # --- kept records ---------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ def test_limits_by_their_names() -> None:
         ({"max.partition": "3"}, "there is no limit 'max.partition'"),
         ({"max.partitions": "-1"}, "max.partitions=-1"),
         ({"max.partitions": "many"}, "max.partitions=many"),
-        ({"max.partitions": str(OFF + 1)}, "max.partitions"),
+        ({"max.partitions": str(OFF + 1)}, f"from 0 to {OFF}, or off"),
         ({"max.partitions.count": "topics"}, "partitions or replicas"),
     ],
 )

@@ -102,6 +102,13 @@ def test_a_topic_described(run: Run, fake: FakeCluster) -> None:
     assert run("topics", "describe", "--topic", "nothing", "--if-exists").exit_code == 0
 
 
+def test_a_name_that_no_topic_can_have(run: Run) -> None:
+    for words in (("create",), ("add-partitions", "--partitions", "3")):
+        refused = run("topics", *words, "--topic", "b d")
+        assert refused.exit_code == 2
+        assert "no topic can be named 'b d'" in refused.stderr
+
+
 def test_replicas_by_hand_and_numbers_do_not_go_together(run: Run) -> None:
     both = run("topics", "create", "--topic", "t", "--replica-assignment", "0", "--partitions", "1")
     assert both.exit_code == 2
@@ -191,6 +198,9 @@ def test_limits_in_a_file(run: Run, tmp_path) -> None:
     missing = run("topics", "create", "--topic", "t", *file)
     assert missing.exit_code == 2
     assert "limits set --limits-file" in missing.stderr.replace("\n", " ")
+    nowhere = run("limits", "set", "max.partitions=1", "--limits-file", "/nowhere/limits")
+    assert nowhere.exit_code == 2
+    assert "written to /nowhere/limits: there is no directory /nowhere; create" in nowhere.stderr
     assert run("limits", "set", "max.partitions=1", *file).exit_code == 0
     assert run("topics", "create", "--topic", "t", *file).exit_code == 3
     assert run("topics", "create", "--topic", "t", *file, "--ignore-limits").exit_code == 2

@@ -161,6 +161,44 @@ def test_quotas_that_are_not_safe(run: Run, fake: FakeCluster, plan: Path) -> No
     assert run("throttle", "show").stdout == "nothing is throttled\n"
 
 
+def test_a_network_with_which_no_quota_is_safe(run: Run, plan: Path) -> None:
+    words = ("reassign", "generate", "--measure", 0, "--topics", "foo", "--network-bandwidth", 1)
+    told = run(*words)
+    assert told.exit_code == 0
+    assert "below" not in told.stdout
+    assert "no quota is safe" in told.stderr
+    assert "at least 2 bytes per second" in told.stderr
+    refused = run(*EXECUTE, plan, "--throttle", 5, "--network-bandwidth", 1)
+    assert refused.exit_code == 2
+    assert "at least 2 bytes per second" in refused.stderr
+
+
+@pytest.mark.parametrize("plan_text", ['{"version":1,"partitions":[]}', "{}"])
+@pytest.mark.parametrize("command", ["execute", "verify", "cancel"])
+def test_an_empty_plan(run: Run, tmp_path: Path, command: str, plan_text: str) -> None:
+    path = tmp_path / "empty.json"
+    path.write_text(plan_text)
+    refused = run("reassign", command, "--reassignment-json-file", path)
+    assert refused.exit_code == 2
+    assert "list cannot be empty" in refused.stderr
+
+
+def test_files_that_cannot_be_written(run: Run, fake: FakeCluster, plan: Path) -> None:
+    generate = ("reassign", "generate", "--topics", "foo", "--measure", 0, "--out")
+    execute = (*EXECUTE, plan, "--throttle", 5, "--rollback-file")
+    for command in (generate, execute):
+        refused = run(*command, "/nowhere/x")
+        assert refused.exit_code == 2
+        assert "there is no directory /nowhere" in " ".join(refused.stderr.split())
+    assert not fake.requests
+    for command in (generate, execute):
+        refused = run(*command, "/dev/full")
+        assert refused.exit_code == 2
+        assert "/dev/full cannot be written: No space left on device" in refused.stderr
+    assert not fake.requests_of(ApiKey.ALTER_PARTITION_REASSIGNMENTS)
+    assert rates(fake) == set()
+
+
 def test_nobody_to_confirm(run: Run, fake: FakeCluster, plan: Path) -> None:
     words = [word for word in EXECUTE if word != "--yes"]
     asked = run(*words, plan, "--throttle", 1_000_000)
@@ -194,9 +232,15 @@ def test_brokers_that_do_not_tell_what_they_have(run: Run, fake: FakeCluster) ->
     told = run(*words)
     assert told.exit_code == 0
     assert "broker 1 did not tell what it has" in told.stderr
-    assert "error 56 in /fake/logs" in told.stderr
+    assert "looking at its disk /fake/logs: KAFKA_STORAGE_ERROR (56)" in told.stderr
     assert json.loads(run(*words, "--json").stdout)["silent"].keys() == {"0", "1", "2", "3"}
     control.remove()
+    denied = fake.control(ApiKey.DESCRIBE_LOG_DIRS, {"error_code": 31, "results": []}, keep=True)
+    assert "--operation Describe --cluster allows it" in run(*words).stderr
+    denied.remove()
+    denied = fake.control(ApiKey.DESCRIBE_LOG_DIRS, {"results": []}, keep=True)
+    assert "it shows no disk, perhaps for want of Describe" in run(*words).stderr
+    denied.remove()
 
 
 def test_throttles_of_others(run: Run, fake: FakeCluster, plan: Path) -> None:

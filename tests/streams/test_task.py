@@ -15,6 +15,7 @@ from kafkaclient.streams.runtime.task import Task, TaskOptions
 from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState
 from kafkaclient.streams.state.checkpoint import ChangelogTopic
 from kafkaclient.streams.state.directory import TaskDirectory
+from kafkaclient.streams.topology import Processor, Topology
 from tests.streams.fakes import FakeWriter, InlineDisk, counting, record
 
 if TYPE_CHECKING:
@@ -62,6 +63,38 @@ async def test_work_is_kept_with_its_commit(task: Task) -> None:
     assert len(writer.commits) == 1, "nothing was done"
     await task.process([record(10, b"a")], lambda: True)
     assert task.store.get(b"a") == b"3"
+
+
+@pytest.mark.parametrize("is_blocking", [True, False])
+@pytest.mark.parametrize("transaction_timeout_s", [None, 10.0])
+async def test_a_processor_that_blocks_the_event_loop_is_told_of_the_session(
+    directory: TaskDirectory,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    transaction_timeout_s: float | None,
+    is_blocking: bool,
+) -> None:
+    now = 100.0
+
+    async def process(_record: Any, _store: Any, _emit: Any) -> None:
+        nonlocal now
+        for _ in range(4):
+            now += 3
+            if not is_blocking:
+                task.watch()
+
+    topology = Topology("app")
+    topology.add(Processor(topic="words", store="counts", process=process))
+    options = TaskOptions(
+        clock=lambda: now, session_timeout_s=6.0, transaction_timeout_s=transaction_timeout_s
+    )
+    task = Task(ID, topology, directory, InlineDisk(), options)
+    running(task)
+    await task.process([record(5, b"a")], lambda: True)
+    told = "the record at words-0, offset 5, was processed, the event loop was blocked for 12.0 s"
+    assert (f"{told}, longer than session.timeout.ms, 6 s" in caplog.text) == is_blocking
+    assert ("transaction.timeout.ms" in caplog.text) == (transaction_timeout_s is not None)
+    task.close()
 
 
 async def test_what_was_processed_is_not_processed_again(task: Task) -> None:

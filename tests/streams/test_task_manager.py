@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from aiokafka import TopicPartition as ConsumerPartition
 
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import (
@@ -136,6 +137,22 @@ async def test_an_offset_beyond_the_end_is_reset(
     await world.manager.end_writers()
     world.manager.close()
     world.directory.close()
+
+
+async def test_what_was_fetched_before_a_task_began_anew_is_fetched_again(world: World) -> None:
+    """The records that were processed and not committed would be skipped in silence."""
+    await world.assign([A], [])
+    await world.settle()
+    await world.process({SOURCE: [record(3, b"a"), record(4, b"a")]})
+    wanted = world.manager.wanted()
+    world.manager.failed(world.manager.tasks[A], TransactionAbortableError("no"))
+    await world.settle()
+    assert world.state(A) is TaskState.RUNNING
+    world.consumer.positions[ConsumerPartition("words", 0)] = 6
+    world.manager.give({SOURCE: [record(5, b"a")]}, wanted)
+    assert world.consumer.positions == {SOURCE: 3}
+    await world.commit()
+    assert world.writers[1].commits == []
 
 
 async def test_a_topic_that_is_created_again_while_it_runs_is_not_skipped(

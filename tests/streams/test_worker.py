@@ -47,6 +47,8 @@ class Partition:
         self.emitted: list[tuple[Any, ...]] = []
         self.commits: list[tuple[float, int]] = []
         self.epoch = 0
+        self.abort_code = 47
+        """How brokers tell of a transaction that they have aborted."""
         self.problems: list[str] = []
         """The next commits fail: ``before`` or ``after`` they took effect."""
 
@@ -65,7 +67,8 @@ class Writer:
         if self.epoch != self.partition.epoch:
             raise broker_error(90)
         if self.began_at is not None and now - self.began_at > TIMEOUT:
-            raise broker_error(47)
+            cause = broker_error(self.partition.abort_code)
+            raise cause if cause.code == 47 else TransactionAbortableError("no") from cause
 
     async def start(self) -> None:
         self.partition.epoch += 1
@@ -245,8 +248,10 @@ async def behave(record: Any, store: Any, emit: Any) -> None:
     if what == b"late":
         await asyncio.sleep(float(seconds))
     await emit("counts", b"%d" % count, record.key)
-    if what == b"early":
+    if what in (b"early", b"both"):
         await asyncio.sleep(float(seconds))
+    if what == b"both":
+        await emit("counts", b"again", record.key)
     if what == b"poison":
         store.put(b"poisoned", b"1")
         raise ZeroDivisionError("poison")
@@ -361,11 +366,17 @@ async def test_a_record_that_outlives_its_transaction_is_named_once(
     await world.close()
 
 
+@pytest.mark.parametrize("code", [47, 48, 120])
+@pytest.mark.parametrize("fate", [b"early 5", b"both 5"])
 @virtual_time
 async def test_a_record_that_never_fits_into_a_transaction_ends_the_application(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path_factory: pytest.TempPathFactory,
+    caplog: pytest.LogCaptureFixture,
+    fate: bytes,
+    code: int,
 ) -> None:
-    world = World(tmp_path, topology(), [feed(b"", b"early 5", b"")])
+    world = World(tmp_path_factory.mktemp("s"), topology(), [feed(b"", fate, b"")])
+    world.partitions[A].abort_code = code
     await world.rebalance([A])
     await world.done(A)
     (error,) = world.crashes

@@ -6,6 +6,7 @@ per second that come into a broker, N what its network carries, R the replicatio
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -41,9 +42,18 @@ class SafeRange(NamedTuple):
 
     below: float
     above: float | None
+    least_network: int
+    """The smallest N, in bytes per second, with which a quota is safe."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no quota is safe."""
+        return self.above is not None and math.floor(self.below) + 1 >= self.above
 
     def problem(self, quota: int) -> str | None:
         """What is wrong with a quota, in words; None: it is safe."""
+        if self.is_empty:
+            return self.why_empty()
         if quota <= self.below:
             return (
                 f"{shown(self.below)}/s come into a broker, so that with a quota of "
@@ -52,9 +62,17 @@ class SafeRange(NamedTuple):
         if self.above is not None and quota >= self.above:
             return (
                 f"a quota of {shown(quota)}/s leaves clients too little of the network: it has to "
-                f"be below {shown(max(0.0, self.above))}/s (N - IN/R)"
+                f"be below {shown(self.above)}/s (N - IN/R)"
             )
         return None
+
+    def why_empty(self) -> str:
+        """Why no quota is safe, and what would help."""
+        return (
+            "no quota is safe with this network bandwidth (N): a quota (T) has to be above the "
+            f"{shown(self.below)}/s that come into a broker (IN), and T + IN/R has to be below N. "
+            f"--network-bandwidth has to be at least {self.least_network} bytes per second"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +132,10 @@ class Estimate:
 
     def safe_range(self, network: int | None) -> SafeRange:
         """``network``: N, bytes per second that a broker's network carries."""
-        above = None if network is None else network - self.inbound / self.replication_factor
-        return SafeRange(self.inbound, above)
+        of_clients = self.inbound / self.replication_factor
+        above = None if network is None else network - of_clients
+        least = math.floor(math.floor(self.inbound) + 1 + of_clients) + 1
+        return SafeRange(self.inbound, above, least)
 
     def is_coarse(self, quota: int) -> bool:
         """Whether so low a quota is exceeded by a single fetch for longer than brokers look back

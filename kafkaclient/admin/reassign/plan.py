@@ -43,7 +43,8 @@ class ReassignmentPlan:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> ReassignmentPlan:
-        """A plan as ``kafka-reassign-partitions`` reads it; raises ConfigError for what is none."""
+        """A plan as ``kafka-reassign-partitions`` reads it; raises ConfigError for what is none,
+        and for a plan without partitions."""
         partitions = _versioned(text, "partitions")
         replicas: dict[TopicPartition, tuple[int, ...]] = {}
         log_dirs: dict[TopicPartition, tuple[str, ...]] = {}
@@ -59,7 +60,9 @@ class ReassignmentPlan:
             raise ConfigError(
                 f"Partition reassignment contains duplicate topic partitions: {_words(twice)}"
             )
-        return cls(replicas, log_dirs)
+        plan = cls(replicas, log_dirs)
+        plan.check_not_empty()
+        return plan
 
     def as_dict(self) -> dict[str, Any]:
         """What :meth:`to_json` writes."""
@@ -81,8 +84,7 @@ class ReassignmentPlan:
 
     def check(self) -> None:
         """Raise ConfigError unless it can be executed; Kafka's tool has the same checks."""
-        if not self.replicas:
-            raise ConfigError("Partition reassignment list cannot be empty")
+        self.check_not_empty()
         for partition, nodes in self.replicas.items():
             if not nodes:
                 raise ConfigError(f"Partition replica list cannot be empty for {partition}")
@@ -98,6 +100,11 @@ class ReassignmentPlan:
                 f"the plan asks for log directories ({named}): moves between directories are not "
                 'done here. Write "any" instead, or use kafka-reassign-partitions'
             )
+
+    def check_not_empty(self) -> None:
+        """Raise ConfigError for a plan without partitions."""
+        if not self.replicas:
+            raise ConfigError("Partition reassignment list cannot be empty")
 
 
 def parse_topics(text: str | bytes) -> list[str]:

@@ -14,10 +14,12 @@ from kafkaclient.errors import (
 )
 from kafkaclient.streams.runtime.task_states import TaskEvent
 
-__all__ = ["event_for"]
+__all__ = ["event_for", "tells_of_abort"]
 
 _NOT_A_MEMBER = frozenset({22, 25, 27, 82})
 """ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS, FENCED_INSTANCE_ID."""
+_ABORTED = frozenset({48, 120})
+"""INVALID_TXN_STATE, TRANSACTION_ABORTABLE: the transaction is not open any more, or must end."""
 _CURED_ANEW = (
     TransactionAbortableError,  # of a transaction that took too long, say
     consumer_errors.CommitFailedError,
@@ -34,6 +36,16 @@ def event_for(error: BaseException) -> TaskEvent | None:
         return None  # brokers have answered, and the topic does not exist
     if isinstance(error, ProducerFencedError):
         return TaskEvent.MIGRATED
-    forgotten = isinstance(error, BrokerError) and error.code in _NOT_A_MEMBER
+    over = isinstance(error, BrokerError) and error.code in _NOT_A_MEMBER | _ABORTED
     passing = isinstance(error, KafkaError | consumer_errors.KafkaError) and error.retriable
-    return TaskEvent.FAILED if forgotten or passing or isinstance(error, _CURED_ANEW) else None
+    return TaskEvent.FAILED if over or passing or isinstance(error, _CURED_ANEW) else None
+
+
+def tells_of_abort(error: BaseException) -> bool:
+    """Whether brokers may have aborted the transaction because it was open for too long. Some of
+    them tell so in the words for a producer that another one has fenced."""
+    if isinstance(error, TransactionAbortableError) and error.__cause__ is not None:
+        return tells_of_abort(error.__cause__)
+    return isinstance(error, BrokerError) and (
+        isinstance(error, ProducerFencedError) or error.code in _ABORTED
+    )

@@ -1,13 +1,17 @@
-"""Records whose processing takes longer than a transaction may be open: found, named, given up."""
+"""Records whose processing takes too long: found, named, given up.
+
+Too long is longer than a transaction may be open, or, for a processor that blocks the event loop,
+longer than the group waits for a heartbeat.
+"""
 
 from __future__ import annotations
 
 import logging
+import math
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import StreamsError
-from kafkaclient.streams.runtime.failures import event_for
-from kafkaclient.streams.runtime.task_states import TaskEvent
+from kafkaclient.streams.runtime.failures import tells_of_abort
 
 if TYPE_CHECKING:
     from kafkaclient.streams.tasks import TaskId
@@ -27,15 +31,24 @@ class SlowRecords:
     and the application has to be told.
     """
 
-    def __init__(self, task: TaskId, source: TopicPartition, timeout_s: float | None) -> None:
+    def __init__(
+        self,
+        task: TaskId,
+        source: TopicPartition,
+        timeout_s: float | None,
+        session_timeout_s: float = math.inf,
+    ) -> None:
         self._task = task
         self._source = source
         self._timeout_s = timeout_s
+        self._session_timeout_s = session_timeout_s
         self._named: int | None = None
         """The offset of the record that was named last."""
         self._offset = 0
         self._started_at: float | None = None
         """When the processing of the record at this offset began; None: none is processed."""
+        self._looked_at = 0.0
+        """When the event loop was last seen at work while this record is processed."""
         self._is_alone = False
         """Whether the transaction began with a record that had outlived another one."""
         self._outlived = False
@@ -57,7 +70,7 @@ class SlowRecords:
     def start(self, offset: int, now: float) -> None:
         self._is_alone = self._is_alone and offset == self._named  # else it shares a transaction
         self._offset = offset
-        self._started_at = now
+        self._started_at = self._looked_at = now
 
     def end(self, now: float) -> None:
         """The record is processed."""
@@ -65,8 +78,19 @@ class SlowRecords:
         self._started_at = None
 
     def look(self, now: float) -> None:
-        """Name the record that is processed, once, if it takes too long."""
-        if self._timeout_s is None or self._started_at is None or self._outlived:
+        """Name the record that is processed, if it takes too long."""
+        if self._started_at is None:
+            return
+        blocked_s, self._looked_at = now - self._looked_at, now
+        if blocked_s > self._session_timeout_s:
+            _log.warning(
+                "task %s: while %s was processed, the event loop was blocked for %.1f s, longer "
+                "than session.timeout.ms, %g s: without heartbeats the group takes this instance "
+                "for dead, and gives its tasks to others. Give work that does not await to "
+                "asyncio.to_thread or to a process pool, or raise session_timeout_ms",
+                *(self._task, self._record, blocked_s, self._session_timeout_s),
+            )
+        if self._timeout_s is None or self._outlived:
             return
         if now - self._started_at <= self._timeout_s:
             return
@@ -77,20 +101,21 @@ class SlowRecords:
 
     def explained(self, error: Exception) -> Exception:
         """The error itself, or what has to be told instead because trying again would not help."""
-        # A transaction that brokers have aborted looks as if another producer had taken over.
-        is_aborted = event_for(error) is TaskEvent.MIGRATED
-        if not (self._is_alone and self._outlived and is_aborted):
+        if not (self._is_alone and self._outlived and tells_of_abort(error)):
             return error
         told = StreamsError(f"{self._told()} It had a transaction of its own: {error}")
         told.__cause__ = error
         return told
 
-    def _told(self) -> str:
+    @property
+    def _record(self) -> str:
         topic, partition = self._source
+        return f"the record at {topic}-{partition}, offset {self._offset},"
+
+    def _told(self) -> str:
         return (
-            f"processing the record at {topic}-{partition}, offset {self._offset}, takes longer "
-            f"than a transaction may be open, {self._timeout_s:g} s (transaction.timeout.ms). If "
-            "brokers abort its transaction, the record is processed again. Raise "
-            "producer_options={'transaction_timeout_ms': ...}, up to the brokers' "
-            "transaction.max.timeout.ms, or make the processor faster."
+            f"processing {self._record} takes longer than a transaction may be open, "
+            f"{self._timeout_s:g} s (transaction.timeout.ms). If brokers abort its transaction, "
+            "the record is processed again. Raise producer_options={'transaction_timeout_ms': "
+            "...}, up to the brokers' transaction.max.timeout.ms, or make the processor faster."
         )

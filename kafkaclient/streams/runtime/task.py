@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,7 @@ class TaskOptions:
     commit_interval_s: float = 0.1
     transaction_timeout_s: float | None = None
     """None: records are not written in transactions."""
+    session_timeout_s: float = math.inf
     auto_offset_reset: str = EARLIEST
     changelogs: Mapping[str, ChangelogTopic] = field(default_factory=dict)
     """By store."""
@@ -100,7 +102,12 @@ class Task:
         self._disk = disk
         self._work: RecordWork | None = None
         """While RUNNING."""
-        self._slow = SlowRecords(task, self.source, self._options.transaction_timeout_s)
+        self._slow = SlowRecords(
+            task,
+            self.source,
+            self._options.transaction_timeout_s,
+            self._options.session_timeout_s,
+        )
         self._writing: Future[None] | None = None
         """The checkpoint that is being written, or was written last."""
         now = self._options.wall()
@@ -262,8 +269,8 @@ class Task:
         return max(0.0, self.commit_at - self._clock()) if self.is_dirty else None
 
     def watch(self) -> None:
-        """Name the record at which the processor is, if its transaction has timed out meanwhile. To
-        be called from time to time."""
+        """Name the record at which the processor is, if it takes too long. To be called several
+        times within the session's time-out, for as long as the event loop is not blocked."""
         self._slow.look(self._clock())
 
     def explained(self, error: Exception) -> Exception:

@@ -288,24 +288,23 @@ class TaskManager:
 
     # --- work -----------------------------------------------------------------------------------
 
-    def wanted(self) -> dict[TopicPartition, int]:
-        """What should be fetched now; the number is for :meth:`give`."""
+    def wanted(self) -> dict[TopicPartition, object]:
+        """What should be fetched now; the value is for :meth:`give`."""
         return {
-            worker.task.source: worker.fetches
-            for worker in self.workers.values()
-            if worker.has_room
+            worker.task.source: worker.fetch for worker in self.workers.values() if worker.has_room
         }
 
     def give(
-        self, found: Mapping[TopicPartition, Sequence[Any]], wanted: Mapping[TopicPartition, int]
+        self, found: Mapping[TopicPartition, Sequence[Any]], wanted: Mapping[TopicPartition, object]
     ) -> None:
         """Have tasks process what was fetched, each one's records in order. ``wanted`` is from
-        before it was fetched: records of a task that has moved since are fetched again."""
+        before it was fetched: records of a task that has moved since, or begun anew, are fetched
+        again."""
         for worker in self.workers.values():
             source = worker.task.source
             if source not in found:
                 continue
-            if wanted.get(source) == worker.fetches:
+            if wanted.get(source) is worker.fetch:
                 worker.give(found[source])
             else:
                 worker.forget()

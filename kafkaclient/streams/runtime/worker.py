@@ -32,9 +32,9 @@ class Worker:
         on_error: Callable[[Task, Exception], None],
     ) -> None:
         self.task = task
-        self.fetches = 0
-        """Counts calls of :meth:`forget`. Records of a fetch that began before the last call must
-        not be given."""
+        self.fetch = object()
+        """Another one after each :meth:`forget`, and in each worker. Records of a fetch that began
+        with another one must not be given."""
         self._may_work = may_work
         self._on_room = on_room
         self._on_error = on_error
@@ -61,7 +61,7 @@ class Worker:
     def forget(self) -> None:
         """Records that wait are fetched again, from the task's ``source_offset`` on."""
         self._records.clear()
-        self.fetches += 1
+        self.fetch = object()
 
     async def rest(self, patience_s: float) -> bool:
         """Commit what was processed. Clear ``may_work`` first, so that the work stops after the

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -46,7 +47,7 @@ def test_who_takes_is_slower_than_who_gives() -> None:
 def test_the_safe_range() -> None:
     """IN < T < N - IN/R."""
     safe = KIP_EXAMPLE.safe_range(125 * MB)
-    assert safe == SafeRange(20 * MB, 115 * MB)
+    assert safe == SafeRange(20 * MB, 115 * MB, 30 * MB + 2)
     assert safe.problem(50 * MB) is None
     assert "has to be above that" in (safe.problem(20 * MB) or "")
     assert "below 115.0 MB/s" in (safe.problem(115 * MB) or "")
@@ -63,6 +64,19 @@ def test_a_quota_is_safe_exactly_within_the_range(n, inbound, r, quota) -> None:
     assert safe == (inbound < quota < n - inbound / r)
     if safe:
         assert found.move_time_s(quota) is not None
+
+
+@given(st.integers(1, 10**9), st.integers(0, 10**9), st.integers(1, 5))
+def test_the_least_network_with_which_a_quota_is_safe(n, quarters, r) -> None:
+    inbound = quarters / 4
+    found = replace(KIP_EXAMPLE, inbound=inbound, replication_factor=r)
+    least = found.safe_range(None).least_network
+    assert found.safe_range(n).is_empty == (n < least)
+    lowest = math.floor(inbound) + 1
+    assert found.safe_range(least).problem(lowest) is None
+    told = found.safe_range(least - 1).problem(lowest) or ""
+    assert "no quota is safe with this network bandwidth" in told
+    assert f"at least {least} bytes per second" in told
 
 
 def test_the_fetch_size_wants_a_megabyte_a_second() -> None:

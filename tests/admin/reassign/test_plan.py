@@ -59,6 +59,8 @@ def test_version_and_log_dirs_may_be_missing() -> None:
         (f'{{"partitions":[{entry("foo", 0, ["a"])}]}}', "ids of brokers"),
         (f'{{"partitions":[{entry("foo", 0, [1], log_dirs=["any"] * 2)}]}}', "is different from"),
         (f'{{"partitions":[{entry("foo", 0, [1], log_dirs=["x"])}]}}', "an absolute path"),
+        ('{"version":1,"partitions":[]}', "Partition reassignment list cannot be empty"),
+        ('{"version":1}', "Partition reassignment list cannot be empty"),
         (f'{{"partitions":[{entry("foo", 0, [1])},{entry("foo", 0, [2])}]}}', "duplicate.*foo-0"),
     ],
 )
@@ -71,7 +73,7 @@ def test_what_is_no_plan(text: str, why: str) -> None:
 def test_what_cannot_be_executed() -> None:
     """testParseExecuteAssignmentArgs."""
     with pytest.raises(ConfigError, match="Partition reassignment list cannot be empty"):
-        plan().check()
+        ReassignmentPlan({}).check()
     with pytest.raises(ConfigError, match="Partition replica list cannot be empty"):
         plan(entry("foo", 0, [])).check()
     message = (

@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
+from experiments.topics import create_topics
 from kafkaclient.errors import BufferFullError
-from kafkaclient.experiments.topics import create_topics
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.cluster import LocalCluster
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkaclient.experiments.machine import machine_facts
-from kafkaclient.experiments.partition_limits.plan import Plan
-from kafkaclient.experiments.partition_limits.results import Cell, Results, Sent
+from experiments.machine import machine_facts
+from experiments.partition_limits.plan import Plan
+from experiments.partition_limits.results import Cell, Results, Sent
 
 if TYPE_CHECKING:
     from collections.abc import Callable

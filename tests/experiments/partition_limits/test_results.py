@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from experiments.partition_limits.results import Results
 from kafkaclient.errors import ConfigError
-from kafkaclient.experiments.partition_limits.results import Results
 
 
 def test_beside_the_kips_figures(made) -> None:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkaclient.experiments.machine import machine_facts
-from kafkaclient.experiments.replication_quota.plan import Plan
-from kafkaclient.experiments.replication_quota.results import Latency, MoveResult, Results
+from experiments.machine import machine_facts
+from experiments.replication_quota.plan import Plan
+from experiments.replication_quota.results import Latency, MoveResult, Results
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from experiments.replication_quota.results import Results
 from kafkaclient.errors import ConfigError
-from kafkaclient.experiments.replication_quota.results import Results
 
 MB = 1_000_000
 

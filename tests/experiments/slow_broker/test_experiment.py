@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
+from experiments import machine
+from experiments.java import JavaOutcome, parse_line
+from experiments.readback import ReadBack
+from experiments.slow_broker import experiment as module
+from experiments.slow_broker.experiment import Experiment
+from experiments.slow_broker.plan import Plan
+from experiments.slow_broker.settings import choose
+from experiments.topics import ProduceCount
 from kafkaclient.errors import BootstrapError, KafkaError
-from kafkaclient.experiments.java import JavaOutcome, parse_line
-from kafkaclient.experiments.readback import ReadBack
-from kafkaclient.experiments.slow_broker import experiment as module
-from kafkaclient.experiments.slow_broker.experiment import Experiment
-from kafkaclient.experiments.slow_broker.plan import Plan
-from kafkaclient.experiments.slow_broker.settings import choose
-from kafkaclient.experiments.topics import ProduceCount
-from kafkaclient.experiments.traffic import Completed, unheard
+from kafkaclient.perf.traffic import Completed, unheard
 from kafkaclient.testing.jre import Java
 
 if TYPE_CHECKING:
@@ -137,10 +138,11 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
         "read_back": read_back,
         "make_client": world.make_client,
         "refusal": world.refusal,
-        "find_java": lambda: Java("java", 17, 'openjdk version "17"'),  # type: ignore[arg-type]
         "_SETTLE_S": 0.0,
     }.items():
         monkeypatch.setattr(module, name, value)
+    java = Java("java", 17, 'openjdk version "17"')  # type: ignore[arg-type]
+    monkeypatch.setattr(machine, "find_java", lambda: java)
     # Freezing the objects of a whole test session would last for the rest of it.
     monkeypatch.setattr(module.gc, "freeze", lambda: None)
     return world

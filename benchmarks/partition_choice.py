@@ -3,7 +3,7 @@
     python benchmarks/partition_choice.py [SITUATION ...] [--out FILE] [--repeat N]
 
 Situations: equal, saturated, far, step, pause, blocked, topics. KIP-794's own test is
-``kafkaclient experiment slow-broker``. Replication is 1 throughout.
+``python -m experiments slow-broker``. Replication is 1 throughout.
 """
 
 from __future__ import annotations

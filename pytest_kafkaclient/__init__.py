@@ -1,23 +1,21 @@
 """The pytest plugin: the fixture ``kafka_cluster`` and the marker ``local_cluster``.
 
-pytest loads it in every run on a machine where the package is installed, so it imports nothing of
-weight before a test asks for a cluster.
+pytest loads the plugin in every run where kafkaclient is installed. It stands outside of that
+package, and imports nothing of it, nor asyncio, before a test asks for the fixture.
 
 With the environment variable ``KAFKACLIENT_BOOTSTRAP=host:port[,host:port...]`` the fixture is
-that cluster instead of a new one. Brokers of a cluster that others run cannot be stopped or made
-slow: tests that need it carry ``@pytest.mark.local_cluster`` and are skipped then.
+that cluster instead of a new one. Its brokers cannot be stopped or slowed down, so tests marked
+``@pytest.mark.local_cluster`` are skipped.
 
 With ``KAFKACLIENT_COMPOSE=PROJECT`` the fixture is the containers of this Docker Compose project,
-which can be stopped and made slow. What is skipped then are marked tests that do not use the
-fixture, because they start processes of their own, and those that name their reason:
+which can be stopped and slowed down. Two kinds of marked tests are skipped: those that do not use
+the fixture, because they start their own processes, and those that name a reason:
 ``@pytest.mark.local_cluster(not_in_containers="looks into the brokers' processes")``.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
-import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -43,17 +41,17 @@ T = TypeVar("T")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Register the marker."""
     config.addinivalue_line(
         "markers",
         "local_cluster(not_in_containers=None): stops, slows down or looks into brokers; skipped "
-        f"when {BOOTSTRAP_VARIABLE} names a cluster that others run; not_in_containers is the "
-        f"reason to skip it when {COMPOSE_VARIABLE} names a Docker Compose project as well",
+        f"if {BOOTSTRAP_VARIABLE} names a cluster; with the reason not_in_containers also skipped "
+        f"if {COMPOSE_VARIABLE} names a Docker Compose project",
     )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip the tests that the cluster in use does not allow."""
+    """Skip the tests that the cluster does not allow."""
     for item in items:
         marker = item.get_closest_marker("local_cluster")
         if marker is not None and (reason := _reason_to_skip(item, marker)) is not None:
@@ -63,7 +61,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _reason_to_skip(item: pytest.Item, marker: pytest.Mark) -> str | None:
     if os.environ.get(COMPOSE_VARIABLE):
         if "kafka_cluster" not in getattr(item, "fixturenames", ()):
-            return "starts brokers of its own, which are processes with settings of their own"
+            return "starts brokers of its own, which are processes with other settings"
         reason: str | None = marker.kwargs.get("not_in_containers")
         return reason
     if external := os.environ.get(BOOTSTRAP_VARIABLE):
@@ -76,8 +74,8 @@ def kafka_cluster() -> Iterator[LocalCluster | ExternalCluster]:
     """A running Kafka cluster for the whole session: three local brokers, the containers of the
     project that ``KAFKACLIENT_COMPOSE`` names, or the cluster that ``KAFKACLIENT_BOOTSTRAP`` names.
 
-    Its coroutines may be awaited in any event loop; a test without one uses ``asyncio.run``. A
-    test that breaks something ends with ``await kafka_cluster.heal()``.
+    The cluster's coroutines can be awaited in any event loop; a test without an event loop uses
+    ``asyncio.run``. A test that breaks something ends with ``await kafka_cluster.heal()``.
     """
     project, external = os.environ.get(COMPOSE_VARIABLE), os.environ.get(BOOTSTRAP_VARIABLE)
     if external and not project:
@@ -100,8 +98,10 @@ def kafka_cluster() -> Iterator[LocalCluster | ExternalCluster]:
 
 
 def _run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """``asyncio.run`` in a thread of its own: this one may have an event loop running, which is
-    how some plugins run their fixtures."""
+    """The result of ``asyncio.run`` in another thread: this one may be running an event loop."""
+    import asyncio  # noqa: PLC0415 - costs 30 ms, in every pytest run of its users
+    import threading  # noqa: PLC0415
+
     outcome: list[T] = []
     failure: list[BaseException] = []
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.table import Table
 
+from experiments.experiment import REPORT, SUMMARY, BaseExperiment, BaseResults
 from experiments.options import check_libraries
-from experiments.results import REPORT, SUMMARY
 from experiments.watcher import ConsoleWatcher
 from kafkaclient.cli.run import FAILED, WIDE, run_command, stderr_console, stdout_console
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from rich.console import Console
-
-    from experiments.watcher import Watcher
 
 __all__ = ["AsJson", "Out", "new_table", "print_files", "print_problems", "run_experiment"]
 
@@ -29,47 +27,31 @@ AsJson = Annotated[
 ]
 
 
-class _Results(Protocol):
-    @property
-    def has_runs(self) -> bool: ...
-
-    @property
-    def is_clean(self) -> bool: ...
-
-
-P = TypeVar("P")
-R = TypeVar("R", bound=_Results)
-R_co = TypeVar("R_co", bound=_Results, covariant=True)
-
-
-class _Experiment(Protocol[R_co]):
-    @property
-    def results(self) -> R_co: ...
-
-    async def run(self) -> object: ...
+P = TypeVar("P", bound=Any)
+R = TypeVar("R", bound=BaseResults)
 
 
 def run_experiment(
     plan: Callable[[], P],
-    make: Callable[[P, Path, Watcher], _Experiment[R]],
+    experiment: type[BaseExperiment[P, R]],
     write_report: Callable[[Path, R], None],
     show: Callable[[Console, Path, R], None],
     out: Path,
     *,
     as_json: bool,
 ) -> R:
-    """The results of the experiment ``make(plan(), out, watcher)``, after its run.
+    """The results of the experiment ``experiment(plan(), out, watcher)``, after its run.
 
     Writes the report, then calls ``show(console, out, results)``, or prints ``summary.json`` with
     ``as_json``. After Ctrl-C and after an error it does the same, if there are results. Ends the
     process as :func:`~kafkaclient.cli.run.run_command` does, and with status 1 if the results are
     not clean.
     """
-    made: list[_Experiment[R]] = []
+    made: list[BaseExperiment[P, R]] = []
 
     async def main() -> None:
         check_libraries()
-        made.append(make(plan(), out, ConsoleWatcher(stderr_console())))
+        made.append(experiment(plan(), out, ConsoleWatcher(stderr_console())))
         await made[0].run()
 
     try:

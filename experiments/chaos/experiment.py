@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.chaos.fault_runner import FaultRunner, Target
 from experiments.chaos.ledger import Ledger
 from experiments.chaos.outcomes import read_outcomes
-from experiments.chaos.plan import REPLICATION
+from experiments.chaos.plan import REPLICATION, Plan
 from experiments.chaos.results import ClientResult, Latencies, Results, resources
 from experiments.chaos.streams import Spec
 from experiments.chaos.tool import JavaLoad
 from experiments.chaos.worker_process import WorkerProcess
 from experiments.clients import JAVA, OURS
+from experiments.experiment import BaseExperiment
 from experiments.machine import machine_facts
 from experiments.readback import read_topic
 from experiments.topics import create_topics
@@ -25,8 +25,6 @@ from kafkaclient.testing.cluster import LocalCluster
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from experiments.chaos.plan import Plan
-    from experiments.watcher import Watcher
     from kafkaclient.testing.cluster import ClusterHandle
 
 __all__ = ["Experiment"]
@@ -34,23 +32,16 @@ __all__ = ["Experiment"]
 _BEGIN_IN_S = 0.5
 
 
-@dataclass(slots=True)
-class Experiment:
-    """``await run()`` makes the campaign and writes ``results`` into ``folder``.
+class Experiment(BaseExperiment[Plan, Results]):
+    """Has clients send while faults strike, then looks for every record.
 
-    Each client sends from a process of its own, all at the same time, so that all clients meet the
-    same faults. Raises what starting the cluster raises, and KafkaError when a load breaks down.
+    Each client sends from its own process, all at the same time, so that all clients meet the same
+    faults. Raises KafkaError if a load breaks down. Only a complete campaign has results.
     """
 
-    plan: Plan
-    folder: Path
-    watcher: Watcher
-    results: Results = field(init=False)
+    results_type = Results
 
-    def __post_init__(self) -> None:
-        self.results = Results(self.plan.as_json())
-
-    async def run(self) -> Results:
+    async def run(self) -> None:
         plan = self.plan
         await asyncio.to_thread(self.folder.mkdir, parents=True, exist_ok=True)
         self.watcher.say(f"Starting {plan.brokers} Kafka brokers")
@@ -66,7 +57,6 @@ class Experiment:
                 clients.append(await java.judge())
         self.results.clients = clients
         self.results.write(self.folder)
-        return self.results
 
     def _worker(self, cluster: ClusterHandle, client: str) -> WorkerProcess:
         plan = self.plan

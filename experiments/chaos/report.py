@@ -6,8 +6,8 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from experiments.chaos.schedule import NODE_KINDS, FaultKind
+from experiments.experiment import REPORT
 from experiments.machine import machine_sentence
-from experiments.results import REPORT
 from kafkaclient.pages.figures import LATENCY_TICKS
 from kafkaclient.pages.page import cell, filled, number, row, write_page
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.chaos.fault_runner import down_share
 from experiments.clients import OURS
-from experiments.results import SUMMARY
+from experiments.experiment import SUMMARY, BaseResults
 from kafkaclient.perf.latency import Distribution
 
 if TYPE_CHECKING:
@@ -179,18 +179,15 @@ class ClientResult:
 
 
 @dataclass(slots=True)
-class Results:
+class Results(BaseResults):
     """The results of a campaign; in JSON, those of peers are under ``peers``, ours at the top."""
 
-    plan: dict[str, Any]
-    machine: dict[str, Any] = field(default_factory=dict)
     struck: list[Struck] = field(default_factory=list)
     outages: list[Outage] = field(default_factory=list)
     clients: list[ClientResult] = field(default_factory=list)
 
     @property
     def has_runs(self) -> bool:
-        """Whether the campaign came to its end."""
         return bool(self.clients)
 
     @property
@@ -236,7 +233,6 @@ class Results:
         }
 
     def write(self, folder: Path) -> None:
-        """Write ``summary.json``; the folder is made when it is missing."""
         folder.mkdir(parents=True, exist_ok=True)
         text = json.dumps(self.as_json(), indent=2)
         (folder / SUMMARY).write_text(text + "\n", encoding="utf-8")

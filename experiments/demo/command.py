@@ -11,7 +11,7 @@ from rich.table import Table
 from experiments.command import print_files
 from experiments.demo.experiment import DemoPlan, DemoRun, run_demo
 from experiments.demo.report import write_report
-from experiments.results import REPORT, SUMMARY
+from experiments.experiment import REPORT, SUMMARY
 from experiments.watcher import ConsoleWatcher
 from kafkaclient.cli.run import FAILED, WIDE, run_command, stderr_console, stdout_console
 from kafkaclient.perf.record import write_runs

@@ -11,8 +11,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from experiments.clients import JAVA, OURS, client_config
+from experiments.experiment import BaseExperiment
 from experiments.java import run_java
 from experiments.machine import cluster_facts
+from experiments.partition_limits.plan import Plan
 from experiments.partition_limits.results import Cell, Results, Sent
 from kafkaclient.admin import Admin
 from kafkaclient.errors import KafkaError, UnknownTopicError
@@ -24,10 +26,7 @@ from kafkaclient.testing.cluster import LocalCluster
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
-    from pathlib import Path
 
-    from experiments.partition_limits.plan import Plan
-    from experiments.watcher import Watcher
     from kafkaclient.perf.payload import KeyValue
     from kafkaclient.perf.record import RunRecord
     from kafkaclient.testing.cluster import ClusterHandle
@@ -45,23 +44,15 @@ _JAVA_SLOWER = 30
 _SPARE_MB = 1_500  # memory of the machine that no broker uses
 
 
-@dataclass(slots=True)
-class Experiment:
-    """``await run()`` makes the topics, and keeps ``results`` and their file in ``folder`` current.
+class Experiment(BaseExperiment[Plan, Results]):
+    """Creates topics of more and more partitions, writes to them, and deletes them.
 
-    Reports a topic that fails, and goes on with the next one. Raises what starting the cluster
-    raises, and KafkaError if the machine has too little memory for the brokers.
+    Raises KafkaError if the machine has too little memory for the brokers.
     """
 
-    plan: Plan
-    folder: Path
-    watcher: Watcher
-    results: Results = field(init=False)
+    results_type = Results
 
-    def __post_init__(self) -> None:
-        self.results = Results(self.plan.as_json(), {})
-
-    async def run(self) -> Results:
+    async def run(self) -> None:
         plan = self.plan
         _check_memory(plan)
         self.watcher.say(f"Starting {plan.brokers} Kafka brokers with {plan.heap_mb} MB each")
@@ -86,7 +77,6 @@ class Experiment:
                 await self._cell(cluster, admin, replication, count)
         self.results.complete = not self.results.left_out
         self.results.write(self.folder)
-        return self.results
 
     async def _warm_up(self, cluster: ClusterHandle, admin: Admin) -> None:
         """Give the brokers' virtual machines time to compile before the first topic."""

@@ -6,9 +6,9 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from experiments.clients import JAVA, OURS
+from experiments.experiment import REPORT
 from experiments.machine import machine_sentence
 from experiments.partition_limits.published import LEADERS_GONE_MIN, THROUGHPUT_MBPS
-from experiments.results import REPORT
 from kafkaclient.pages.page import cell, filled, number, row, write_page
 
 if TYPE_CHECKING:

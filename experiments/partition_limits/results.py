@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
+from experiments.experiment import BaseResults
 from experiments.partition_limits.published import THROUGHPUT_MBPS
-from experiments.results import SUMMARY, reading_results, write_summary
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,28 +69,17 @@ class Cell:
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "published_mbps": self.published_mbps}
 
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> Self:
-        known = {name: values[name] for name in cls.__dataclass_fields__}
-        known["sent"] = tuple(Sent(**sent) for sent in known["sent"])
-        known["failures"] = tuple(known["failures"])
-        return cls(**known)
-
 
 @dataclass(slots=True)
-class Results:
-    """All topics so far; ``complete`` if each planned topic was measured."""
+class Results(BaseResults):
+    """All topics so far."""
 
-    plan: dict[str, Any]
-    machine: dict[str, Any]
     cells: list[Cell] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
     """Topic that failed -> its error."""
-    complete: bool = False
 
     @property
     def has_runs(self) -> bool:
-        """Whether any topic was measured."""
         return bool(self.cells)
 
     @property
@@ -104,19 +92,5 @@ class Results:
         )
 
     def write(self, folder: Path) -> None:
-        """Write ``summary.json``; the folder is made when it is missing."""
         runs = [cell.as_json() for cell in self.cells]
-        write_summary(folder, "partition-limits", self, runs, left_out=self.left_out)
-
-    @classmethod
-    def read(cls, folder: Path) -> Self:
-        """The results that :meth:`write` wrote. Raises ConfigError if the folder has none."""
-        with reading_results(folder, "partition-limits", SUMMARY):
-            summary = json.loads((folder / SUMMARY).read_text("utf-8"))
-            return cls(
-                summary["plan"],
-                summary["machine"],
-                [Cell.from_json(cell) for cell in summary["runs"]],
-                summary["left_out"],
-                summary["complete"],
-            )
+        self.write_summary(folder, "partition-limits", runs, left_out=self.left_out)

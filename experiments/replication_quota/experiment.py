@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from experiments.experiment import BaseExperiment
 from experiments.machine import cluster_facts
 from experiments.replication_quota.load import SteadyLoad
-from experiments.replication_quota.plan import TOPIC
+from experiments.replication_quota.plan import TOPIC, Plan
 from experiments.replication_quota.results import MoveResult, Results
 from kafkaclient.admin import Admin
 from kafkaclient.errors import KafkaError
@@ -20,9 +21,8 @@ from kafkaclient.testing.cluster import LocalCluster
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
-    from pathlib import Path
 
-    from experiments.replication_quota.plan import Plan, Scenario
+    from experiments.replication_quota.plan import Scenario
     from experiments.replication_quota.results import Latency
     from experiments.watcher import Watcher
     from kafkaclient.admin.reassign.estimate import Estimate
@@ -43,22 +43,12 @@ _HEARD_WITHIN_S = 10.0
 _UNTHROTTLED_AT_LEAST_S = 3.0
 
 
-@dataclass(slots=True)
-class Experiment:
-    """``await run()`` makes the runs, and keeps ``results`` and their file in ``folder`` current.
+class Experiment(BaseExperiment[Plan, Results]):
+    """Moves a topic's replicas within a quota, scenario by scenario."""
 
-    Reports a run that fails, and goes on with the next one. Raises what starting a cluster raises.
-    """
+    results_type = Results
 
-    plan: Plan
-    folder: Path
-    watcher: Watcher
-    results: Results = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.results = Results(self.plan.as_json(), {})
-
-    async def run(self) -> Results:
+    async def run(self) -> None:
         for brokers, runs in groupby(self.plan.runs(), key=lambda run: run[0].brokers):
             self.watcher.say(f"Starting {brokers} Kafka brokers")
             async with (
@@ -70,7 +60,6 @@ class Experiment:
                     await self._scenario(cluster, admin, scenario, load)
         self.results.complete = not self.results.failed
         self.results.write(self.folder)
-        return self.results
 
     async def _scenario(
         self, cluster: ClusterHandle, admin: Admin, scenario: Scenario, load: float

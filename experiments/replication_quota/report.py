@@ -5,8 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
+from experiments.experiment import REPORT
 from experiments.machine import machine_sentence
-from experiments.results import REPORT
 from kafkaclient.pages.page import cell, filled, number, row, write_page
 
 if TYPE_CHECKING:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
-from experiments.results import SUMMARY, reading_results, write_summary
+from experiments.experiment import BaseResults
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -119,15 +118,6 @@ class MoveResult:
         ratios = ("p99_ratio", "unthrottled_ratio")
         return {**asdict(self), **{name: getattr(self, name) for name in (*names, *ratios)}}
 
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> Self:
-        known = {name: values[name] for name in cls.__dataclass_fields__}
-        known["samples"] = tuple((at, done) for at, done in known["samples"])
-        for name in ("quiet", "throttled", "unthrottled"):
-            if (found := known[name]) is not None:
-                known[name] = Latency(**{**found, "windows": tuple(map(tuple, found["windows"]))})
-        return cls(**known)
-
 
 def _ratio(one: Latency | None, other: Latency | None) -> float | None:
     if one is None or other is None or not one.p99_ms or not other.p99_ms:
@@ -136,19 +126,15 @@ def _ratio(one: Latency | None, other: Latency | None) -> float | None:
 
 
 @dataclass(slots=True)
-class Results:
-    """All runs so far; ``complete`` if no planned run is missing."""
+class Results(BaseResults):
+    """All runs so far."""
 
-    plan: dict[str, Any]
-    machine: dict[str, Any]
     runs: list[MoveResult] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
     """Run that failed -> its error."""
-    complete: bool = False
 
     @property
     def has_runs(self) -> bool:
-        """Whether any run has ended."""
         return bool(self.runs)
 
     @property
@@ -167,19 +153,5 @@ class Results:
         )
 
     def write(self, folder: Path) -> None:
-        """Write ``summary.json``; the folder is made when it is missing."""
         runs = [run.as_json() for run in self.runs]
-        write_summary(folder, "replication-quota", self, runs, failed=self.failed)
-
-    @classmethod
-    def read(cls, folder: Path) -> Self:
-        """The results that :meth:`write` wrote. Raises ConfigError if the folder has none."""
-        with reading_results(folder, "replication-quota", SUMMARY):
-            summary = json.loads((folder / SUMMARY).read_text("utf-8"))
-            return cls(
-                summary["plan"],
-                summary["machine"],
-                [MoveResult.from_json(run) for run in summary["runs"]],
-                summary["failed"],
-                summary["complete"],
-            )
+        self.write_summary(folder, "replication-quota", runs, failed=self.failed)

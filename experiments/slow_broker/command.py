@@ -16,8 +16,8 @@ from experiments.command import (
     print_problems,
     run_experiment,
 )
+from experiments.experiment import REPORT
 from experiments.options import parse_peers
-from experiments.results import REPORT
 from experiments.slow_broker.compare import Row, rows
 from experiments.slow_broker.experiment import Experiment
 from experiments.slow_broker.pictures import draw_pictures

@@ -7,16 +7,17 @@ import gc
 import itertools
 import re
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from experiments.clients import JAVA, OURS, client_config
+from experiments.experiment import BaseExperiment
 from experiments.figures import points
 from experiments.java import run_java
 from experiments.machine import cluster_facts
 from experiments.payload import numbered_payloads
 from experiments.readback import read_back
-from experiments.slow_broker.plan import PlannedRun, refusal
+from experiments.slow_broker.plan import Plan, PlannedRun, refusal
 from experiments.slow_broker.results import Latencies, Recorded, Results, Skipped
 from experiments.slow_broker.settings import Setting
 from experiments.topics import create_topics, delete_topics, produce_count
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from experiments.slow_broker.plan import Plan
     from experiments.watcher import Watcher
     from kafkaclient.perf.payload import KeyValue
     from kafkaclient.perf.record import RunRecord
@@ -51,24 +51,20 @@ class _Measured:
     points: Sequence[tuple[float, float]]
 
 
-@dataclass(slots=True)
-class Experiment:
-    """``await run()`` makes the runs, and keeps ``results`` and their files in ``folder`` current.
+class Experiment(BaseExperiment[Plan, Results]):
+    """Sends with every client and setting while one broker answers late.
 
-    Skips a run that fails, and each setting of ours that this build refuses. Raises what starting
-    the cluster raises, and ConfigError for a peer that is not installed.
+    Skips each setting of ours that this build refuses. Raises ConfigError for a peer that is not
+    installed.
     """
 
-    plan: Plan
-    folder: Path
-    watcher: Watcher
-    results: Results = field(init=False)
-    _topics: itertools.count[int] = field(init=False, default_factory=itertools.count)
+    results_type = Results
 
-    def __post_init__(self) -> None:
-        self.results = Results(self.plan.as_json(), {})
+    def __init__(self, plan: Plan, folder: Path, watcher: Watcher) -> None:
+        super().__init__(plan, folder, watcher)
+        self._topics = itertools.count()
 
-    async def run(self) -> Results:
+    async def run(self) -> None:
         settings = self._accepted()
         self.watcher.say(f"Starting {self.plan.brokers} Kafka brokers")
         async with LocalCluster(brokers=self.plan.brokers, long_lived=True) as cluster:
@@ -89,7 +85,6 @@ class Experiment:
             await self._record_all(cluster, settings, rows)
         self.results.complete = True
         self.results.write(self.folder)
-        return self.results
 
     def _accepted(self) -> tuple[Setting, ...]:
         accepted = []

@@ -6,9 +6,9 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from experiments.clients import JAVA, OURS
+from experiments.experiment import REPORT
 from experiments.figures import broker_share
 from experiments.machine import machine_sentence
-from experiments.results import REPORT
 from experiments.slow_broker.compare import rows
 from experiments.slow_broker.decisions import read_decisions
 from experiments.slow_broker.figures import curves, decision_plots, latency_bars

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from experiments.clients import OURS
-from experiments.results import SUMMARY, reading_results, write_summary
+from experiments.experiment import SUMMARY, BaseResults
+from kafkaclient.errors import ConfigError
 from kafkaclient.perf.record import RunRecord
 
 if TYPE_CHECKING:
@@ -49,22 +50,18 @@ class Latencies:
 
 
 @dataclass(slots=True)
-class Results:
-    """All runs so far; ``complete`` if each planned run was made or skipped."""
+class Results(BaseResults):
+    """All runs so far."""
 
-    plan: dict[str, Any]
-    machine: dict[str, Any]
     runs: list[RunRecord] = field(default_factory=list)
     steady_state: list[RunRecord] = field(default_factory=list)
     """The same runs without the first seconds of each."""
     recorded: list[Recorded] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     latencies: list[Latencies] = field(default_factory=list)
-    complete: bool = False
 
     @property
     def has_runs(self) -> bool:
-        """Whether any run has ended."""
         return bool(self.runs)
 
     @property
@@ -82,11 +79,9 @@ class Results:
         return not self.bad_runs and all(skipped.rate is None for skipped in self.skipped)
 
     def write(self, folder: Path) -> None:
-        """Write ``summary.json`` and ``latencies.json``; the folder is made when it is missing."""
-        write_summary(
+        self.write_summary(
             folder,
             "slow-broker",
-            self,
             [record.as_json() for record in self.runs],
             skipped=[asdict(skipped) for skipped in self.skipped],
             steady_state=[record.as_json() for record in self.steady_state],
@@ -103,7 +98,7 @@ class Results:
     @classmethod
     def read(cls, folder: Path) -> Self:
         """The results that :meth:`write` wrote. Raises ConfigError if the folder has none."""
-        with reading_results(folder, "slow-broker", SUMMARY, LATENCIES):
+        try:
             summary = json.loads((folder / SUMMARY).read_text("utf-8"))
             latencies = json.loads((folder / LATENCIES).read_text("utf-8"))
             return cls(
@@ -122,3 +117,8 @@ class Results:
                 ],
                 complete=summary["complete"],
             )
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ConfigError(
+                f"{folder} does not hold the results of `python -m experiments slow-broker` "
+                f"({SUMMARY}, {LATENCIES}): {error}"
+            ) from error

@@ -6,14 +6,14 @@ import asyncio
 import shutil
 import signal
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from experiments.experiment import BaseExperiment
 from experiments.machine import machine_facts
 from experiments.task_handover.instances import Fleet
 from experiments.task_handover.load import Load
 from experiments.task_handover.outcome import Outcome, Window, read_counts
-from experiments.task_handover.plan import QUIX, STEPS, Step
+from experiments.task_handover.plan import QUIX, STEPS, Plan, Step
 from experiments.task_handover.results import Results, Run, Skipped
 from kafkaclient.admin import Admin
 from kafkaclient.errors import KafkaError
@@ -24,8 +24,6 @@ from kafkaclient.types import TopicPartition
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from experiments.task_handover.plan import Plan
-    from experiments.watcher import Watcher
 
 __all__ = ["Experiment"]
 
@@ -44,22 +42,12 @@ class _Stepped(NamedTuple):
     followed: int
 
 
-@dataclass(slots=True)
-class Experiment:
-    """``await run()`` runs the modes, and keeps ``results`` and their files in ``folder`` current.
+class Experiment(BaseExperiment[Plan, Results]):
+    """Has instances join, crash and restart, mode by mode."""
 
-    A mode that fails counts as skipped. Raises what starting the cluster raises.
-    """
+    results_type = Results
 
-    plan: Plan
-    folder: Path
-    watcher: Watcher
-    results: Results = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.results = Results(self.plan.as_json())
-
-    async def run(self) -> Results:
+    async def run(self) -> None:
         self.watcher.say(f"Starting Kafka, {self.plan.brokers} broker(s)")
         self.folder.mkdir(parents=True, exist_ok=True)
         async with LocalCluster(brokers=self.plan.brokers, long_lived=True) as cluster:
@@ -75,7 +63,6 @@ class Experiment:
                 self.results.write(self.folder)
         self.results.complete = True
         self.results.write(self.folder)
-        return self.results
 
 
 class _Mode:

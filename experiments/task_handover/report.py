@@ -5,8 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from experiments.experiment import REPORT
 from experiments.machine import machine_sentence
-from experiments.results import REPORT
 from experiments.task_handover.plan import KIP441, QUIX, RESTORE_FIRST
 from kafkaclient.pages.page import cell, filled, row, write_page
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from experiments.results import write_summary
+from experiments.experiment import BaseResults
 from kafkaclient.pages.page import number
 
 if TYPE_CHECKING:
@@ -56,20 +56,16 @@ class Skipped:
 
 
 @dataclass(slots=True)
-class Results:
-    """All steps so far; ``complete`` if each planned mode was run or skipped."""
+class Results(BaseResults):
+    """All steps so far."""
 
-    plan: dict[str, Any]
-    machine: dict[str, Any] = field(default_factory=dict)
     runs: list[Run] = field(default_factory=list)
     gaps: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     """Mode -> step -> the longest gap of each task."""
     skipped: list[Skipped] = field(default_factory=list)
-    complete: bool = False
 
     @property
     def has_runs(self) -> bool:
-        """Whether any mode has ended."""
         return bool(self.runs)
 
     @property
@@ -78,11 +74,9 @@ class Results:
         return self.complete and not self.skipped and all(run.counts_exact for run in self.runs)
 
     def write(self, folder: Path) -> None:
-        """Write ``summary.json`` and ``gaps.json``; the folder is made when it is missing."""
-        write_summary(
+        self.write_summary(
             folder,
             "task-handover",
-            self,
             [asdict(run) for run in self.runs],
             skipped=[asdict(skipped) for skipped in self.skipped],
         )

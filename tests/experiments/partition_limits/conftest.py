@@ -44,4 +44,6 @@ def made() -> Callable[..., Cell]:
 
 @pytest.fixture
 def results(made: Callable[..., Cell]) -> Results:
-    return Results(Plan().as_json(), machine_facts(), [made(1, 10), made(3, 100)], complete=True)
+    return Results(
+        Plan().as_json(), machine_facts(), complete=True, cells=[made(1, 10), made(3, 100)]
+    )

@@ -60,4 +60,4 @@ def results(moved: Callable[..., MoveResult]) -> Results:
         unthrottled=latency(400.0),
         unthrottled_s=4.0,
     )
-    return Results(Plan().as_json(), machine_facts(), [moved(), loaded], {}, complete=True)
+    return Results(Plan().as_json(), machine_facts(), complete=True, runs=[moved(), loaded])

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
 
+    from experiments.slow_broker.results import Results
+
 JAVA_LINE = (
     "100 records sent, 2045.4 records/sec (1.00 MB/sec), 40.06 ms avg latency, "
     "817.00 ms max latency, 7 ms 50th, 141 ms 95th, 154 ms 99th, 220 ms 99.9th."
@@ -168,6 +170,11 @@ class Watcher:
         yield
 
 
+async def ran(experiment: Experiment) -> Results:
+    await experiment.run()
+    return experiment.results
+
+
 def made(world: World, folder: Path, patterns: str = "default", **given: Any) -> Experiment:
     plan = Plan(
         **{
@@ -187,7 +194,7 @@ def summary(folder: Path) -> dict[str, Any]:
 async def test_the_brokers_are_warm_before_one_of_them_is_slow(
     world: World, tmp_path: Path
 ) -> None:
-    results = await made(world, tmp_path, repeat=2).run()
+    results = await ran(made(world, tmp_path, repeat=2))
     assert world.events == [
         "up",
         "kafkaclient to slow-broker-0",
@@ -211,7 +218,7 @@ async def test_the_brokers_are_warm_before_one_of_them_is_slow(
 async def test_the_proxies_count_for_everybody_and_ours_are_read_back(
     world: World, tmp_path: Path
 ) -> None:
-    ours, java = (await made(world, tmp_path).run()).runs
+    ours, java = (await ran(made(world, tmp_path))).runs
     assert (ours.requests_per_broker, ours.bytes_per_broker) == ((10,) * 3, (1000,) * 3)
     assert java.requests_per_broker == (0, 0, 0)
     assert (ours.records, ours.errors, ours.lost, java.lost) == (100, 0, 0, None)
@@ -226,7 +233,7 @@ async def test_what_this_build_refuses_is_left_out_with_the_reason(
     world: World, tmp_path: Path
 ) -> None:
     world.refused = {"sticky linger 5", "telemetry"}
-    results = await made(world, tmp_path, "default,sticky linger 5").run()
+    results = await ran(made(world, tmp_path, "default,sticky linger 5"))
     assert [(skipped.setting, skipped.reason) for skipped in results.skipped] == [
         ("sticky linger 5", "no sticky linger 5"),
         ("telemetry", "no telemetry"),
@@ -237,7 +244,7 @@ async def test_what_this_build_refuses_is_left_out_with_the_reason(
 
 async def test_our_settings_are_recorded_apart(world: World, tmp_path: Path) -> None:
     world.refused = set()
-    results = await made(world, tmp_path, "default,kip794 adaptive linger 5").run()
+    results = await ran(made(world, tmp_path, "default,kip794 adaptive linger 5"))
     assert [event for event in world.events if "telemetry" in event] == [
         "kafkaclient to slow-broker-4 with telemetry",
         "kafkaclient to slow-broker-5 with telemetry",
@@ -251,7 +258,7 @@ async def test_our_settings_are_recorded_apart(world: World, tmp_path: Path) -> 
 
 async def test_a_run_that_fails_is_told_and_the_others_go_on(world: World, tmp_path: Path) -> None:
     world.failing_topic = "slow-broker-1"
-    results = await made(world, tmp_path).run()
+    results = await ran(made(world, tmp_path))
     assert [run.client for run in results.runs] == ["java"]
     assert next((s.setting, s.rate, s.run) for s in results.skipped) == ("default", 2000, 1)
     assert "no broker could be reached" in summary(tmp_path)["skipped"][0]["reason"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from experiments.results import REPORT, SUMMARY
+from experiments.experiment import REPORT, SUMMARY
 from experiments.task_handover.plan import Plan
 from experiments.task_handover.report import gaps_by_task, write_report
 from experiments.task_handover.results import (

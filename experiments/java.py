@@ -59,7 +59,7 @@ class JavaLine:
         ]
 
     def record(self, spec: LoadSpec, labels: Labels, value_bytes: int, due: int) -> RunRecord:
-        """The line as a run's record; those of ``due`` records that it lacks count as errors."""
+        """The line as a run's record; records missing from ``due`` count as errors."""
         return RunRecord(
             client=JAVA,
             setting=labels.setting,

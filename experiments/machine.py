@@ -23,7 +23,7 @@ _CPUINFO = Path("/proc/cpuinfo")
 
 
 def machine_facts(**versions: str) -> dict[str, Any]:
-    """Facts as plain JSON values; ``versions`` are those of software other than Python packages."""
+    """Facts as plain JSON values; ``versions`` adds software that is no Python package."""
     return {
         "cpus": os.cpu_count(),
         "cpu_model": _cpu_model(),

@@ -44,7 +44,7 @@ class ProduceCount:
         )
 
     def added_to(self, record: RunRecord) -> RunRecord:
-        """The run's record with these counts in place of those of the client."""
+        """The run's record with these counts in place of the client's."""
         total = sum(self.requests_per_broker)
         return replace(
             record,

@@ -44,7 +44,7 @@ class Watcher(Protocol):
     def running(
         self, text: str, number: int, total: int, expected_s: float
     ) -> AbstractAsyncContextManager[object]:
-        """Show, while the block lasts, that run ``number`` of ``total`` goes on.
+        """Show, while the block lasts, run ``number`` of ``total``.
 
         A run takes about ``expected_s`` seconds.
         """

@@ -1,4 +1,4 @@
-"""The requests that move leaders and grow topics, each on a connection of its own.
+"""The requests that move leaders and grow topics, each on its own connection.
 
 aiokafka's admin client cannot elect leaders, and hangs while the broker that it asks is paused. The
 requests here go to a broker that is up, which forwards them to the controller.

@@ -116,7 +116,7 @@ def _future_done(done: Done, future: asyncio.Future[Any]) -> None:
 
 
 class ConfluentClient:
-    """confluent-kafka's ``Producer``: librdkafka, polled on a thread of its own."""
+    """confluent-kafka's ``Producer``: librdkafka, which a thread polls."""
 
     def __init__(self, config: Mapping[str, str]) -> None:
         self._confluent = import_peer("confluent_kafka")

@@ -9,7 +9,7 @@ from experiments.chaos.schedule import NODE_KINDS, FaultKind
 from experiments.experiment import REPORT
 from experiments.machine import machine_sentence
 from kafkaclient.pages.figures import LATENCY_TICKS
-from kafkaclient.pages.page import cell, filled, number, row, write_page
+from kafkaclient.pages.page import cell, filled, number, row, verdict, write_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -122,11 +122,12 @@ def _lead(results: Results) -> str:
 def _verdict(results: Results) -> str:
     ours = results.ours
     if ours is not None and ours.is_clean:
-        return (
-            f'<p class="verdict good">Each of our {ours.verdict.acked:,} records was acknowledged '
-            "and is in the log once, in order, at the offset of its acknowledgement.</p>"
+        return verdict(
+            f"Each of our {ours.verdict.acked:,} records was acknowledged, and is in the log "
+            "once, in order, at the offset of its acknowledgement.",
+            good=True,
         )
-    return '<p class="verdict bad">Not every record of ours arrived once and in order.</p>'
+    return verdict("Not every record of ours arrived once and in order.")
 
 
 def _counts(found: ClientResult) -> str:

@@ -31,7 +31,7 @@ _RSS_SLACK, _COUNT_SLACK = 16.0, 5.0
 
 
 def warm_s(seconds: float) -> float:
-    """Seconds after the load began by which brokers that have just started are fast."""
+    """Seconds of a load of ``seconds`` after which brokers that have just started are fast."""
     return min(_COLD_S, _COLD_PART * seconds)
 
 
@@ -95,7 +95,7 @@ class Resources:
     """What a process used while it sent: early, late, and the most at any moment.
 
     Early and late are the 10th percentile of the samples of the run's 10 to 30 % and of its last
-    20 %. A backlog fills memory while brokers are behind; a leak shows after the backlog has gone.
+    20 %. A backlog fills memory while brokers are behind; a leak remains after the backlog.
     """
 
     rss_mb: tuple[float, float, float]
@@ -180,7 +180,7 @@ class ClientResult:
 
 @dataclass(slots=True)
 class Results(BaseResults):
-    """The results of a campaign; in JSON, those of peers are under ``peers``, ours at the top."""
+    """The results of all clients; in JSON ours are at the top level, and peers are in ``peers``."""
 
     struck: list[Struck] = field(default_factory=list)
     outages: list[Outage] = field(default_factory=list)

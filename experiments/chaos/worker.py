@@ -1,4 +1,4 @@
-"""One client's load in a process of its own: ``python -m experiments.chaos.worker``.
+"""The process of one client's load: ``python -m experiments.chaos.worker``.
 
 Reads its :class:`Spec` as a line of JSON from stdin, writes a line to stdout when the client has
 connected, and reads the time to begin at. Then it writes every record's outcome to a file, and each
@@ -161,22 +161,22 @@ class Load:
 async def run(
     spec: Spec,
     begins_at: Callable[[], Awaitable[float]],
-    tell: Callable[[dict[str, Any]], None],
+    report: Callable[[dict[str, Any]], None],
     *,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
-    """Make the load, and pass facts about it to ``tell``.
+    """Make the load, and pass facts about it to ``report``.
 
     ``begins_at()`` is awaited once all producers have connected, and returns a time of ``clock``.
     """
     config = {"bootstrap.servers": spec.bootstrap, "client.id": "kafkaclient-chaos", **spec.options}
     clients = [make_client(spec.client, config) for _ in range(spec.producers)]
     await asyncio.gather(*(client.start() for client in clients))
-    tell({"ready": True})
+    report({"ready": True})
     begins = await begins_at()
     with OutcomeWriter(Path(spec.outcomes)) as writer:
         load = Load(spec, writer, begins, clock)
-        sampler = asyncio.create_task(_sample(load, tell))
+        sampler = asyncio.create_task(_sample(load, report))
         try:
             await asyncio.gather(
                 *(load.drive(producer, client) for producer, client in enumerate(clients))
@@ -186,10 +186,10 @@ async def run(
             sampler.cancel()
     retries = [client.retried() for client in clients]
     known = [number for number in retries if number is not None]
-    tell({"end": asdict(load.end(sum(known) if known else None))})
+    report({"end": asdict(load.end(sum(known) if known else None))})
 
 
-async def _sample(load: Load, tell: Callable[[dict[str, Any]], None]) -> None:
+async def _sample(load: Load, report: Callable[[dict[str, Any]], None]) -> None:
     process = import_module("psutil").Process()
     while True:
         await asyncio.sleep(_SAMPLE_EVERY_S)
@@ -202,10 +202,10 @@ async def _sample(load: Load, tell: Callable[[dict[str, Any]], None]) -> None:
             tasks=len(asyncio.all_tasks()),
             files=process.num_fds(),
         )
-        tell({"sample": asdict(sample)})
+        report({"sample": asdict(sample)})
 
 
-def _tell(fact: dict[str, Any]) -> None:
+def _report(fact: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(fact) + "\n")
     sys.stdout.flush()
 
@@ -214,7 +214,7 @@ def main() -> None:
     """Read the spec from stdin, and make its load."""
     spec = Spec.from_json(json.loads(sys.stdin.readline()))
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(run(spec, lambda: asyncio.to_thread(_begins_at), _tell))
+        runner.run(run(spec, lambda: asyncio.to_thread(_begins_at), _report))
 
 
 def _begins_at() -> float:

@@ -8,7 +8,7 @@ from experiments.demo.figures import gauges
 from experiments.figures import broker_share, points
 from experiments.machine import machine_facts, machine_sentence
 from kafkaclient.pages.figures import Curve, latency_ecdf, latency_tail, run_color
-from kafkaclient.pages.page import cell, filled, legend, row, write_page
+from kafkaclient.pages.page import cell, filled, legend, row, verdict, write_page
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,14 +60,11 @@ def _lead(plan: DemoPlan, runs: Sequence[DemoRun]) -> str:
 
 def _verdict(runs: Sequence[DemoRun]) -> str:
     if all(run.read_back.is_exact for run in runs):
-        return (
-            '<p class="verdict good">Read back by an independent consumer: every row of every run '
-            "is there exactly once, in order.</p>"
+        return verdict(
+            "An independent consumer read every row of every run back exactly once, in order.",
+            good=True,
         )
-    return (
-        '<p class="verdict bad">Reading back found rows lost, duplicated or out of order; see the '
-        "table.</p>"
-    )
+    return verdict("Rows were lost, duplicated or reordered; see the table.")
 
 
 def _table(runs: Sequence[DemoRun]) -> str:

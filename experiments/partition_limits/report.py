@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING
 
 from experiments.clients import JAVA, OURS
 from experiments.experiment import REPORT
 from experiments.machine import machine_sentence
 from experiments.partition_limits.published import LEADERS_GONE_MIN, THROUGHPUT_MBPS
-from kafkaclient.pages.page import cell, filled, number, row, write_page
+from kafkaclient.pages.page import cell, filled, number, row, verdict, write_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,10 +34,7 @@ def write_report(folder: Path, results: Results) -> None:
             "report.html",
             lead=_lead(results),
             verdict=_verdict(results),
-            left_out="".join(
-                f'<p class="verdict bad">{escape(name)}: {escape(reason)}</p>'
-                for name, reason in results.left_out.items()
-            ),
+            left_out="".join(verdict(": ".join(entry)) for entry in results.left_out.items()),
             heads="".join(f"<th>{count:,}</th>" for count in counts),
             rates="\n".join(_rate_rows(results.cells, counts)),
             clients="\n".join(line for found in results.cells for line in _client_rows(found)),
@@ -148,8 +144,8 @@ def _verdict(results: Results) -> str:
         if sent.failed
     ]
     if wrong:
-        return f'<p class="verdict bad">{escape("; ".join(wrong))}</p>'
-    return '<p class="verdict good">Every record that was sent was acknowledged.</p>'
+        return verdict("; ".join(wrong))
+    return verdict("Every record that was sent was acknowledged.", good=True)
 
 
 def _rate_rows(cells: Sequence[Cell], counts: Sequence[int]) -> Iterator[str]:

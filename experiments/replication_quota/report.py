@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from experiments.experiment import REPORT
 from experiments.machine import machine_sentence
-from kafkaclient.pages.page import cell, filled, number, row, write_page
+from kafkaclient.pages.page import cell, filled, number, row, verdict, write_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,10 +40,7 @@ def write_report(folder: Path, results: Results) -> None:
             rates="\n".join(map(_rate_row, results.runs)),
             latencies="\n".join(line for run in loaded for line in _latency_rows(run)),
             plots="\n".join(_plots(place, run) for place, run in enumerate(results.runs)),
-            failed="".join(
-                f'<p class="verdict bad">{escape(name)}: {escape(reason)}</p>'
-                for name, reason in results.failed.items()
-            ),
+            failed="".join(verdict(": ".join(entry)) for entry in results.failed.items()),
         ),
         figures={
             **{f"move{place}": arrival(run) for place, run in enumerate(results.runs)},
@@ -151,7 +148,7 @@ def _lead(results: Results) -> str:
 
 def _verdict(results: Results) -> str:
     wrong = [
-        (f"{run.name}: rate {run.share:.0%} of what is dictated")
+        f"{run.name}: rate {run.share:.0%} of what is dictated"
         for run in results.runs
         if abs(run.share - 1) > WITHIN
     ]
@@ -167,12 +164,12 @@ def _verdict(results: Results) -> str:
     ]
     wrong += [f"{run.name}: a throttle was left behind" for run in results.runs if run.left]
     if not wrong:
-        return (
-            '<p class="verdict good">Every move kept within 15 % of the rate that its quota '
-            "dictates and 20 % of its estimate, clients within 1.5 times their p99, and no "
-            "throttle was left behind.</p>"
+        return verdict(
+            "Every move was within 15 % of the rate that its quota dictates and within 20 % of its "
+            "estimate, clients within 1.5 times their p99, and no throttle was left behind.",
+            good=True,
         )
-    return f'<p class="verdict bad">{escape("; ".join(wrong))}</p>'
+    return verdict("; ".join(wrong))
 
 
 def _rate_row(run: MoveResult) -> str:

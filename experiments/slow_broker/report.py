@@ -16,7 +16,7 @@ from experiments.slow_broker.published import PUBLISHED
 from experiments.slow_broker.settings import BASELINE
 from kafkaclient.errors import KafkaError
 from kafkaclient.pages.figures import latency_ecdf, latency_tail
-from kafkaclient.pages.page import cell, filled, legend, number, write_page
+from kafkaclient.pages.page import cell, filled, legend, number, verdict, write_page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -130,15 +130,15 @@ def _verdict(results: Results) -> str:
         for skipped in results.skipped
     ]
     checked = sum(run.records for run in results.runs if run.lost is not None)
-    verdict = (
-        f'<p class="verdict bad">{len(results.bad_runs)} of our runs had records refused, lost, '
-        "duplicated or reordered; see the tables.</p>"
-        if results.bad_runs
-        else f'<p class="verdict good">An independent consumer read the {checked:,} '
-        "records of the Python clients back: none of ours is lost, duplicated or reordered.</p>"
+    bad = len(results.bad_runs)
+    text = (
+        f"{bad} of our runs had records refused, lost, duplicated or reordered; see the tables."
+        if bad
+        else f"An independent consumer read the {checked:,} records of the Python clients back: "
+        "none of ours is lost, duplicated or reordered."
     )
     listed = "".join(f"<li>{escape(note)}</li>" for note in notes)
-    return verdict + (f'<ul class="soft">{listed}</ul>' if listed else "")
+    return verdict(text, good=not bad) + (f'<ul class="soft">{listed}</ul>' if listed else "")
 
 
 def _caveat(results: Results) -> str:
@@ -223,8 +223,9 @@ def _table(results: Results, rate: float, found: Sequence[Row]) -> str:
 <p class="soft">{medians}Latency in milliseconds from handing a record to the client until its
 acknowledgement is known, client start included; "steady" leaves out the records of the first
 {steady_s:g} s. Java's percentiles are whole milliseconds. Bytes and requests as counted by the
-proxies. "/Java" is the ratio to Java's producer as it is by default ({BASELINE.name}). What is
-lost, duplicated or reordered is found by reading back, which Java's tool does not allow.</p>
+proxies. "/Java" is the ratio to Java's producer with its defaults ({BASELINE.name}). Lost,
+duplicated and reordered records are found by reading the topic back, except for those of Java's
+tool, which does not number them.</p>
 <div class="scroll"><table>
 <thead><tr><th class="text">client: setting</th>{headings}</tr></thead>
 <tbody>

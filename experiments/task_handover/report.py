@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.experiment import REPORT
 from experiments.machine import machine_sentence
 from experiments.task_handover.plan import KIP441, QUIX, RESTORE_FIRST
-from kafkaclient.pages.page import cell, filled, row, write_page
+from kafkaclient.pages.page import cell, filled, row, verdict, write_page
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,9 +32,7 @@ def write_report(folder: Path, results: Results) -> None:
             "report.html",
             lead=_lead(results),
             skipped="".join(
-                f'<p class="verdict bad">{escape(each.mode)} was not measured: '
-                f"{escape(each.reason)}</p>"
-                for each in results.skipped
+                verdict(f"{each.mode} was not measured: {each.reason}") for each in results.skipped
             ),
             rows="\n".join(map(_row, results.runs)),
             plots="\n".join(

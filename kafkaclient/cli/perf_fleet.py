@@ -84,12 +84,12 @@ def _run(
 
 
 def _arrivals(
-    plan: PerfTestPlan, progress: Progress, tell: Callable[[int], None]
+    plan: PerfTestPlan, progress: Progress, on_progress: Callable[[int], None]
 ) -> AbstractContextManager[None]:
     """Follow the records that arrive in the topic: the producers may run on other machines."""
     if progress.disable:
         return nullcontext()
-    return growth_followed(plan.config, plan.topic, tell)
+    return growth_followed(plan.config, plan.topic, on_progress)
 
 
 def _progress(console: Console) -> Progress:

@@ -61,7 +61,7 @@ def report(
     """Report on the batches that producers recorded with the option telemetry.
 
     Percentiles of latency by run, topic, broker and partition; skew in every second; the latency of
-    chosen brokers beside that of the others; runs side by side, each compared with the first.
+    chosen brokers beside the other brokers; runs side by side, each compared with the first.
 
     Example: kafkaclient report facts/before facts/after --out build/report
     """
@@ -90,11 +90,11 @@ def _report(folders: Sequence[Path], out: Path, master: str | None, window_ms: f
                 place = job.STEPS.index(step)
                 progress.update(task, description=step, completed=place, tasks="")
 
-            def tell(done: int, tasks: int) -> None:
+            def show_tasks(done: int, tasks: int) -> None:
                 progress.update(task, tasks=f"{done} of {tasks} tasks")
 
             progress.update(task, total=len(job.STEPS))
-            with followed(spark, tell), spark_failures("the report"):
+            with followed(spark, show_tasks), spark_failures("the report"):
                 tables = job.aggregate(spark, runs, out / "tables", judgement, begin)
             made_with = f"kafkaclient {version('kafkaclient')}, Spark {spark.version}"
         finally:

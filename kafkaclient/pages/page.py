@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.pages.figures import Curve, Figure
 
-__all__ = ["cell", "filled", "legend", "number", "row", "write_page"]
+__all__ = ["cell", "filled", "legend", "number", "row", "verdict", "write_page"]
 
 
 def write_page(
@@ -58,6 +58,11 @@ def cell(text: str, css_class: str = "") -> str:
 def number(value: float | None, decimals: int) -> str:
     """The value with separated thousands; empty for None."""
     return "" if value is None else f"{value:,.{decimals}f}"
+
+
+def verdict(text: str, *, good: bool = False) -> str:
+    """A paragraph that says whether all went well; ``text`` is plain text."""
+    return f'<p class="verdict {"good" if good else "bad"}">{escape(text)}</p>'
 
 
 def legend(curves: Iterable[Curve]) -> str:

@@ -27,8 +27,8 @@ class TopicGrowth:
     """Counts the records that arrive in a topic from its start on, by the partitions' end offsets.
 
     ``config`` is a producer's, by Kafka's names; only the options that a reader also has are used.
-    Everything appended counts: other producers' records, those of aborted transactions, and a
-    marker for each partition of a transaction.
+    Everything appended counts: other producers' records, records of aborted transactions, and
+    a marker for each partition of a transaction.
     """
 
     def __init__(
@@ -73,34 +73,34 @@ class TopicGrowth:
 
 @contextmanager
 def growth_followed(
-    config: Mapping[str, str], topic: str, tell: Callable[[int], None]
+    config: Mapping[str, str], topic: str, on_progress: Callable[[int], None]
 ) -> Iterator[None]:
-    """Call ``tell`` on a thread, twice a second, with the number of records so far.
+    """Call ``on_progress`` on a thread, twice a second, with the number of records so far.
 
     It is not called while brokers do not answer, or while the topic does not exist, or if the topic
     cannot be described. The producers report such errors.
     """
     with LoopThread("kafkaclient-topic-growth") as loop:
-        _following = loop.run(_begun(config, topic, tell))  # ends with the loop
+        _following = loop.run(_begun(config, topic, on_progress))  # ends with the loop
         yield
 
 
 async def _begun(
-    config: Mapping[str, str], topic: str, tell: Callable[[int], None]
+    config: Mapping[str, str], topic: str, on_progress: Callable[[int], None]
 ) -> asyncio.Task[None] | None:
     try:
         growth = TopicGrowth(config, topic)
         await growth.start()
     except (KafkaError, OSError):
         return None
-    return asyncio.create_task(_follow(growth, tell))
+    return asyncio.create_task(_follow(growth, on_progress))
 
 
-async def _follow(growth: TopicGrowth, tell: Callable[[int], None]) -> None:
+async def _follow(growth: TopicGrowth, on_progress: Callable[[int], None]) -> None:
     try:
         while True:
             await asyncio.sleep(_EVERY_S)
             with suppress(KafkaError, OSError):
-                tell(await growth.records())
+                on_progress(await growth.records())
     finally:
         await growth.close()

@@ -19,7 +19,7 @@ __all__ = [
 Completed: TypeAlias = Callable[[float, float, int, BaseException | None], None]
 """``completed(started, finished, nbytes, error)``: a record has its outcome.
 
-Times are those of ``perf_counter``. Called on the event loop's thread.
+Times come from ``perf_counter``. Called on the event loop's thread.
 """
 
 

@@ -1,4 +1,4 @@
-"""What was found out about each run, from the tables that Spark collected."""
+"""The findings about each run, from the tables that Spark collected."""
 
 from __future__ import annotations
 
@@ -27,8 +27,11 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """One run's. A row of ``latency`` has one of :data:`PARTS` as ``part``; ``topic``, ``broker``
-    and ``partition`` are None for all of them."""
+    """The findings about a run.
+
+    A row of ``latency`` is about a ``part`` (one of :data:`PARTS`) of the latency of a ``topic``, a
+    ``broker`` or a ``partition``; None: of all.
+    """
 
     run: str
     folder: str
@@ -43,23 +46,23 @@ class Findings:
     records_per_s: float
     mb_per_s: float
     skew: Row
-    """Over the seconds, the median and p99 of the most bytes of a partition (of a broker), as
-    multiples of the mean."""
+    """Median and p99 over the seconds of the skew: the most bytes of a partition (of a broker) as a
+    multiple of the mean."""
     errors: dict[str, int]
-    """Failed records by the class of the error."""
+    """Class of the error -> failed records."""
     latency: list[Row] = field(default_factory=list)
     decisions: list[Row] = field(default_factory=list)
-    """``broker`` and ``bound_by`` None: all decisions that could be judged."""
+    """A row whose ``broker`` and ``bound_by`` are None is about all judged decisions."""
     curve: list[tuple[float, float]] = field(default_factory=list)
-    """(per cent of the batches, ms within which they were acknowledged), rising."""
+    """(percent of the batches, ms within which they were acknowledged), rising."""
     series: list[Row] = field(default_factory=list)
 
     def part(self, name: str) -> Row:
-        """The figures of a part of all batches' latencies; empty when there are none."""
+        """The figures of a part of the latency of all batches; empty without batches."""
         return next(iter(self.by("part", name)), {})
 
     def by(self, column: str, part: str = "whole") -> list[Row]:
-        """The figures of a part per ``topic``, ``broker`` or ``partition``; whole: ``part``."""
+        """A part of the latency by "topic", "broker" or "partition"; by "part": of all batches."""
         levels = {"part": (), "topic": ("topic",), "broker": ("broker",)}
         wanted = levels.get(column, ("topic", "partition"))
         return [
@@ -73,7 +76,7 @@ class Findings:
         ]
 
     def against(self, first: Findings) -> Row:
-        """The latencies as multiples of those of another run."""
+        """The latencies as multiples of another run's."""
         mine, theirs = self.part("whole"), first.part("whole")
         names = ("avg_ms", "p50_ms", "p99_ms", "p999_ms")
         return {
@@ -82,13 +85,13 @@ class Findings:
 
     @property
     def verdict(self) -> Row:
-        """All decisions together; empty when none could be judged."""
+        """The figures of all decisions; empty if none could be judged."""
         whole = (r for r in self.decisions if r["broker"] is None and r["bound_by"] is None)
         return next(whole, {})
 
 
 def findings(runs: Sequence[Run], tables: Tables) -> list[Findings]:
-    """The runs that sent anything, in their order."""
+    """The findings about the runs that sent anything, in the order of ``runs``."""
     found = []
     for totals in tables.totals:
         number = totals["run"]
@@ -115,7 +118,7 @@ def findings(runs: Sequence[Run], tables: Tables) -> list[Findings]:
 
 
 def curve(buckets: Iterable[Mapping[str, Any]]) -> list[tuple[float, float]]:
-    """A histogram's buckets, 32 per power of two seconds and rising, as cumulated shares."""
+    """A histogram as cumulated shares; its rising ``buckets`` are 32 per power of two seconds."""
     counted = [(row["bucket"], row["batches"]) for row in buckets]
     total = sum(batches for _bucket, batches in counted)
     points, so_far = [], 0
@@ -126,7 +129,7 @@ def curve(buckets: Iterable[Mapping[str, Any]]) -> list[tuple[float, float]]:
 
 
 def write_findings(folder: Path, found: Sequence[Findings], judgement: Judgement) -> None:
-    """Write ``summary.json``, and ``latency.csv`` and ``decisions.csv`` with a row per line."""
+    """Write ``summary.json``, ``latency.csv`` and ``decisions.csv``."""
     summary = {
         "judgement": asdict(judgement),
         "parts": PARTS,

@@ -150,7 +150,7 @@ def _partitions(run: Findings) -> Iterator[str]:
 
 
 def _thinned(points: Sequence[Any]) -> Sequence[Any]:
-    """At most about :data:`_POINTS` of the points, with the last."""
+    """About :data:`_POINTS` of the points at most, with the last point."""
     step = max(1, len(points) // _POINTS)
     return points if step == 1 else [*points[:-1:step], points[-1]]
 

@@ -10,7 +10,9 @@ import pytest
 
 _ROOT = Path(__file__).parent.parent
 _NAMED = re.compile(r"`([a-z_0-9/]+)\.py:([A-Za-z_][\w.]*)`")
-_PATHS = re.compile(r"`((?:kafkaclient|tests|integration|examples|docs|benchmarks)/[\w./-]+)`")
+_PATHS = re.compile(
+    r"`((?:kafkaclient|experiments|tests|integration|examples|docs|benchmarks)/[\w./-]+)`"
+)
 
 _TESTS = re.compile(r"`((?:tests|integration)/[\w/]+\.py)::(test_\w+)`")
 

@@ -10,7 +10,7 @@ import pytest
 from kafkaclient import Token
 from kafkaclient.errors import ConfigError
 from kafkaclient.streams.config import StreamsConfig
-from kafkaclient.streams.runtime.consumer_options import consumer_options
+from kafkaclient.streams.runtime.consumer_options import consumer_options, new_consumer
 
 
 def config(**options: Any) -> StreamsConfig:
@@ -62,6 +62,20 @@ def config(**options: Any) -> StreamsConfig:
 def test_what_clashes_is_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         config(**options)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("fetch_max_byte", 1, "fetch_max_byte"),
+        ("fetch.max.bytes", 1, "fetch.max.bytes"),
+        ("max_poll_records", 0, "should be positive"),
+        ("security_protocol", "NONE", "should be SSL"),
+    ],
+)
+async def test_what_aiokafka_does_not_accept(name: str, value: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"consumer_options are not what .*{message}"):
+        new_consumer(config(consumer_options={name: value}))
 
 
 def test_a_producers_own_words_come_before_ours() -> None:

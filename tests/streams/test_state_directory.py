@@ -68,6 +68,13 @@ def test_a_directory_has_one_owner(tmp_path: Path) -> None:
     opened(tmp_path).close()  # a lock dies with its process
 
 
+def test_an_id_that_a_full_disk_left_empty_is_written_again(tmp_path: Path) -> None:
+    (tmp_path / "process-id").touch()
+    directory = opened(tmp_path)
+    directory.close()
+    assert (tmp_path / "process-id").read_text() == f"{directory.process_id}\n"
+
+
 def test_a_damaged_id_is_named_and_the_lock_given_back(tmp_path: Path) -> None:
     (tmp_path / "process-id").write_text("nobody")
     for _ in range(2):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from aiokafka import AIOKafkaConsumer
 from aiokafka.abc import AbstractTokenProvider
 
+from kafkaclient.errors import ConfigError
 from kafkaclient.net.sasl.login import Login
 from kafkaclient.net.tls import TlsContexts
 
@@ -15,11 +17,21 @@ if TYPE_CHECKING:
     from kafkaclient.config.security import SecurityOptions
     from kafkaclient.streams.config import StreamsConfig
 
-__all__ = ["consumer_options"]
+__all__ = ["consumer_options", "new_consumer"]
 
 _FETCH_WAIT_MS = 100
 """How long a broker holds a fetch without records back; a partition that is added meanwhile waits
 for it."""
+
+
+def new_consumer(config: StreamsConfig, **more: Any) -> AIOKafkaConsumer:
+    """A consumer with :func:`consumer_options` and ``more``. Raises ConfigError also for options
+    that aiokafka does not know or accept."""
+    options = consumer_options(config)
+    try:
+        return AIOKafkaConsumer(**options, **more)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"consumer_options are not what aiokafka accepts: {error}") from error
 
 
 def consumer_options(config: StreamsConfig) -> dict[str, Any]:

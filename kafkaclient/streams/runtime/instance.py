@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkaclient.errors import ConfigError, StreamsError
 
 try:
-    from aiokafka import AIOKafkaConsumer
     from aiokafka import TopicPartition as ConsumerPartition
     from aiokafka.errors import KafkaError as ConsumerError
 except ImportError as error:
@@ -28,7 +27,7 @@ from kafkaclient.streams.membership.protocol_assignor import ProtocolAssignor
 from kafkaclient.streams.positions import positions_group, publish_positions
 from kafkaclient.streams.runtime.changelog_ends import ChangelogEnds
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, ChangelogReader
-from kafkaclient.streams.runtime.consumer_options import consumer_options
+from kafkaclient.streams.runtime.consumer_options import new_consumer
 from kafkaclient.streams.runtime.group_member import GroupMember
 from kafkaclient.streams.runtime.task import TaskOptions
 from kafkaclient.streams.runtime.task_manager import TaskManager
@@ -128,16 +127,16 @@ class Instance:
     async def _start(self, parts: AsyncExitStack, topics: ApplicationTopics) -> ChangelogReader:
         config = self._config
         assignor = ProtocolAssignor()
-        self._consumer = AIOKafkaConsumer(
+        self._consumer = new_consumer(
+            config,
             group_id=config.application_id,
             partition_assignment_strategy=[assignor],
             session_timeout_ms=config.session_timeout_ms,
             heartbeat_interval_ms=config.heartbeat_interval_ms,
             rebalance_timeout_ms=config.rebalance_timeout_ms,
             auto_offset_reset=config.auto_offset_reset,
-            **consumer_options(config),
         )
-        changelogs = AIOKafkaConsumer(auto_offset_reset="none", **consumer_options(config))
+        changelogs = new_consumer(config, auto_offset_reset="none")
         disk = parts.enter_context(ThreadPoolExecutor(_DISK_THREADS, "kafkaclient-disk"))
         admin = await parts.enter_async_context(
             Admin(config.bootstrap_servers, **config.client_options)

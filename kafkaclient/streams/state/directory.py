@@ -190,8 +190,9 @@ def _locked(path: Path) -> FileLock:
 def _process_id(path: Path) -> UUID:
     """Kept, so that an instance that is started again is dealt the same tasks."""
     try:
-        if path.exists():
-            return UUID(path.read_text("utf-8").strip())
+        # A disk that was full leaves an empty file.
+        if path.exists() and (written := path.read_text("utf-8").strip()):
+            return UUID(written)
         name = uuid4()
         path.write_text(f"{name}\n", "utf-8")
     except (OSError, ValueError) as error:

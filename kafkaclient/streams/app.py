@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkaclient.errors import ConfigError, StreamsError
 from kafkaclient.streams.config import StreamsConfig
-from kafkaclient.streams.error_handling import FAIL, ErrorHandler, checked_handler
+from kafkaclient.streams.error_handling import FAIL, ErrorHandler, validate_handler
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes
 from kafkaclient.streams.runtime.instance import Instance
 from kafkaclient.streams.topology import Deserializer, Process, Processor, Topology
@@ -84,8 +84,8 @@ class StreamsApp:
         Raises :class:`~kafkaclient.errors.ConfigError` when the topic or the store is another
         processor's, or a handler is none of these.
         """
-        decoding = checked_handler(deserialization_exception_handler or on_error, "on_error")
-        processing = checked_handler(processing_exception_handler or on_error, "on_error")
+        decoding = validate_handler(deserialization_exception_handler or on_error, "on_error")
+        processing = validate_handler(processing_exception_handler or on_error, "on_error")
 
         def register(process: P) -> P:
             self._topology.add(

@@ -23,22 +23,22 @@ EARLIEST = "earliest"
 LATEST = "latest"
 
 _EXACTLY_ONCE = {"linger_ms": 0, "transaction_timeout_ms": 10_000}
-_OWN = "the application decides it"
-_RAW = "changelogs are bytes; give processors a key_deserializer or a value_deserializer"
+_SET_BY_APPLICATION = "the application decides it"
+_BYTES_ONLY = "changelogs are bytes; give processors a key_deserializer or a value_deserializer"
 _NOT_FOR_CONSUMERS = {
     "auto_offset_reset": "give the application's option auto_offset_reset",
     "bootstrap_servers": "give the application's option bootstrap_servers",
-    "enable_auto_commit": _OWN,
+    "enable_auto_commit": _SET_BY_APPLICATION,
     "group_id": "it is the application's option application_id",
     "group_instance_id": "static membership is not supported",
     "heartbeat_interval_ms": "give the application's option heartbeat_interval_ms",
-    "isolation_level": _OWN,
-    "key_deserializer": _RAW,
-    "loop": _OWN,
-    "partition_assignment_strategy": _OWN,
+    "isolation_level": _SET_BY_APPLICATION,
+    "key_deserializer": _BYTES_ONLY,
+    "loop": _SET_BY_APPLICATION,
+    "partition_assignment_strategy": _SET_BY_APPLICATION,
     "rebalance_timeout_ms": "give the application's option rebalance_timeout_ms",
     "session_timeout_ms": "give the application's option session_timeout_ms",
-    "value_deserializer": _RAW,
+    "value_deserializer": _BYTES_ONLY,
 }
 _NOT_FOR_PRODUCERS = {
     "bootstrap_servers": "give the application's option bootstrap_servers",

@@ -113,7 +113,7 @@ class ApplicationDescription:
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class _DecodedMember:
     """A member, its bytes decoded."""
 
     member: DescribedMember
@@ -138,9 +138,9 @@ async def describe_application(admin: Admin, group: str) -> ApplicationDescripti
     or its members cannot be understood, and what the admin client raises.
     """
     found = await admin.describe_group(group)
-    read = read_members(found)
+    read = decode_members(found)
     if any(not changelogs for each in read for changelogs in each.copies.values()):
-        read = read_members(found, await _changelog_topics(admin, group))
+        read = decode_members(found, await _changelog_topics(admin, group))
     sources = {p for each in read for found in each.active.values() for p in found}
     committed = await admin.committed_offsets(group, sorted(sources))
     ends = await admin.end_offsets({p for each in read for p in each.partitions()})
@@ -156,7 +156,7 @@ async def describe_application(admin: Admin, group: str) -> ApplicationDescripti
         )
         for process in {each.subscription.process_id for each in read}
     }
-    return described(found, read, committed, ends, published)
+    return build_description(found, read, committed, ends, published)
 
 
 async def _changelog_topics(admin: Admin, group: str) -> dict[str, int]:
@@ -167,7 +167,9 @@ async def _changelog_topics(admin: Admin, group: str) -> dict[str, int]:
     }
 
 
-def read_members(group: DescribedGroup, changelogs: Mapping[str, int] | None = None) -> list[_Read]:
+def decode_members(
+    group: DescribedGroup, changelogs: Mapping[str, int] | None = None
+) -> list[_DecodedMember]:
     """Decode what members have told each other, those that have been assigned something.
 
     Kafka Streams tells what a standby's task reads (``StreamsPartitionAssignor.java``), not its
@@ -181,14 +183,14 @@ def read_members(group: DescribedGroup, changelogs: Mapping[str, int] | None = N
             f"group {group.group_id!r} is no streams application: its members have agreed on "
             f"{group.protocol or 'no'!r} of the {group.protocol_type!r} protocol, not {_ASSIGNOR!r}"
         )
-    read = [_read(member, group.group_id) for member in group.members]
+    read = [_decode_member(member, group.group_id) for member in group.members]
     subtopologies = {t.subtopology for each in read for t in (*each.active, *each.copies)}
     if changelogs and len(subtopologies) == 1:
-        return [_concluded(each, changelogs) for each in read]
+        return [_with_changelogs(each, changelogs) for each in read]
     return read
 
 
-def _concluded(each: _Read, changelogs: Mapping[str, int]) -> _Read:
+def _with_changelogs(each: _DecodedMember, changelogs: Mapping[str, int]) -> _DecodedMember:
     copies = {
         task: found
         or frozenset(
@@ -201,9 +203,9 @@ def _concluded(each: _Read, changelogs: Mapping[str, int]) -> _Read:
     return replace(each, copies=copies)
 
 
-def described(
+def build_description(
     group: DescribedGroup,
-    read: list[_Read],
+    read: list[_DecodedMember],
     committed: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
     published: Mapping[UUID, Mapping[TopicPartition, int]],
@@ -215,7 +217,7 @@ def described(
     planned = [
         each.info.next_rebalance_ms for each in read if each.info.next_rebalance_ms != NO_REBALANCE
     ]
-    warming = _warmups(read, copies, wanted) if planned else set()
+    warmups = _warmups(read, copies, wanted) if planned else set()
     members = []
     for each in read:
         found = [
@@ -223,19 +225,19 @@ def described(
                 task=task,
                 role=Role.ACTIVE,
                 partitions=partitions,
-                position=_sum(committed, partitions),
-                end=_sum(ends, partitions),
+                position=_sum_offsets(committed, partitions),
+                end=_sum_offsets(ends, partitions),
             )
             for task, partitions in each.active.items()
         ]
         found += [
             CopyDescription(
                 task=task,
-                role=Role.WARMUP if (each.member.member_id, task) in warming else Role.STANDBY,
+                role=Role.WARMUP if (each.member.member_id, task) in warmups else Role.STANDBY,
                 partitions=tuple(sorted(partitions)),
-                position=_published(published, each, partitions)
-                or _position(each, task, _sum(ends, partitions)),
-                end=_sum(ends, partitions),
+                position=_published_position(published, each, partitions)
+                or _reported_position(each, task, _sum_offsets(ends, partitions)),
+                end=_sum_offsets(ends, partitions),
             )
             for task, partitions in each.copies.items()
         ]
@@ -260,7 +262,7 @@ def _is_changelog(topic: str, group: str) -> bool:
     return topic.startswith(f"{group}-") and topic.endswith("-changelog")
 
 
-def _read(member: DescribedMember, group: str) -> _Read:
+def _decode_member(member: DescribedMember, group: str) -> _DecodedMember:
     subscription = decode_subscription(user_data_in(member.metadata) or b"")
     if not isinstance(subscription, SubscriptionInfo):
         raise StreamsError(
@@ -276,19 +278,19 @@ def _read(member: DescribedMember, group: str) -> _Read:
         task: frozenset(p for p in partitions if _is_changelog(p.topic, group))
         for task, partitions in info.standby_tasks.items()
     }
-    return _Read(
+    return _DecodedMember(
         member, subscription, info, {task: tuple(found) for task, found in active.items()}, copies
     )
 
 
 def _warmups(
-    read: list[_Read], copies: Mapping[TaskId, int], wanted: int
+    read: list[_DecodedMember], copies: Mapping[TaskId, int], wanted: int
 ) -> set[tuple[str, TaskId]]:
     """Of tasks with more copies than others have, those that are furthest behind."""
     holders: defaultdict[TaskId, list[tuple[int, str]]] = defaultdict(list)
     for each in read:
         for task in each.info.standby_tasks:
-            position = _position(each, task, MAX_LAG)
+            position = _reported_position(each, task, MAX_LAG)
             holders[task].append((-1 if position is None else position, each.member.member_id))
     return {
         (member, task)
@@ -297,7 +299,7 @@ def _warmups(
     }
 
 
-def _position(each: _Read, task: TaskId, end: int | None) -> int | None:
+def _reported_position(each: _DecodedMember, task: TaskId, end: int | None) -> int | None:
     """What the member reported when it joined; a task that it ran then was at its end."""
     position = each.subscription.task_offset_sums.get(task)
     if position == LATEST_OFFSET:
@@ -305,15 +307,15 @@ def _position(each: _Read, task: TaskId, end: int | None) -> int | None:
     return None if position is None or position < 0 else position
 
 
-def _published(
+def _published_position(
     published: Mapping[UUID, Mapping[TopicPartition, int]],
-    each: _Read,
+    each: _DecodedMember,
     partitions: Collection[TopicPartition],
 ) -> int | None:
-    return _sum(published.get(each.subscription.process_id, {}), partitions)
+    return _sum_offsets(published.get(each.subscription.process_id, {}), partitions)
 
 
-def _sum(
+def _sum_offsets(
     offsets: Mapping[TopicPartition, int], partitions: Collection[TopicPartition]
 ) -> int | None:
     """None if one of them is not known, or if it is not known which they are."""

@@ -22,7 +22,7 @@ __all__ = [
     "SKIP",
     "DeadLetter",
     "ErrorHandler",
-    "checked_handler",
+    "validate_handler",
     "dead_letter_headers",
     "message",
 ]
@@ -49,7 +49,7 @@ class DeadLetter:
 ErrorHandler: TypeAlias = Literal["fail", "skip"] | DeadLetter
 
 
-def checked_handler(handler: Any, option: str) -> ErrorHandler:
+def validate_handler(handler: Any, option: str) -> ErrorHandler:
     """Raises :class:`~kafkaclient.errors.ConfigError`, which names ``option``."""
     if isinstance(handler, DeadLetter) and handler.topic:
         return handler

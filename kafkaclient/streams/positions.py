@@ -24,8 +24,8 @@ __all__ = ["positions_group", "publish_positions"]
 
 _log = logging.getLogger(__name__)
 
-_EVERY_S = 1.0
-_AFTER_FAILURE_S = 60.0
+_PUBLISH_INTERVAL_S = 1.0
+_RETRY_AFTER_S = 60.0
 
 
 def positions_group(application_id: str, process_id: UUID) -> str:
@@ -46,7 +46,7 @@ async def publish_positions(
                 await _publish(admin, group, positions)
         except KafkaError as error:
             _log.warning("nobody can see how far the copies of tasks here are: %s", error)
-        await asyncio.sleep(_AFTER_FAILURE_S)
+        await asyncio.sleep(_RETRY_AFTER_S)
 
 
 async def _publish(
@@ -54,7 +54,7 @@ async def _publish(
 ) -> None:
     published: Mapping[TopicPartition, int] = {}
     while True:
-        await asyncio.sleep(_EVERY_S)
+        await asyncio.sleep(_PUBLISH_INTERVAL_S)
         found = positions()
         if found and found != published:
             await admin.alter_offsets(group, found)

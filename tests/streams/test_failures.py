@@ -8,7 +8,7 @@ from aiokafka import errors as consumer_errors
 from kafkaclient import Producer
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import MetadataTimeoutError, RecordTooLargeError, TransactionAbortableError
-from kafkaclient.streams.runtime.failures import event_for, tells_of_abort
+from kafkaclient.streams.runtime.failures import event_for, is_abort_error
 from kafkaclient.streams.runtime.task_states import TaskEvent
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
@@ -50,7 +50,7 @@ async def test_a_transaction_that_brokers_have_aborted_is_begun_anew(
             await producer.commit_transaction()
         await producer.abort_transaction()
     assert event_for(told.value) is TaskEvent.FAILED
-    assert tells_of_abort(told.value)
+    assert is_abort_error(told.value)
 
 
 @pytest.mark.parametrize(
@@ -68,4 +68,4 @@ async def test_a_transaction_that_brokers_have_aborted_is_begun_anew(
 )
 def test_what_errors_mean(error: Exception, event: TaskEvent | None) -> None:
     assert event_for(error) is event
-    assert tells_of_abort(error) == (event is TaskEvent.MIGRATED)
+    assert is_abort_error(error) == (event is TaskEvent.MIGRATED)

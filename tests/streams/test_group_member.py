@@ -12,7 +12,7 @@ from kafkaclient.errors import AdminTimeoutError, ProtocolError, StateStoreError
 from kafkaclient.streams import TaskId
 from kafkaclient.streams.assignment_info import NO_REBALANCE, AssignmentInfo
 from kafkaclient.streams.config import StreamsConfig
-from kafkaclient.streams.membership.deadline import RebalanceSchedule
+from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
 from kafkaclient.streams.runtime.group_member import GroupMember
 from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState
@@ -100,7 +100,7 @@ class World:
         self.manager.resume()
 
     async def process(self, found: dict[TopicPartition, list[Any]]) -> None:
-        self.manager.give(found, self.manager.wanted())
+        self.manager.deliver(found, self.manager.wanted_partitions())
         for _ in range(10):
             await asyncio.sleep(0)
 
@@ -257,12 +257,12 @@ async def test_a_leader_without_ends_leaves_tasks_where_they_are(world: World) -
         await asyncio.get_running_loop().create_future()
 
     await world.member.fetch_ends()
-    answers = world.member.lead(members, {"words": 2})
+    answers = world.member.compute_assignments(members, {"words": 2})
     assert len(answers["new"].partitions) == 1, "0 records: everybody is caught up"
     for problem in (lost, hangs):
         world.ends.problem = problem
         await world.member.fetch_ends()
-        answers = world.member.lead(members, {"words": 2})
+        answers = world.member.compute_assignments(members, {"words": 2})
         assert len(answers["m"].partitions) == 2
         assert answers["m"].info.next_rebalance_ms < NO_REBALANCE
 

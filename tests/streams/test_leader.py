@@ -6,7 +6,7 @@ import pytest
 
 from kafkaclient.streams import AssignmentConfigs, TaskId
 from kafkaclient.streams.assignment_info import NO_REBALANCE
-from kafkaclient.streams.membership.leader import MemberAssignment, lead
+from kafkaclient.streams.membership.leader import MemberAssignment, compute_assignments
 from kafkaclient.streams.subscription_info import SubscriptionInfo
 from kafkaclient.streams.tasks import LATEST_OFFSET
 from kafkaclient.streams.topology import Processor, Topology
@@ -38,7 +38,7 @@ def led(
     partitions: int = 4,
     **configs: int,
 ) -> dict[str, MemberAssignment]:
-    return lead(
+    return compute_assignments(
         members,
         topology(),
         {"words": partitions},

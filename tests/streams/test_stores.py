@@ -82,7 +82,7 @@ def test_writes_are_seen_at_once_and_kept_only_when_settled(tmp_path: Path) -> N
     store = KeyValueStore(rocks)
     store.put(b"a", b"1")
     assert (store.get(b"a"), rocks.get(b"a")) == (b"1", None)
-    store.settle()
+    store.commit()
     assert (rocks.get(b"a"), store.changes) == (b"1", {})
     store.delete(b"a")
     assert store.get(b"a") is None
@@ -131,7 +131,7 @@ def test_a_store_is_a_sorted_dictionary_with_commits(
             if value is not None:
                 seen[key] = value
         elif what == "settle":
-            store.settle()
+            store.commit()
             settled = dict(seen)
             marked = None
         elif what == "close":

@@ -81,7 +81,7 @@ async def test_a_processor_that_blocks_the_event_loop_is_told_of_the_session(
         for _ in range(4):
             now += 3
             if not is_blocking:
-                task.watch()
+                task.check_slow_record()
 
     topology = Topology("app")
     topology.add(Processor(topic="words", store="counts", process=process))
@@ -141,7 +141,7 @@ async def test_an_unknown_position_keeps_the_one_before(task: Task) -> None:
 
 async def test_restoring_ends_at_the_end(task: Task) -> None:
     task.advance(TaskEvent.ASSIGNED_ACTIVE)
-    waiting = asyncio.create_task(task.restored(3))
+    waiting = asyncio.create_task(task.wait_until_restored(3))
     await asyncio.sleep(0)
     task.restore([record(0, b"a", b"1"), record(1, b"b", b"1")])
     task.reached(2, 3)
@@ -156,7 +156,7 @@ async def test_restoring_ends_at_the_end(task: Task) -> None:
 async def test_nothing_to_restore_is_restored_at_once(task: Task) -> None:
     task.advance(TaskEvent.ASSIGNED_ACTIVE)
     async with asyncio.timeout(1):
-        await task.restored(0)
+        await task.wait_until_restored(0)
 
 
 def test_a_closed_task_goes_on_where_it_was(directory: TaskDirectory) -> None:
@@ -251,7 +251,7 @@ async def test_a_checkpoint_beyond_the_changelogs_end_is_not_gone_on_with(
     task.restore([record(499, b"old", b"1")])
     task.reached(500, 500)
     task.advance(TaskEvent.ASSIGNED_ACTIVE)
-    waiting = asyncio.create_task(task.restored(3))
+    waiting = asyncio.create_task(task.wait_until_restored(3))
     await asyncio.sleep(0)
     assert (waiting.done(), task.position, task.store.get(b"old")) == (False, 0, None)
     task.restore([record(2, b"new", b"1")])

@@ -87,7 +87,7 @@ class World:
         await self.manager.open(active, standby)
 
     async def process(self, found: dict[TopicPartition, list[Any]]) -> None:
-        self.manager.give(found, self.manager.wanted())
+        self.manager.deliver(found, self.manager.wanted_partitions())
         await self.settle()
 
     async def commit(self) -> None:
@@ -144,12 +144,12 @@ async def test_what_was_fetched_before_a_task_began_anew_is_fetched_again(world:
     await world.assign([A], [])
     await world.settle()
     await world.process({SOURCE: [record(3, b"a"), record(4, b"a")]})
-    wanted = world.manager.wanted()
+    wanted = world.manager.wanted_partitions()
     world.manager.failed(world.manager.tasks[A], TransactionAbortableError("no"))
     await world.settle()
     assert world.state(A) is TaskState.RUNNING
     world.consumer.positions[ConsumerPartition("words", 0)] = 6
-    world.manager.give({SOURCE: [record(5, b"a")]}, wanted)
+    world.manager.deliver({SOURCE: [record(5, b"a")]}, wanted)
     assert world.consumer.positions == {SOURCE: 3}
     await world.commit()
     assert world.writers[1].commits == []
@@ -365,7 +365,7 @@ async def test_a_store_that_cannot_be_closed_ends_the_instance(
     assert world.crashes == [error]
     with pytest.raises(StateStoreError, match="no space"):
         world.manager.close()
-    world.manager._closings.clear()
+    world.manager._store_closings.clear()
 
 
 async def test_a_store_is_opened_again_when_it_is_closed(tmp_path: Path) -> None:

@@ -184,7 +184,7 @@ class World:
 
     async def fetch(self) -> None:
         while True:
-            wanted = self.manager.wanted()
+            wanted = self.manager.wanted_partitions()
             found = {}
             for source in wanted:
                 at = ConsumerPartition(*source)
@@ -196,8 +196,8 @@ class World:
                 if found[source]:
                     self.consumer.positions[at] = found[source][-1].offset + 1
             await asyncio.sleep(0.005)
-            self.manager.give(found, wanted)
-            self.manager.watch()
+            self.manager.deliver(found, wanted)
+            self.manager.check_slow_records()
 
     async def rebalance(
         self, active: Sequence[TaskId] | None = None, standby: Sequence[TaskId] = ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaclient.streams.assignment.balance import deal_actives, deal_stateless
+from kafkaclient.streams.assignment.balance import assign_actives, assign_stateless
 from kafkaclient.streams.assignment.clients import Assignment, Client, client_states
 from kafkaclient.streams.assignment.lags import Rankings
 from kafkaclient.streams.assignment.movement import WarmupBudget, move_actives, move_standbys
@@ -42,7 +42,7 @@ def assign(
     """
     states = client_states(clients, frozenset(stateful_tasks))
     stateful = sorted(set(stateful_tasks))
-    deal_actives(states, stateful)
+    assign_actives(states, stateful)
     missing = assign_standbys(
         states, stateful, configs.num_standby_replicas, configs.rack_aware_assignment_tags
     )
@@ -50,7 +50,7 @@ def assign(
     warmups = WarmupBudget(configs.max_warmup_replicas)
     movements = move_actives(states, rankings, warmups)
     movements += move_standbys(states, rankings, warmups)
-    deal_stateless(states, sorted(set(stateless_tasks) - set(stateful)))
+    assign_stateless(states, sorted(set(stateless_tasks) - set(stateful)))
     return Assignment(
         clients={state.process_id: state.result() for state in states},
         movements=movements,

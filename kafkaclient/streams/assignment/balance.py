@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kafkaclient.streams.assignment.clients import ClientState
     from kafkaclient.streams.tasks import TaskId
 
-__all__ = ["LeastLoaded", "anywhere", "deal_actives", "deal_stateless", "even_out"]
+__all__ = ["LeastLoaded", "to_any_client", "assign_actives", "assign_stateless", "balance_tasks"]
 
 
 class LeastLoaded:
@@ -36,15 +36,15 @@ class LeastLoaded:
         insort(self._entries, (self._load(client), client.order, client))
 
 
-def deal_actives(clients: Sequence[ClientState], stateful_tasks: Iterable[TaskId]) -> None:
+def assign_actives(clients: Sequence[ClientState], stateful_tasks: Iterable[TaskId]) -> None:
     """Deal sorted stateful tasks like cards, which spreads every subtopology; then even out what
     capacities make uneven."""
     for task, client in zip(stateful_tasks, cycle(clients), strict=False):
         client.active.add(task)
-    even_out(clients, lambda client: client.active, anywhere)
+    balance_tasks(clients, lambda client: client.active, to_any_client)
 
 
-def deal_stateless(clients: Sequence[ClientState], stateless_tasks: Iterable[TaskId]) -> None:
+def assign_stateless(clients: Sequence[ClientState], stateless_tasks: Iterable[TaskId]) -> None:
     """Give sorted stateless tasks to whoever has the least active ones per consumer."""
     least_loaded = LeastLoaded(clients, lambda client: client.active_load)
     for task in stateless_tasks:
@@ -54,7 +54,7 @@ def deal_stateless(clients: Sequence[ClientState], stateless_tasks: Iterable[Tas
         least_loaded.put(client)
 
 
-def even_out(
+def balance_tasks(
     clients: Sequence[ClientState],
     tasks_of: Callable[[ClientState], set[TaskId]],
     may_move: Callable[[ClientState, ClientState], bool],
@@ -65,23 +65,23 @@ def even_out(
     while moving:
         moving = False
         for source, destination in permutations(clients, 2):
-            if not (_would_even_out(source, destination) and may_move(source, destination)):
+            if not (_improves_balance(source, destination) and may_move(source, destination)):
                 continue
             for task in sorted(tasks_of(source)):
                 if not destination.has(task):
                     tasks_of(source).remove(task)
                     tasks_of(destination).add(task)
                     moving = True
-                    if not _would_even_out(source, destination):
+                    if not _improves_balance(source, destination):
                         break
 
 
-def anywhere(_source: ClientState, _destination: ClientState) -> bool:
-    """For :func:`even_out`: a task may move from any client to any other."""
+def to_any_client(_source: ClientState, _destination: ClientState) -> bool:
+    """For :func:`balance_tasks`: a task may move from any client to any other."""
     return True
 
 
-def _would_even_out(source: ClientState, destination: ClientState) -> bool:
+def _improves_balance(source: ClientState, destination: ClientState) -> bool:
     """Whether a task less here and one more there lessens the difference and does not turn it."""
     difference = source.load - destination.load
     if difference <= 0:

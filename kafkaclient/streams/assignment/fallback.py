@@ -35,7 +35,7 @@ def assign_to_prior_owners(
 ) -> Assignment:
     """Tasks where they were, and another rebalance wanted soon (``FallbackPriorTaskAssignor``).
 
-    Active tasks go to whoever ran them, else to one that has a copy, else to the least loaded;
+    Active tasks go to whoever former_active them, else to one that has a copy, else to the least loaded;
     standbys likewise. Raises :class:`~kafkaclient.errors.TaskAssignmentError` without a client.
     """
     if not clients:
@@ -47,17 +47,25 @@ def assign_to_prior_owners(
         for order, process_id in enumerate(sorted(clients))
     }
     stateful = sorted(set(stateful_tasks))
-    ran = _holders(states, {process_id: owner.active for process_id, owner in clients.items()})
-    kept = _holders(states, {process_id: owner.standby for process_id, owner in clients.items()})
+    former_active = _holders(
+        states, {process_id: owner.active for process_id, owner in clients.items()}
+    )
+    former_standby = _holders(
+        states, {process_id: owner.standby for process_id, owner in clients.items()}
+    )
     missing = 0
-    everyone = list(states.values())
+    all_clients = list(states.values())
     for task in sorted({*stateful, *stateless_tasks}):
-        client = _first((ran.get(task, ()), kept.get(task, ()), everyone), task)
+        client = _least_loaded_without(
+            (former_active.get(task, ()), former_standby.get(task, ()), all_clients), task
+        )
         assert client is not None
         client.active.add(task)
     for task in stateful:
         for left in range(num_standby_replicas, 0, -1):
-            client = _first((kept.get(task, ()), ran.get(task, ()), everyone), task)
+            client = _least_loaded_without(
+                (former_standby.get(task, ()), former_active.get(task, ()), all_clients), task
+            )
             if client is None:
                 missing += left
                 break
@@ -80,7 +88,9 @@ def _holders(
     return holders
 
 
-def _first(choices: Iterable[Sequence[ClientState]], task: TaskId) -> ClientState | None:
+def _least_loaded_without(
+    choices: Iterable[Sequence[ClientState]], task: TaskId
+) -> ClientState | None:
     """The least loaded client without a copy, of the first choice that has one."""
     for clients in choices:
         without = [client for client in clients if not client.has(task)]

@@ -96,13 +96,13 @@ class Rankings:
         self._clients = clients
         self._acceptable = acceptable_recovery_lag
         self._lags = [client.lags for client in clients]
-        self._of: dict[TaskId, Ranking] = {}
+        self._rankings: dict[TaskId, Ranking] = {}
 
     def of(self, task: TaskId) -> Ranking:
-        ranking = self._of.get(task)
+        ranking = self._rankings.get(task)
         if ranking is None:
             lags = [client_lags[task] for client_lags in self._lags]
-            ranking = self._of[task] = Ranking(self._clients, lags, self._acceptable)
+            ranking = self._rankings[task] = Ranking(self._clients, lags, self._acceptable)
         return ranking
 
     def belongs_elsewhere(self, client: ClientState, task: TaskId) -> bool:

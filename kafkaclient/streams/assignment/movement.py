@@ -66,7 +66,7 @@ def move_standbys(clients: Sequence[ClientState], rankings: Rankings, warmups: W
     """The same for standbys that are no warm-ups; returns how many were moved. One that every
     client further than its own has a copy of already stays."""
     moved = 0
-    for task, destination in _movements(clients, _settled_standbys, rankings):
+    for task, destination in _movements(clients, _regular_standbys, rankings):
         ranking = rankings.of(task)
         source = _least_loaded(client for client in ranking.caught_up if not client.has(task))
         if source is None:
@@ -83,7 +83,7 @@ def move_standbys(clients: Sequence[ClientState], rankings: Rankings, warmups: W
     return moved
 
 
-def _settled_standbys(client: ClientState) -> set[TaskId]:
+def _regular_standbys(client: ClientState) -> set[TaskId]:
     return client.standby - client.warmup
 
 

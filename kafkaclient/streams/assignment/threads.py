@@ -46,11 +46,11 @@ def assign_tasks_to_threads(
         for consumer in consumers
     }
     stateful = assignment.active & lags.keys()
-    nobodys: dict[str, list[TaskId]] = {consumer: [] for consumer in consumers}
+    no_owners: dict[str, list[TaskId]] = {consumer: [] for consumer in consumers}
     loads = dict.fromkeys(consumers, 0)
-    active = _spread(stateful, owned, loads)
-    standby = _spread(assignment.standby, owned, loads)
-    stateless = _spread(assignment.active - stateful, nobodys, loads)
+    active = _distribute(stateful, owned, loads)
+    standby = _distribute(assignment.standby, owned, loads)
+    stateless = _distribute(assignment.active - stateful, no_owners, loads)
     return {
         consumer: ConsumerTasks(
             active=tuple(sorted(active[consumer] + stateless[consumer])),
@@ -60,31 +60,31 @@ def assign_tasks_to_threads(
     }
 
 
-def _spread(
+def _distribute(
     tasks: Collection[TaskId], owned: Mapping[str, Sequence[TaskId]], loads: dict[str, int]
 ) -> dict[str, list[TaskId]]:
     """Deal the tasks out on top of ``loads``, which it brings up to date."""
-    fill = _Fill(tasks, loads)
-    skipped = {}
+    distribution = _Distribution(tasks, loads)
+    deferred = {}
     for consumer, previous in owned.items():
         for task in previous:
-            if task in fill.left:
-                if fill.is_below_share(consumer):
-                    fill.give(consumer, task)
+            if task in distribution.left:
+                if distribution.is_below_share(consumer):
+                    distribution.give(consumer, task)
                 else:
-                    skipped[task] = consumer
-    fill.up_to_share()
+                    deferred[task] = consumer
+    distribution.fill_to_share()
     # What remains is less than one for each: once more to previous owners, then to anyone.
-    for task, consumer in sorted(skipped.items()):
-        if task in fill.left and fill.is_at_share(consumer):
-            fill.give(consumer, task)
-    spare = iter([consumer for consumer in loads if fill.is_at_share(consumer)])
-    for task, consumer in zip(sorted(fill.left), spare, strict=False):
-        fill.give(consumer, task)
-    return fill.given
+    for task, consumer in sorted(deferred.items()):
+        if task in distribution.left and distribution.is_at_share(consumer):
+            distribution.give(consumer, task)
+    at_share = iter([consumer for consumer in loads if distribution.is_at_share(consumer)])
+    for task, consumer in zip(sorted(distribution.left), at_share, strict=False):
+        distribution.give(consumer, task)
+    return distribution.given
 
 
-class _Fill:
+class _Distribution:
     """Consumers while they are filled; everybody's share is the same, rounded down."""
 
     def __init__(self, tasks: Collection[TaskId], loads: dict[str, int]) -> None:
@@ -104,13 +104,13 @@ class _Fill:
         self.given[consumer].append(task)
         self._loads[consumer] += 1
 
-    def up_to_share(self) -> None:
+    def fill_to_share(self) -> None:
         """Tasks in order to those below their share in turn, which mixes subtopologies."""
-        hungry = deque(filter(self.is_below_share, self._loads))
+        below_share = deque(filter(self.is_below_share, self._loads))
         for task in sorted(self.left):
-            if not hungry:
+            if not below_share:
                 return
-            consumer = hungry.popleft()
+            consumer = below_share.popleft()
             self.give(consumer, task)
             if self.is_below_share(consumer):
-                hungry.append(consumer)
+                below_share.append(consumer)

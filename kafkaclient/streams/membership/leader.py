@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kafkaclient.streams.topology import Topology
     from kafkaclient.types import TopicPartition
 
-__all__ = ["MemberAssignment", "lead"]
+__all__ = ["MemberAssignment", "compute_assignments"]
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class MemberAssignment(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Known:
+class _ClientMembers:
     """One process, from the subscriptions of its members."""
 
     members: dict[str, set[TaskId]] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class _Known:
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
-def lead(
+def compute_assignments(
     user_data: Mapping[str, bytes | None],
     topology: Topology,
     partitions: Mapping[str, int],
@@ -68,40 +68,40 @@ def lead(
     follow if the assignment is not balanced; every member is told, as it says that copies may be
     warm-ups, but only the leader waits for it.
     """
-    known: dict[UUID, _Known] = {}
+    processes: dict[UUID, _ClientMembers] = {}
     answers: dict[str, MemberAssignment] = {}
     shutdown = False
     for member, data in user_data.items():
-        subscription = _read(member, data)
+        subscription = _decode(member, data)
         if subscription is None:
-            answers[member] = _error(AssignorError.ASSIGNMENT_ERROR)
+            answers[member] = _error_answer(AssignorError.ASSIGNMENT_ERROR)
         elif isinstance(subscription, FutureSubscriptionInfo):
             # It is newer: it comes again in the version that it is told here.
-            answers[member] = _error(AssignorError.NONE)
+            answers[member] = _error_answer(AssignorError.NONE)
         else:
             shutdown |= subscription.error_code == AssignorError.SHUTDOWN_REQUESTED
-            _add(known, member, subscription)
-    problem = _problem(topology, partitions, end_offsets, shutdown=shutdown)
-    if problem is not None:
-        return dict.fromkeys(user_data, _error(problem))
-    if not known:
+            _add_member(processes, member, subscription)
+    error = _group_error(topology, partitions, end_offsets, shutdown=shutdown)
+    if error is not None:
+        return dict.fromkeys(user_data, _error_answer(error))
+    if not processes:
         return answers
     tasks = topology.tasks(partitions)
     lags = {
-        process: task_lags(end_offsets, process_known.sums) if end_offsets is not None else {}
-        for process, process_known in known.items()
+        process: task_lags(end_offsets, members.sums) if end_offsets is not None else {}
+        for process, members in processes.items()
     }
     try:
-        assignment = _assign(known, tasks, lags, configs, fallback=end_offsets is None)
-        answers |= _answers(assignment, known, lags, topology, next_probing_ms)
+        assignment = _assign(processes, tasks, lags, configs, fallback=end_offsets is None)
+        answers |= _member_assignments(assignment, processes, lags, topology, next_probing_ms)
     except KafkaError:
         # Raised here, it would stop this member's heartbeats and the group with it.
         _log.exception("the tasks could not be assigned")
-        return dict.fromkeys(user_data, _error(AssignorError.ASSIGNMENT_ERROR))
+        return dict.fromkeys(user_data, _error_answer(AssignorError.ASSIGNMENT_ERROR))
     return answers
 
 
-def _read(member: str, data: bytes | None) -> SubscriptionInfo | FutureSubscriptionInfo | None:
+def _decode(member: str, data: bytes | None) -> SubscriptionInfo | FutureSubscriptionInfo | None:
     if data is None:
         _log.error("member %s has sent no subscription: another kind of application?", member)
         return None
@@ -112,8 +112,10 @@ def _read(member: str, data: bytes | None) -> SubscriptionInfo | FutureSubscript
         return None
 
 
-def _add(known: dict[UUID, _Known], member: str, subscription: SubscriptionInfo) -> None:
-    process = known.setdefault(subscription.process_id, _Known())
+def _add_member(
+    processes: dict[UUID, _ClientMembers], member: str, subscription: SubscriptionInfo
+) -> None:
+    process = processes.setdefault(subscription.process_id, _ClientMembers())
     process.members[member] = set(subscription.task_offset_sums)
     process.tags = subscription.client_tags
     for task, offsets in subscription.task_offset_sums.items():
@@ -121,7 +123,7 @@ def _add(known: dict[UUID, _Known], member: str, subscription: SubscriptionInfo)
         process.sums[task] = LATEST_OFFSET if running else max(offsets, process.sums.get(task, 0))
 
 
-def _problem(
+def _group_error(
     topology: Topology,
     partitions: Mapping[str, int],
     end_offsets: Mapping[TaskId, int] | None,
@@ -146,12 +148,12 @@ def _problem(
     return None
 
 
-def _error(code: AssignorError) -> MemberAssignment:
+def _error_answer(code: AssignorError) -> MemberAssignment:
     return MemberAssignment([], AssignmentInfo(version=LATEST_SUPPORTED_VERSION, error_code=code))
 
 
 def _assign(
-    known: Mapping[UUID, _Known],
+    processes: Mapping[UUID, _ClientMembers],
     tasks: Iterable[TaskId],
     lags: Mapping[UUID, Mapping[TaskId, int]],
     configs: AssignmentConfigs,
@@ -160,29 +162,29 @@ def _assign(
 ) -> Assignment:
     tasks = list(tasks)
     if fallback:
-        owners = {
+        prior_owners = {
             process: PriorOwner(
-                capacity=len(found.members),
-                active=[task for task in tasks if found.sums.get(task) == LATEST_OFFSET],
+                capacity=len(client.members),
+                active=[task for task in tasks if client.sums.get(task) == LATEST_OFFSET],
                 standby=[
                     task
                     for task in tasks
-                    if task in found.sums and found.sums[task] != LATEST_OFFSET
+                    if task in client.sums and client.sums[task] != LATEST_OFFSET
                 ],
             )
-            for process, found in known.items()
+            for process, client in processes.items()
         }
-        return assign_to_prior_owners(owners, tasks, [], configs.num_standby_replicas)
+        return assign_to_prior_owners(prior_owners, tasks, [], configs.num_standby_replicas)
     clients = {
-        process: Client(capacity=len(found.members), lags=lags[process], tags=found.tags)
-        for process, found in known.items()
+        process: Client(capacity=len(client.members), lags=lags[process], tags=client.tags)
+        for process, client in processes.items()
     }
     return assign(clients, tasks, [], configs)
 
 
-def _answers(
+def _member_assignments(
     assignment: Assignment,
-    known: Mapping[UUID, _Known],
+    processes: Mapping[UUID, _ClientMembers],
     lags: Mapping[UUID, Mapping[TaskId, int]],
     topology: Topology,
     next_probing_ms: int,
@@ -190,8 +192,8 @@ def _answers(
     answers = {}
     when = next_probing_ms if assignment.probing_rebalance_needed else NO_REBALANCE
     for process, given in assignment.clients.items():
-        known_lags = lags[process] or dict.fromkeys(given.active | given.standby, 0)
-        shares = assign_tasks_to_threads(given, known_lags, known[process].members)
+        client_lags = lags[process] or dict.fromkeys(given.active | given.standby, 0)
+        shares = assign_tasks_to_threads(given, client_lags, processes[process].members)
         for member, share in shares.items():
             active = {task: [topology.source(task)] for task in share.active}
             partitions, aligned = align(active)

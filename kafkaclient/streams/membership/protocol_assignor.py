@@ -27,7 +27,7 @@ class Member(Protocol):
         """What to tell the leader; called once a join."""
         ...
 
-    def lead(
+    def compute_assignments(
         self, user_data: Mapping[str, bytes | None], partitions: Mapping[str, int]
     ) -> Mapping[str, MemberAssignment]:
         """This member leads: everybody's assignment."""
@@ -57,7 +57,7 @@ class ProtocolAssignor:
     def assign(self, cluster: Any, members: Mapping[str, Any]) -> dict[str, Any]:
         topics = {topic for metadata in members.values() for topic in metadata.subscription}
         partitions = {topic: len(cluster.partitions_for_topic(topic) or ()) for topic in topics}
-        answers = self._member.lead(
+        answers = self._member.compute_assignments(
             {member: metadata.user_data for member, metadata in members.items()}, partitions
         )
         return {member: _encoded(answer) for member, answer in answers.items()}

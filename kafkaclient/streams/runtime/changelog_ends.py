@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ChangelogEnds"]
 
-_PATIENCE_S = 30.0
+_TIMEOUT_S = 30.0
 _BACKOFF_S = 0.1
 
 
@@ -34,7 +34,7 @@ class ChangelogEnds:
         """
         found: dict[TopicPartition, int] = {}
         try:
-            async with asyncio.timeout(_PATIENCE_S):
+            async with asyncio.timeout(_TIMEOUT_S):
                 while True:
                     found = await self._admin.end_offsets(partitions)
                     if len(found) == len(set(partitions)):
@@ -45,6 +45,6 @@ class ChangelogEnds:
                 raise  # a question that was not answered
             without = sorted(f"{p.topic}-{p.partition}" for p in set(partitions) - found.keys())
             raise KafkaTimeoutError(
-                f"partitions without a leader for {_PATIENCE_S:g} s: {', '.join(without)}. They "
+                f"partitions without a leader for {_TIMEOUT_S:g} s: {', '.join(without)}. They "
                 "are deleted, or their brokers are down"
             ) from error

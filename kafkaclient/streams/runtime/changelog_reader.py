@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["ChangelogBytes", "ChangelogReader"]
 
 _POLL_MS = 100
-_MOST_RECORDS = 1_000
+_MAX_RECORDS = 1_000
 """In one go: about 10 ms of the event loop's time, for which tasks that run here wait."""
 
 
@@ -49,16 +49,16 @@ class ChangelogReader:
         self._tasks: dict[TopicPartition, Task] = {}
         self._assigned: frozenset[TopicPartition] = frozenset()
         """What the consumer has, also that which is not followed any more."""
-        self._at: dict[TopicPartition, int] = {}
+        self._positions: dict[TopicPartition, int] = {}
         """The consumer's positions. A task that has started over is somewhere else."""
-        self._any = asyncio.Event()
+        self._has_tasks = asyncio.Event()
         self.bytes_read = ChangelogBytes(0, 0)
 
     def follow(self, tasks: Iterable[Task]) -> None:
         """From now on these, from their positions on."""
         before, self._tasks = self._tasks, {task.changelog: task for task in tasks}
         if not self._tasks:
-            self._any.clear()
+            self._has_tasks.clear()
             return
         if any(task is not before.get(partition) for partition, task in self._tasks.items()):
             self._assign()
@@ -69,61 +69,61 @@ class ChangelogReader:
             waits = task is None or (urgent and task.state is TaskState.STANDBY)
             change = self._consumer.pause if waits else self._consumer.resume
             change(ConsumerPartition(*partition))
-        self._any.set()
+        self._has_tasks.set()
 
     def _assign(self) -> None:
         """Forgets the ends that the consumer knew of its partitions, too."""
         self._assigned = frozenset(self._tasks)
         self._consumer.assign([ConsumerPartition(*partition) for partition in self._tasks])
-        self._at = {}
+        self._positions = {}
         self._seek()
 
     def _seek(self) -> None:
         """Have the consumer's positions be the tasks'."""
         for partition, task in self._tasks.items():
-            if self._at.get(partition) != task.position:
+            if self._positions.get(partition) != task.position:
                 self._consumer.seek(ConsumerPartition(*partition), task.position)
-                self._at[partition] = task.position
+                self._positions[partition] = task.position
 
     async def run(self) -> None:
         """For ever."""
         while True:
-            await self._any.wait()
-            await self._step()
+            await self._has_tasks.wait()
+            await self._poll()
             # As long as the consumer has something it gives it without waiting.
             await asyncio.sleep(0)
 
-    async def _step(self) -> None:
+    async def _poll(self) -> None:
         self._seek()
         try:
-            found = await self._consumer.getmany(timeout_ms=_POLL_MS, max_records=_MOST_RECORDS)
+            found = await self._consumer.getmany(timeout_ms=_POLL_MS, max_records=_MAX_RECORDS)
         except OffsetOutOfRangeError as error:
             await self._start_over(error.args[0])
             return
         for partition, records in found.items():
             task = self._tasks.get(TopicPartition(*partition))
-            if task is None or task.position != self._at[task.changelog]:
+            if task is None or task.position != self._positions[task.changelog]:
                 continue  # it was given away, or has started over, while this waited
             task.restore(records)
-            self._count(task, sum(len(r.key) + len(r.value or b"") for r in records))
-        await self._settle()
+            self._count_bytes(task, sum(len(r.key) + len(r.value or b"") for r in records))
+        await self._update_tasks()
 
-    def _count(self, task: Task, size: int) -> None:
+    def _count_bytes(self, task: Task, size: int) -> None:
         restored, followed = self.bytes_read
         if task.state is TaskState.RESTORING:
             self.bytes_read = ChangelogBytes(restored + size, followed)
         else:
             self.bytes_read = ChangelogBytes(restored, followed + size)
 
-    async def _settle(self) -> None:
+    async def _update_tasks(self) -> None:
         for partition, task in list(self._tasks.items()):
             known = ConsumerPartition(*partition)
             position = await self._consumer.position(known)
             if self._tasks.get(partition) is not task:
                 return
-            if task.position != self._at[partition]:
+            if task.position != self._positions[partition]:
                 continue
-            self._at[partition] = position
+            self._positions[partition] = position
             stable = self._consumer.last_stable_offset(known)
             end = stable if stable is not None and stable >= 0 else self._consumer.highwater(known)
             task.reached(position, end)

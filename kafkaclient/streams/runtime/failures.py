@@ -14,13 +14,13 @@ from kafkaclient.errors import (
 )
 from kafkaclient.streams.runtime.task_states import TaskEvent
 
-__all__ = ["event_for", "tells_of_abort"]
+__all__ = ["event_for", "is_abort_error"]
 
 _NOT_A_MEMBER = frozenset({22, 25, 27, 82})
 """ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS, FENCED_INSTANCE_ID."""
 _ABORTED = frozenset({48, 120})
 """INVALID_TXN_STATE, TRANSACTION_ABORTABLE: the transaction is not open any more, or must end."""
-_CURED_ANEW = (
+_RETRIABLE = (
     TransactionAbortableError,  # of a transaction that took too long, say
     consumer_errors.CommitFailedError,
     consumer_errors.IllegalStateError,  # the partition is not assigned any more
@@ -38,14 +38,14 @@ def event_for(error: BaseException) -> TaskEvent | None:
         return TaskEvent.MIGRATED
     over = isinstance(error, BrokerError) and error.code in _NOT_A_MEMBER | _ABORTED
     passing = isinstance(error, KafkaError | consumer_errors.KafkaError) and error.retriable
-    return TaskEvent.FAILED if over or passing or isinstance(error, _CURED_ANEW) else None
+    return TaskEvent.FAILED if over or passing or isinstance(error, _RETRIABLE) else None
 
 
-def tells_of_abort(error: BaseException) -> bool:
+def is_abort_error(error: BaseException) -> bool:
     """Whether brokers may have aborted the transaction because it was open for too long. Some of
     them tell so in the words for a producer that another one has fenced."""
     if isinstance(error, TransactionAbortableError) and error.__cause__ is not None:
-        return tells_of_abort(error.__cause__)
+        return is_abort_error(error.__cause__)
     return isinstance(error, BrokerError) and (
         isinstance(error, ProducerFencedError) or error.code in _ABORTED
     )

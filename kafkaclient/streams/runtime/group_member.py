@@ -1,4 +1,4 @@
-"""This instance as a member of the application's group: what it tells, what it is told."""
+"""This instance as a member of the application's group: what it tells, what it is meaning."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiokafka import TopicPartition as ConsumerPartition
 
 from kafkaclient.errors import KafkaError, StreamsError
 from kafkaclient.streams.assignment_info import AssignmentInfo, tasks_by_partition
-from kafkaclient.streams.membership.leader import lead
+from kafkaclient.streams.membership.leader import compute_assignments
 from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState
 from kafkaclient.streams.subscription_info import SubscriptionInfo
 from kafkaclient.streams.tasks import LATEST_OFFSET
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.streams.config import StreamsConfig
     from kafkaclient.streams.membership.aiokafka_hooks import ConsumerHooks
-    from kafkaclient.streams.membership.deadline import RebalanceSchedule
+    from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
     from kafkaclient.streams.membership.leader import MemberAssignment
     from kafkaclient.streams.runtime.changelog_ends import ChangelogEnds
     from kafkaclient.streams.runtime.task_manager import TaskManager
@@ -37,7 +37,7 @@ __all__ = ["GroupMember", "Work"]
 
 _log = logging.getLogger(__name__)
 
-_TOLD: Mapping[int, str] = {
+_ERROR_MEANINGS: Mapping[int, str] = {
     AssignorError.INCOMPLETE_SOURCE_TOPIC_METADATA: "a topic that is read does not exist",
     AssignorError.ASSIGNMENT_ERROR: "the tasks could not be assigned; the leader's log says why",
     AssignorError.SHUTDOWN_REQUESTED: "a member has asked for the end of the application",
@@ -88,7 +88,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self._known_tasks = topology.tasks(partitions)
         self._work = work
         self._joins = 0
-        self._leads = False
+        self._is_leader = False
         self._ends: dict[TaskId, int] | None = None
         self._active: set[TaskId] = set()
         self._standby: set[TaskId] = set()
@@ -127,16 +127,16 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         else:
             self._ends = {task: ends[changelog] for task, changelog in changelogs.items()}
 
-    def lead(
+    def compute_assignments(
         self, user_data: Mapping[str, bytes | None], partitions: Mapping[str, int]
     ) -> Mapping[str, MemberAssignment]:
-        self._leads = True
+        self._is_leader = True
         probing_ms = int(time.time() * 1000) + self._config.probing_rebalance_interval_ms
-        return lead(
+        return compute_assignments(
             user_data, self._topology, partitions, self._ends, self._config.assignment, probing_ms
         )
 
-    # --- what it is told ------------------------------------------------------------------------
+    # --- what it is meaning ------------------------------------------------------------------------
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
         try:
@@ -146,29 +146,29 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
 
     def assigned(self, partitions: list[TopicPartition], user_data: bytes) -> None:
         try:
-            self._take(partitions, AssignmentInfo.decode(user_data))
+            self._apply(partitions, AssignmentInfo.decode(user_data))
         except Exception as error:  # noqa: BLE001 - as above
             self._work.crash(error)
 
-    def _take(self, partitions: list[TopicPartition], info: AssignmentInfo) -> None:
+    def _apply(self, partitions: list[TopicPartition], info: AssignmentInfo) -> None:
         if info.error_code:
-            told = _TOLD.get(info.error_code, f"error {info.error_code}")
+            meaning = _ERROR_MEANINGS.get(info.error_code, f"error {info.error_code}")
             raise StreamsError(
-                f"application {self._config.application_id!r} was ended by its leader: {told}"
+                f"application {self._config.application_id!r} was ended by its leader: {meaning}"
             )
         by_partition = tasks_by_partition(info.active_tasks, partitions)
         self._active = set(by_partition.values())
         self._standby = set(info.standby_tasks)
         before, self.group = self.group, self._hooks.group
-        missed = (
+        missed_generation = (
             before.member_id != self.group.member_id
             or before.generation_id + 1 != self.group.generation_id
         )
         for partition, task_id in by_partition.items():
             source = ConsumerPartition(*partition)
             task = self._manager.tasks.get(task_id)
-            if missed and task is not None and task.is_active:
-                # Somebody else may have had it in a generation that this member has missed.
+            if missed_generation and task is not None and task.is_active:
+                # Somebody else may have had it in a generation that this member has missed_generation.
                 self._manager.handle(task, TaskEvent.FAILED)
             # Nothing was fetched yet: a task that stays goes on where it was, not at what is
             # committed; the others have to wait for their state.
@@ -177,8 +177,8 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
                 self._consumer.seek(source, task.source_offset)
             else:
                 self._consumer.pause(source)
-        leads, self._leads = self._leads, False
-        self._schedule.assigned(info.next_rebalance_ms, self._standby, leader=leads)
+        is_leader, self._is_leader = self._is_leader, False
+        self._schedule.assigned(info.next_rebalance_ms, self._standby, leader=is_leader)
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
         try:

@@ -1,4 +1,4 @@
-"""One run of an application: its parts, made, joined, and taken apart in order."""
+"""One run of an application: its stack, made, joined, and taken apart in order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ except ImportError as error:
 from kafkaclient.admin.admin import Admin
 from kafkaclient.producer.producer import Producer
 from kafkaclient.streams.membership.aiokafka_hooks import ConsumerHooks
-from kafkaclient.streams.membership.deadline import RebalanceSchedule
+from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
 from kafkaclient.streams.membership.protocol_assignor import ProtocolAssignor
 from kafkaclient.streams.positions import positions_group, publish_positions
 from kafkaclient.streams.runtime.changelog_ends import ChangelogEnds
@@ -54,15 +54,15 @@ __all__ = ["Instance", "TaskDescription"]
 _log = logging.getLogger(__name__)
 
 _POLL_MS = 100
-_MOST_RECORDS = 1_000
+_MAX_RECORDS = 1_000
 """In one go, of all tasks."""
-_NOTHING = ConsumerPartition("", -1)
+_NO_PARTITION = ConsumerPartition("", -1)
 """In place of the partitions to fetch when no task wants records."""
-_REBALANCE_PATIENCE_S = 1.0
+_REBALANCE_TIMEOUT_S = 1.0
 """Seconds that a rebalance waits for a record: the whole group waits with it."""
-_END_PATIENCE_S = 10.0
+_SHUTDOWN_TIMEOUT_S = 10.0
 """Seconds that the end waits for a record."""
-_CLEAN_EVERY = 10.0
+_CLEANUP_INTERVAL_S = 10.0
 """Seconds."""
 _DISK_THREADS = 2
 
@@ -105,27 +105,27 @@ class Instance:
 
     async def run(self, stopped: asyncio.Event) -> None:
         """Until stopped or cancelled; raises what ended it otherwise."""
-        async with AsyncExitStack() as parts:
+        async with AsyncExitStack() as stack:
             self._directory = StateDirectory(self._config.directory, self._clock)
-            parts.callback(self._directory.close)
+            stack.callback(self._directory.close)
             topics = await prepare_topics(self._config, self._topology)
-            reader = await self._start(parts, topics)
+            reader = await self._start(stack, topics)
             loops = [
-                asyncio.create_task(self._guarded(work), name=f"kafkaclient-streams-{name}")
+                asyncio.create_task(self._crash_on_error(work), name=f"kafkaclient-streams-{name}")
                 for name, work in (
-                    ("work", self._work()),
+                    ("work", self._fetch_records()),
                     ("changelogs", reader.run()),
                     ("positions", self._publish_positions()),
                 )
             ]
             try:
-                await _first(self._crashed, stopped)
+                await _wait_for_end(self._crashed, stopped)
             finally:
-                await self._end(loops)
+                await self._shut_down(loops)
             if self._crashed.done():
                 self._crashed.result()
 
-    async def _start(self, parts: AsyncExitStack, topics: ApplicationTopics) -> ChangelogReader:
+    async def _start(self, stack: AsyncExitStack, topics: ApplicationTopics) -> ChangelogReader:
         config = self._config
         assignor = ProtocolAssignor()
         self._consumer = AIOKafkaConsumer(
@@ -138,13 +138,13 @@ class Instance:
             **consumer_options(config),
         )
         changelogs = AIOKafkaConsumer(auto_offset_reset="none", **consumer_options(config))
-        disk = parts.enter_context(ThreadPoolExecutor(_DISK_THREADS, "kafkaclient-disk"))
-        admin = await parts.enter_async_context(
+        disk = stack.enter_context(ThreadPoolExecutor(_DISK_THREADS, "kafkaclient-disk"))
+        admin = await stack.enter_async_context(
             Admin(config.bootstrap_servers, **config.client_options)
         )
         ends = ChangelogEnds(admin)
-        parts.push_async_callback(changelogs.stop)
-        parts.push_async_callback(self._consumer.stop)
+        stack.push_async_callback(changelogs.stop)
+        stack.push_async_callback(self._consumer.stop)
         try:
             await changelogs.start()
             await self._consumer.start()
@@ -152,10 +152,10 @@ class Instance:
             raise StreamsError(f"the brokers cannot be reached: {error!r}") from error
         if not config.exactly_once:
             self._producer = Producer(config.bootstrap_servers, **config.client_options)
-            await parts.enter_async_context(self._producer)
+            await stack.enter_async_context(self._producer)
         self._hooks = hooks = ConsumerHooks(self._consumer)
         self._schedule = RebalanceSchedule(config.acceptable_recovery_lag, self._clock, time.time)
-        self._reader = reader = ChangelogReader(changelogs, self._observe)
+        self._reader = reader = ChangelogReader(changelogs, self._observe_lag)
         self._manager = TaskManager(
             self._topology,
             self._directory,
@@ -163,7 +163,7 @@ class Instance:
             reader,
             ends,
             make_writer=self._make_writer,
-            on_migrated=self._schedule.want,
+            on_migrated=self._schedule.request_soon,
             crash=self.crash,
             disk=disk,
             options=TaskOptions(
@@ -175,7 +175,7 @@ class Instance:
                 clock=self._clock,
             ),
         )
-        parts.callback(self._manager.close)
+        stack.callback(self._manager.close)
         self._tasks = self._manager.tasks
         self._member = GroupMember(
             config,
@@ -216,42 +216,42 @@ class Instance:
             transactional_id=f"{self._config.application_id}-{task.id}",
             **self._config.transactional_options,
         )
-        return ExactlyOnceWriter(producer, self._group)
+        return ExactlyOnceWriter(producer, self._group_metadata)
 
-    def _group(self) -> ConsumerGroupMetadata:
+    def _group_metadata(self) -> ConsumerGroupMetadata:
         return self._member.group
 
     # --- work -----------------------------------------------------------------------------------
 
-    async def _work(self) -> None:
+    async def _fetch_records(self) -> None:
         """Fetch for the tasks that want records, for ever; they work by themselves."""
-        clean_at = self._clock() + _CLEAN_EVERY
+        clean_at = self._clock() + _CLEANUP_INTERVAL_S
         while True:
-            wanted = self._manager.wanted()
-            self._manager.give(await self._fetched(wanted), wanted)
-            self._manager.watch()
-            if self._schedule.take() and not self._hooks.is_rebalancing:
+            wanted = self._manager.wanted_partitions()
+            self._manager.deliver(await self._fetch(wanted), wanted)
+            self._manager.check_slow_records()
+            if self._schedule.take_due() and not self._hooks.is_rebalancing:
                 self._hooks.request_rejoin()
             if self._clock() >= clean_at:
                 delay = self._config.state_cleanup_delay_ms / 1000
                 self._directory.clean(self._manager.in_use(), delay)
                 self._manager.refresh_checkpoints()
-                clean_at = self._clock() + _CLEAN_EVERY
+                clean_at = self._clock() + _CLEANUP_INTERVAL_S
 
-    async def _fetched(
+    async def _fetch(
         self, wanted: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, Sequence[Any]]:
         """Waits until there is something, or another task wants records, for a moment at most."""
-        self._manager.room.clear()
+        self._manager.room_available.clear()
         # No partition means all that are not paused. Asking for nothing shows the group that this
         # member is alive (max.poll.interval.ms).
-        asked = [ConsumerPartition(*source) for source in wanted] or [_NOTHING]
+        asked = [ConsumerPartition(*source) for source in wanted] or [_NO_PARTITION]
         if len(wanted) == len(self._manager.workers):
             asked = []
         fetching = asyncio.ensure_future(
-            self._consumer.getmany(*asked, timeout_ms=_POLL_MS, max_records=_MOST_RECORDS)
+            self._consumer.getmany(*asked, timeout_ms=_POLL_MS, max_records=_MAX_RECORDS)
         )
-        room = asyncio.ensure_future(self._manager.room.wait())
+        room = asyncio.ensure_future(self._manager.room_available.wait())
         try:
             await asyncio.wait({fetching, room}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -261,21 +261,21 @@ class Instance:
         try:
             found = await fetching
         except asyncio.CancelledError:
-            if fetching.cancelled() and not _is_cancelled():
+            if fetching.cancelled() and not _is_being_cancelled():
                 return {}
             raise
         return {TopicPartition(*partition): records for partition, records in found.items()}
 
     async def suspend(self) -> None:
         """A rebalance begins: end the work at the next record, and commit what was done."""
-        await self._manager.suspend(_REBALANCE_PATIENCE_S)
+        await self._manager.suspend(_REBALANCE_TIMEOUT_S)
 
     def resume(self) -> None:
         """The rebalance is over."""
         if not self._crashed.done():
             self._manager.resume()
 
-    def _observe(self, task: Task) -> None:
+    def _observe_lag(self, task: Task) -> None:
         assert task.lag is not None
         self._schedule.observe(task.id, task.lag)
 
@@ -287,7 +287,7 @@ class Instance:
         if not self._crashed.done():
             self._crashed.set_exception(error)
 
-    async def _guarded(self, work: Any) -> None:
+    async def _crash_on_error(self, work: Any) -> None:
         try:
             await work
         except ConsumerError as error:
@@ -297,11 +297,11 @@ class Instance:
         except Exception as error:  # noqa: BLE001 - told by run
             self.crash(error)
 
-    async def _end(self, loops: list[asyncio.Task[None]]) -> None:
+    async def _shut_down(self, loops: list[asyncio.Task[None]]) -> None:
         """Commit what was done, unless something is broken, and leave; the stores are closed when
         nobody writes any more."""
         if not self._crashed.done():
-            await self._manager.suspend(_END_PATIENCE_S)
+            await self._manager.suspend(_SHUTDOWN_TIMEOUT_S)
         for loop in loops:
             loop.cancel()
         await asyncio.gather(*loops, return_exceptions=True)
@@ -312,12 +312,12 @@ class Instance:
             _log.warning("the group could not be left: %r", error)
 
 
-def _is_cancelled() -> bool:
+def _is_being_cancelled() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
 
-async def _first(crashed: asyncio.Future[None], stopped: asyncio.Event) -> None:
+async def _wait_for_end(crashed: asyncio.Future[None], stopped: asyncio.Event) -> None:
     waiting = asyncio.create_task(stopped.wait())
     try:
         either: set[asyncio.Future[Any]] = {crashed, waiting}

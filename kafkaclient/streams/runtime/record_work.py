@@ -46,14 +46,14 @@ class RecordWork:
         self._store = store
         self._writer = writer
         self._is_closed = False
-        # A record that is skipped leaves no trace, so what it emits has to be held back.
-        self._holds = processor.processing_exception_handler != FAIL
-        self._held: list[OutgoingRecord] = []
+        # A record that is skipped leaves no trace, so what it emits has to be buffered back.
+        self._buffers_output = processor.processing_exception_handler != FAIL
+        self._buffered: list[OutgoingRecord] = []
 
     def close(self) -> None:
         """A processor that is still at a record can neither emit nor touch the store any more."""
         self._is_closed = True
-        self._held = []
+        self._buffered = []
         self._store.close()
 
     async def process(self, record: Any) -> None:
@@ -65,31 +65,31 @@ class RecordWork:
         processor has returned.
         """
         try:
-            decoded = self._decoded(record)
+            decoded = self._decode(record)
         except Exception as error:  # noqa: BLE001 - a deserializer is the application's
             await self._handle(
                 record, error, self._processor.deserialization_exception_handler, decoding=True
             )
             return
-        if self._holds:
+        if self._buffers_output:
             self._store.mark()
         try:
             await self._processor.process(decoded, self._store, self.emit)
         except (Exception, asyncio.CancelledError) as error:
-            if _is_cancelled(error) or self._is_closed or not _is_the_records(error):
+            if _is_being_cancelled(error) or self._is_closed or not _is_record_error(error):
                 raise
-            if self._holds:
+            if self._buffers_output:
                 self._store.roll_back()
-                self._held = []
+                self._buffered = []
             await self._handle(
                 record, error, self._processor.processing_exception_handler, decoding=False
             )
             return
-        await self._send_held(record)
+        await self._send_buffered(record)
 
-    async def _send_held(self, record: Any) -> None:
-        held, self._held = self._held, []
-        for number, outgoing in enumerate(held):
+    async def _send_buffered(self, record: Any) -> None:
+        buffered, self._buffered = self._buffered, []
+        for number, outgoing in enumerate(buffered):
             try:
                 await self._writer.send(outgoing)
             except InvalidRecordError as error:  # a partition that the topic does not have, say
@@ -114,14 +114,14 @@ class RecordWork:
         if self._is_closed:
             raise StreamsError("the task was taken away while this record was processed")
         outgoing = OutgoingRecord(topic, value, key, partition, timestamp_ms, headers)
-        if self._holds:
+        if self._buffers_output:
             # Refused here, the processor learns of it, and its handler is asked. A buffer that the
             # processor changes afterwards is copied, as it is when it is sent at once.
-            self._held.append(self._writer.checked(outgoing))
+            self._buffered.append(self._writer.checked(outgoing))
         else:
             await self._writer.send(outgoing)
 
-    def _decoded(self, record: Any) -> Any:
+    def _decode(self, record: Any) -> Any:
         read_key, read_value = self._processor.key_deserializer, self._processor.value_deserializer
         changes = {}
         if read_key is not None and record.key is not None:
@@ -166,12 +166,12 @@ class RecordWork:
             _log.warning("%s; it was skipped", what)
 
 
-def _is_cancelled(error: BaseException) -> bool:
+def _is_being_cancelled(error: BaseException) -> bool:
     """Whether this task is being cancelled, and not only something that the processor awaited."""
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
-def _is_the_records(error: BaseException) -> bool:
+def _is_record_error(error: BaseException) -> bool:
     """Whether the record is to blame: not the disk, and nothing that passes."""
     return not isinstance(error, StateStoreError) and event_for(error) is None

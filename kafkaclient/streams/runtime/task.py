@@ -30,18 +30,18 @@ __all__ = ["Task", "TaskOptions"]
 
 _log = logging.getLogger(__name__)
 
-_CHECKPOINT_EVERY = 10_000
+_CHECKPOINT_INTERVAL = 10_000
 """Changes: what has to be read again at most when the process is killed (Java:
 ``OFFSET_DELTA_THRESHOLD_FOR_CHECKPOINT``)."""
-_CHECKPOINT_FAR_BEHIND = 200_000
+_CHECKPOINT_INTERVAL_FAR_BEHIND = 200_000
 """The same while it has further to go: every checkpoint is a flush."""
 _CHECKPOINT_AGE = 0.25
 """The share of ``delete.retention.ms`` after which a checkpoint is written without changes."""
 
 
-_YOUNG_S = 60.0
+_MIN_CHECKPOINT_AGE_S = 60.0
 """Seconds after which a checkpoint is written without changes at the earliest."""
-_TURN_S = 0.01
+_MAX_TURN_S = 0.01
 """Seconds of processing after which other tasks of the event loop get their turn."""
 
 
@@ -108,7 +108,7 @@ class Task:
             self._options.transaction_timeout_s,
             self._options.session_timeout_s,
         )
-        self._writing: Future[None] | None = None
+        self._checkpoint_write: Future[None] | None = None
         """The checkpoint that is being written, or was written last."""
         now = self._options.wall()
         checkpoint = directory.prepare(self._processor.store, self._changelog_topic, now)
@@ -179,7 +179,7 @@ class Task:
             self._restored.set()
         self._checkpoint_if_far()
 
-    async def restored(self, end: int) -> None:
+    async def wait_until_restored(self, end: int) -> None:
         """Wait until all changes before ``end`` are applied, which is where the changelog ends. A
         store with changes from beyond it is not of this changelog, and starts over."""
         if self.position > end:
@@ -221,9 +221,9 @@ class Task:
         assert work is not None
         if not keep_going() or self.is_commit_due:
             return
-        turn_ends = self._clock() + _TURN_S
+        pause_at = self._clock() + _MAX_TURN_S
         for record in records:
-            if record.offset < self.source_offset and not self._was_reset(record.offset):
+            if record.offset < self.source_offset and not self._apply_offset_reset(record.offset):
                 continue
             if self.is_dirty and self._slow.needs_own_transaction(record.offset):
                 await self.commit()
@@ -241,11 +241,11 @@ class Task:
             self.source_offset = record.offset + 1
             if now >= self.commit_at or not keep_going():
                 return
-            if now >= turn_ends:
+            if now >= pause_at:
                 await asyncio.sleep(0)
-                turn_ends = self._clock() + _TURN_S
+                pause_at = self._clock() + _MAX_TURN_S
 
-    def _was_reset(self, offset: int) -> bool:
+    def _apply_offset_reset(self, offset: int) -> bool:
         """Whether the record at ``offset`` shows that the consumer went back (auto.offset.reset)
         because the partition ends before the task's offset. The task goes back, too."""
         if offset >= self.fetched_from:
@@ -268,16 +268,16 @@ class Task:
         """Seconds; None: there is nothing to commit."""
         return max(0.0, self.commit_at - self._clock()) if self.is_dirty else None
 
-    def watch(self) -> None:
+    def check_slow_record(self) -> None:
         """Name the record at which the processor is, if it takes too long. To be called several
         times within the session's time-out, for as long as the event loop is not blocked."""
-        self._slow.look(self._clock())
+        self._slow.check(self._clock())
 
-    def explained(self, error: Exception) -> Exception:
+    def explain_error(self, error: Exception) -> Exception:
         """What is to be told in place of an error of :meth:`process` or :meth:`commit`."""
-        return self._slow.explained(error)
+        return self._slow.explain_error(error)
 
-    async def begin_at(self, offset: int) -> None:
+    async def commit_first_offset(self, offset: int) -> None:
         """Make ``offset`` the task's committed one: nothing was committed before."""
         assert self.writer is not None
         await self.writer.begin()
@@ -291,7 +291,7 @@ class Task:
         position = await self.writer.commit(
             self.store.changes, self.changelog, self.source, self.source_offset
         )
-        self.store.settle()
+        self.store.commit()
         self.is_dirty = False
         if position is not None:
             self.position = position
@@ -316,24 +316,26 @@ class Task:
 
     def _checkpoint_if_far(self) -> None:
         """Raises what the checkpoint before has met."""
-        if self._writing is not None:
-            if not self._writing.done():
+        if self._checkpoint_write is not None:
+            if not self._checkpoint_write.done():
                 return
             self._wait_for_checkpoint()
-        far_behind = self.lag is not None and self.lag > _CHECKPOINT_EVERY
-        every = _CHECKPOINT_FAR_BEHIND if far_behind else _CHECKPOINT_EVERY
+        far_behind = self.lag is not None and self.lag > _CHECKPOINT_INTERVAL
+        every = _CHECKPOINT_INTERVAL_FAR_BEHIND if far_behind else _CHECKPOINT_INTERVAL
         aged_s = self._current_at - self._checkpoint_current_at
-        is_old = aged_s > max(_YOUNG_S, self._changelog_topic.delete_retention_s * _CHECKPOINT_AGE)
+        is_old = aged_s > max(
+            _MIN_CHECKPOINT_AGE_S, self._changelog_topic.delete_retention_s * _CHECKPOINT_AGE
+        )
         if self.position - self._checkpoint >= every or is_old:
             self._checkpoint, self._checkpoint_current_at = self.position, self._current_at
-            self._writing = self._disk.submit(
+            self._checkpoint_write = self._disk.submit(
                 self._write_checkpoint, self.position, self._current_at
             )
 
     def _wait_for_checkpoint(self) -> None:
-        writing, self._writing = self._writing, None
-        if writing is not None:
-            writing.result()
+        checkpoint_write, self._checkpoint_write = self._checkpoint_write, None
+        if checkpoint_write is not None:
+            checkpoint_write.result()
 
     def _write_checkpoint(self, position: int, current_at: float) -> None:
         """What is written to the store meanwhile is flushed or not: both fit."""

@@ -33,9 +33,9 @@ __all__ = ["TaskManager"]
 
 _log = logging.getLogger(__name__)
 
-_BACKOFF = 0.5
+_RETRY_BACKOFF_S = 0.5
 """Seconds until a task that has failed is restored anew."""
-_PATIENCE_S = 5.0
+_TIMEOUT_S = 5.0
 """Seconds for processors to end that were cancelled at the end of the instance."""
 
 
@@ -61,7 +61,7 @@ class TaskManager:
         self.tasks: dict[TaskId, Task] = {}
         self.workers: dict[TaskId, Worker] = {}
         """Of the running tasks."""
-        self.room = asyncio.Event()
+        self.room_available = asyncio.Event()
         """Set when a task can take more records, or when another task runs."""
         self._may_work = asyncio.Event()
         self._topology = topology
@@ -76,12 +76,12 @@ class TaskManager:
         self._options = options or TaskOptions()
         self._loop = asyncio.get_running_loop()
         self._activations: dict[TaskId, asyncio.Task[None]] = {}
-        self._endings: dict[TaskId, asyncio.Task[None]] = {}
+        self._writer_stops: dict[TaskId, asyncio.Task[None]] = {}
         """Writers that are being stopped, or were."""
         self._opening: set[TaskId] = set()
-        self._closings: dict[TaskId, Future[None]] = {}
+        self._store_closings: dict[TaskId, Future[None]] = {}
         """Stores that are being closed, or were."""
-        self._given_up: set[asyncio.Task[None]] = set()
+        self._cancelled_workers: set[asyncio.Task[None]] = set()
         """Workers that were cancelled, and are not at their end yet."""
         self._ended = False
 
@@ -96,7 +96,7 @@ class TaskManager:
 
     def in_use(self) -> set[TaskId]:
         """Whose directories are: also while a store is opened, or closed."""
-        closing = {task for task, work in self._closings.items() if not work.done()}
+        closing = {task for task, work in self._store_closings.items() if not work.done()}
         return self.tasks.keys() | self._opening | closing
 
     # --- assignments ----------------------------------------------------------------------------
@@ -131,7 +131,7 @@ class TaskManager:
         """Those that were not open yet. Raises the first error when all have been tried."""
         self._opening = set(tasks) - self.tasks.keys()
         opening = [
-            asyncio.wrap_future(self._disk.submit(self._opened, task_id))
+            asyncio.wrap_future(self._disk.submit(self._open_task, task_id))
             for task_id in sorted(self._opening)
         ]
         found = await asyncio.gather(*opening, return_exceptions=True)
@@ -147,9 +147,9 @@ class TaskManager:
                 raise error
         return opened
 
-    def _opened(self, task_id: TaskId) -> Task:
+    def _open_task(self, task_id: TaskId) -> Task:
         """In a thread."""
-        closing = self._closings.get(task_id)
+        closing = self._store_closings.get(task_id)
         if closing is not None:
             closing.result()
         directory = self._directory.task(task_id)
@@ -162,28 +162,30 @@ class TaskManager:
         if before is task.state and event is not TaskEvent.FAILED:
             return
         if before in (TaskState.RESTORING, TaskState.RUNNING) and event is not TaskEvent.RESTORED:
-            self._end_activity(task)
-        _ENTER[task.state](self, task)
+            self._deactivate(task)
+        _ON_ENTER[task.state](self, task)
         if event not in (TaskEvent.ASSIGNED_ACTIVE, TaskEvent.ASSIGNED_STANDBY, TaskEvent.REVOKED):
             self._follow()
 
     def _follow(self) -> None:
         self._reader.follow([task for task in self.tasks.values() if task.follows_changelog])
 
-    def _end_activity(self, task: Task) -> None:
+    def _deactivate(self, task: Task) -> None:
         self._pause(task)
         worker = self.workers.pop(task.id, None)
         if worker is not None:
             worker.cancel()
-            self._given_up.add(worker.running)
-            worker.running.add_done_callback(self._given_up.discard)
+            self._cancelled_workers.add(worker.asyncio_task)
+            worker.asyncio_task.add_done_callback(self._cancelled_workers.discard)
         activation = self._activations.pop(task.id, None)
         if activation is not None and activation is not asyncio.current_task():
             activation.cancel()
         if task.writer is not None:
-            before = self._endings.get(task.id)
-            ending = _end(task.writer, task, before)
-            self._endings[task.id] = asyncio.create_task(ending, name=f"kafkaclient-end-{task.id}")
+            before = self._writer_stops.get(task.id)
+            ending = _stop_writer(task.writer, task, before)
+            self._writer_stops[task.id] = asyncio.create_task(
+                ending, name=f"kafkaclient-end-{task.id}"
+            )
             task.writer = None
 
     def _enter_restoring(self, task: Task) -> None:
@@ -193,9 +195,9 @@ class TaskManager:
 
     def _enter_running(self, task: Task) -> None:
         self._activations.pop(task.id, None)
-        self.workers[task.id] = Worker(task, self._may_work, self.room.set, self.failed)
+        self.workers[task.id] = Worker(task, self._may_work, self.room_available.set, self.failed)
         self.seek(task)
-        self.room.set()
+        self.room_available.set()
 
     def seek(self, task: Task) -> None:
         """Have a running task's records fetched from where it is."""
@@ -210,10 +212,10 @@ class TaskManager:
 
     def _enter_closed(self, task: Task) -> None:
         del self.tasks[task.id]
-        self._closings[task.id] = closing = self._disk.submit(task.close)
-        closing.add_done_callback(self._closed)
+        self._store_closings[task.id] = closing = self._disk.submit(task.close)
+        closing.add_done_callback(self._on_store_closed)
 
-    def _closed(self, closing: Future[None]) -> None:
+    def _on_store_closed(self, closing: Future[None]) -> None:
         """In a thread."""
         error = closing.exception()
         if error is not None and not self._ended:
@@ -232,19 +234,19 @@ class TaskManager:
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001 - whatever it is, somebody is told
-            await asyncio.sleep(_BACKOFF)
+            await asyncio.sleep(_RETRY_BACKOFF_S)
             self.failed(task, error)
         else:
             self.handle(task, TaskEvent.RESTORED)
 
     async def _make_ready(self, task: Task) -> None:
-        if ending := self._endings.get(task.id):
+        if ending := self._writer_stops.get(task.id):
             await asyncio.wait({ending})  # which goes on if this is cancelled
         # The order is what makes it exact: once the writer has started nobody else can write to
         # this task's changelog or commit its offset, and what an earlier owner left is decided.
         task.writer = self._make_writer(task)
         await task.writer.start()
-        await task.restored((await self._ends([task.changelog]))[task.changelog])
+        await task.wait_until_restored((await self._ends([task.changelog]))[task.changelog])
         offset = await task.writer.committed(task.source)
         if offset:
             # Asked afterwards: what is committed until then is not beyond the end of the partition
@@ -268,7 +270,7 @@ class TaskManager:
         if self._options.auto_offset_reset == LATEST:
             # Kept at once: asked again after a failure, it would leave out what came meanwhile.
             offset: int = (await self._consumer.end_offsets([source]))[source]
-            await task.begin_at(offset)
+            await task.commit_first_offset(offset)
         else:
             offset = (await self._consumer.beginning_offsets([source]))[source]
         return offset
@@ -288,13 +290,15 @@ class TaskManager:
 
     # --- work -----------------------------------------------------------------------------------
 
-    def wanted(self) -> dict[TopicPartition, object]:
+    def wanted_partitions(self) -> dict[TopicPartition, object]:
         """What should be fetched now; the value is for :meth:`give`."""
         return {
-            worker.task.source: worker.fetch for worker in self.workers.values() if worker.has_room
+            worker.task.source: worker.fetch_token
+            for worker in self.workers.values()
+            if worker.has_room
         }
 
-    def give(
+    def deliver(
         self, found: Mapping[TopicPartition, Sequence[Any]], wanted: Mapping[TopicPartition, object]
     ) -> None:
         """Have tasks process what was fetched, each one's records in order. ``wanted`` is from
@@ -304,38 +308,38 @@ class TaskManager:
             source = worker.task.source
             if source not in found:
                 continue
-            if wanted.get(source) is worker.fetch:
-                worker.give(found[source])
+            if wanted.get(source) is worker.fetch_token:
+                worker.add_records(found[source])
             else:
-                worker.forget()
+                worker.discard_records()
                 self.seek(worker.task)
 
-    def watch(self) -> None:
+    def check_slow_records(self) -> None:
         """To be called from time to time."""
         for worker in self.workers.values():
-            worker.task.watch()
+            worker.task.check_slow_record()
 
     def refresh_checkpoints(self) -> None:
         """To be called from time to time, less often."""
         for task in self.tasks.values():
             task.refresh_checkpoint()
 
-    async def suspend(self, patience_s: float) -> None:
+    async def suspend(self, timeout_s: float) -> None:
         """Have all tasks end their work at the next record, and commit it. A record that takes
-        longer than ``patience_s`` goes on being processed, and its task commits nothing before
+        longer than ``timeout_s`` goes on being processed, and its task commits nothing before
         :meth:`resume`; if the task is given up instead, it begins again at its committed offset."""
         self._may_work.clear()
         workers = list(self.workers.values())
-        rested = await asyncio.gather(*(worker.rest(patience_s) for worker in workers))
-        for worker, is_at_rest in zip(workers, rested, strict=True):
-            worker.forget()
-            if not is_at_rest:
+        suspended = await asyncio.gather(*(worker.suspend(timeout_s) for worker in workers))
+        for worker, is_suspended in zip(workers, suspended, strict=True):
+            worker.discard_records()
+            if not is_suspended:
                 _log.info("task %s: goes on with a record that takes long", worker.task.id)
 
     def resume(self) -> None:
         """Let work begin, or go on."""
         self._may_work.set()
-        self.room.set()
+        self.room_available.set()
 
     def stop_work(self) -> None:
         """Have no record begun any more."""
@@ -351,9 +355,9 @@ class TaskManager:
         for task in self.tasks.values():
             if task.is_active:
                 self.handle(task, TaskEvent.STOPPED)
-        await asyncio.gather(*activations, *self._endings.values(), return_exceptions=True)
-        if self._given_up:
-            _, left = await asyncio.wait(self._given_up, timeout=_PATIENCE_S)
+        await asyncio.gather(*activations, *self._writer_stops.values(), return_exceptions=True)
+        if self._cancelled_workers:
+            _, left = await asyncio.wait(self._cancelled_workers, timeout=_TIMEOUT_S)
             for work in left:
                 _log.warning("%s does not end: its processor ignores that it is cancelled", work)
 
@@ -362,11 +366,11 @@ class TaskManager:
         for task in list(self.tasks.values()):
             self.handle(task, TaskEvent.REVOKED)
         with ExitStack() as results:
-            for closing in self._closings.values():
+            for closing in self._store_closings.values():
                 results.callback(closing.result)
 
 
-_ENTER = {
+_ON_ENTER = {
     TaskState.RESTORING: TaskManager._enter_restoring,
     TaskState.RUNNING: TaskManager._enter_running,
     TaskState.STANDBY: TaskManager._enter_standby,
@@ -380,7 +384,7 @@ def _roles(
     return (set(active), TaskEvent.ASSIGNED_ACTIVE), (set(standby), TaskEvent.ASSIGNED_STANDBY)
 
 
-async def _end(writer: Writer, task: Task, before: asyncio.Task[None] | None) -> None:
+async def _stop_writer(writer: Writer, task: Task, before: asyncio.Task[None] | None) -> None:
     if before is not None:
         await before
     try:

@@ -1,4 +1,4 @@
-"""The topics of an application: those that it reads have to be there, changelogs are made."""
+"""The topics of an application: those that it reads have to be existing, changelogs are made."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ __all__ = ["ApplicationTopics", "prepare_topics"]
 
 _log = logging.getLogger(__name__)
 
-_READY_TIMEOUT = 30.0
+_READY_TIMEOUT_S = 30.0
 """Seconds for brokers to know a new changelog."""
-_POLL = 0.1
+_POLL_INTERVAL_S = 0.1
 _DELETE_RETENTION = "delete.retention.ms"
 
 
@@ -42,7 +42,7 @@ class ApplicationTopics(NamedTuple):
 
 
 async def prepare_topics(config: StreamsConfig, topology: Topology) -> ApplicationTopics:
-    """See what there is, and make changelogs that are not there. A partition without leader counts:
+    """See what existing is, and make changelogs that are not existing. A partition without leader counts:
     its task waits for one, the others do not.
 
     Raises :class:`~kafkaclient.errors.StreamsError` when a topic that is read, or that takes dead
@@ -51,10 +51,10 @@ async def prepare_topics(config: StreamsConfig, topology: Topology) -> Applicati
     """
     async with Admin(config.bootstrap_servers, **config.client_options) as admin:
         dead_letters = {t for p in topology.processors for t in p.dead_letter_topics}
-        found = await _found(admin, {*topology.topics, *dead_letters})
+        found = await _existing_topics(admin, {*topology.topics, *dead_letters})
         if missing := sorted(set(topology.topics) - found.keys()):
             raise StreamsError(
-                f"topic {', '.join(missing)} does not exist; what is read must be there"
+                f"topic {', '.join(missing)} does not exist; what is read must be existing"
             )
         if missing := sorted(dead_letters - found.keys()):
             raise StreamsError(
@@ -66,11 +66,11 @@ async def prepare_topics(config: StreamsConfig, topology: Topology) -> Applicati
             topology.changelog_topic(processor): partitions[processor.topic]
             for processor in topology.processors
         }
-        there = await _made(admin, wanted, config.replication_factor)
+        existing = await _create_missing(admin, wanted, config.replication_factor)
         retention_s = {name: await _delete_retention_s(admin, name) for name in wanted}
     for processor in topology.processors:
         name = topology.changelog_topic(processor)
-        count = len(there[name].partitions)
+        count = len(existing[name].partitions)
         if count != wanted[name]:
             raise StateStoreError(
                 f"changelog {name} has {count} partitions, but {processor.topic}, whose state it "
@@ -78,40 +78,40 @@ async def prepare_topics(config: StreamsConfig, topology: Topology) -> Applicati
                 "application another application.id and let it begin anew"
             )
     changelogs = {
-        processor.store: ChangelogTopic(there[name].topic_id, retention_s[name])
+        processor.store: ChangelogTopic(existing[name].topic_id, retention_s[name])
         for processor in topology.processors
         for name in (topology.changelog_topic(processor),)
     }
     return ApplicationTopics(partitions, changelogs)
 
 
-async def _made(
+async def _create_missing(
     admin: Admin, wanted: Mapping[str, int], replication_factor: int
 ) -> dict[str, TopicDescription]:
-    there = await _found(admin, wanted)
+    existing = await _existing_topics(admin, wanted)
     compacted = {"cleanup.policy": "compact"}
     new = [
         NewTopic(name, count, replication_factor, compacted, {})
         for name, count in wanted.items()
-        if name not in there
+        if name not in existing
     ]
     for error in (await admin.create_topics(new)).values() if new else ():
         # Another instance may have been faster.
         if error is not None and not isinstance(error, TopicExistsError):
             raise error
     try:
-        async with asyncio.timeout(_READY_TIMEOUT):
-            while wanted.keys() - (there := await _found(admin, wanted)).keys():  # noqa: ASYNC110
-                await asyncio.sleep(_POLL)
+        async with asyncio.timeout(_READY_TIMEOUT_S):
+            while wanted.keys() - (existing := await _existing_topics(admin, wanted)).keys():  # noqa: ASYNC110
+                await asyncio.sleep(_POLL_INTERVAL_S)
     except TimeoutError:
         raise StreamsError(
             f"the changelogs {', '.join(sorted(wanted))} were created, and brokers do not know "
-            f"them after {_READY_TIMEOUT:g} s"
+            f"them after {_READY_TIMEOUT_S:g} s"
         ) from None
-    return there
+    return existing
 
 
-async def _found(admin: Admin, topics: Collection[str]) -> dict[str, TopicDescription]:
+async def _existing_topics(admin: Admin, topics: Collection[str]) -> dict[str, TopicDescription]:
     """Those that exist; a partition may be without leader."""
     # One question to one broker: the next one may not know a new topic yet.
     found = await admin.describe_topics()

@@ -112,11 +112,11 @@ class StateDirectory:
         self._unused_since: dict[TaskId, float] = {}
         try:
             path.mkdir(parents=True, exist_ok=True)
-            self._lock = _locked(path / ".lock")
+            self._lock = _acquire_lock(path / ".lock")
         except OSError as error:
             raise StateStoreError(f"the state directory {path} cannot be used: {error}") from error
         try:
-            self.process_id = _process_id(path / "process-id")
+            self.process_id = _read_or_create_process_id(path / "process-id")
         except StateStoreError:
             self.close()
             raise
@@ -162,18 +162,18 @@ class StateDirectory:
         return removed
 
     def _tasks(self) -> list[TaskId]:
-        tasks = (_task(path.name) for path in self.path.iterdir())
+        tasks = (_parse_task(path.name) for path in self.path.iterdir())
         return sorted(task for task in tasks if task is not None)
 
 
-def _task(name: str) -> TaskId | None:
+def _parse_task(name: str) -> TaskId | None:
     try:
         return TaskId.parse(name)
     except ValueError:
         return None  # the directory has other things, too
 
 
-def _locked(path: Path) -> FileLock:
+def _acquire_lock(path: Path) -> FileLock:
     lock = FileLock(path, blocking=False, thread_local=False, fallback_to_soft=False)
     try:
         lock.acquire()
@@ -187,7 +187,7 @@ def _locked(path: Path) -> FileLock:
     return lock
 
 
-def _process_id(path: Path) -> UUID:
+def _read_or_create_process_id(path: Path) -> UUID:
     """Kept, so that an instance that is started again is dealt the same tasks."""
     try:
         if path.exists():

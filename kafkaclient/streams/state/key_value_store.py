@@ -83,7 +83,7 @@ class KeyValueStore:
         """What was written since the last commit."""
         return self._changes
 
-    def settle(self) -> None:
+    def commit(self) -> None:
         """What was written is committed: keep it."""
         if self._changes:
             self._rocks.apply(self._changes.items())

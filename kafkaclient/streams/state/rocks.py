@@ -40,17 +40,17 @@ class RocksStore:
         self._write_options = WriteOptions()
         # A property, whatever the binding's stub says.
         self._write_options.disable_wal = True  # type: ignore[method-assign, assignment]
-        with self._naming_errors("opened"):
+        with self._store_errors("opened"):
             self._db = Rdict(str(path), options)
 
     def get(self, key: bytes) -> bytes | None:
-        with self._naming_errors("read"):
+        with self._store_errors("read"):
             value: bytes | None = self._db.get(key)
             return value
 
     def items(self, start: bytes | None = None) -> Iterator[tuple[bytes, bytes]]:
         """From ``start`` on. Sees what was there when it was called."""
-        with self._naming_errors("read"):
+        with self._store_errors("read"):
             return cast("Iterator[tuple[bytes, bytes]]", self._db.items(from_key=start))
 
     def apply(self, changes: Iterable[tuple[bytes, bytes | None]]) -> None:
@@ -61,20 +61,20 @@ class RocksStore:
                 batch.delete(key)
             else:
                 batch.put(key, value)
-        with self._naming_errors("written"):
+        with self._store_errors("written"):
             self._db.write(batch, write_opt=self._write_options)
 
     def flush(self) -> None:
         """Have everything on disk."""
-        with self._naming_errors("flushed"):
+        with self._store_errors("flushed"):
             self._db.flush()
 
     def close(self) -> None:
-        with self._naming_errors("closed"):
+        with self._store_errors("closed"):
             self._db.close()
 
     @contextmanager
-    def _naming_errors(self, what: str) -> Iterator[None]:
+    def _store_errors(self, what: str) -> Iterator[None]:
         try:
             yield
         except Exception as error:  # the binding raises nothing more special

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 __all__ = ["RebalanceSchedule"]
 
-_DEBOUNCE = 0.1
+_DEBOUNCE_S = 0.1
 """Seconds. Each request that reaches the group after an earlier one's SyncGroup is a rebalance
 more."""
-_GATHER = 0.5
+_GATHER_S = 0.5
 """Seconds. Copies that catch up within it share a rebalance: each one stops everybody for a moment,
 and nobody is in need of these copies."""
 
@@ -55,9 +55,9 @@ class RebalanceSchedule:
         # What had caught up when the leader was told has had its effect.
         self._behind = standbys - self._reported if unbalanced else set()
         if next_rebalance_ms == 0:
-            self.want()
+            self.request_soon()
         elif unbalanced and leader:
-            self._by(self._clock() + max(0.0, next_rebalance_ms / 1000 - self._wall()))
+            self._set_due(self._clock() + max(0.0, next_rebalance_ms / 1000 - self._wall()))
 
     def observe(self, task: TaskId, lag: int) -> None:
         """How many records this member's copy of the task is behind."""
@@ -67,18 +67,18 @@ class RebalanceSchedule:
         self._caught_up.add(task)
         if task in self._behind:
             self._behind.discard(task)
-            self._by(self._clock() + _GATHER)
+            self._set_due(self._clock() + _GATHER_S)
 
-    def want(self) -> None:
+    def request_soon(self) -> None:
         """Ask for a rebalance soon."""
-        self._by(self._clock() + _DEBOUNCE)
+        self._set_due(self._clock() + _DEBOUNCE_S)
 
-    def take(self) -> bool:
+    def take_due(self) -> bool:
         """Whether a rebalance is to be asked for now; it is told once."""
         if self.due_at is None or self._clock() < self.due_at:
             return False
         self.due_at = None
         return True
 
-    def _by(self, time: float) -> None:
+    def _set_due(self, time: float) -> None:
         self.due_at = time if self.due_at is None else min(self.due_at, time)

@@ -45,9 +45,9 @@ class Instance:
         self.process = process
         self.tasks: dict[str, str] = {}
         self._changed = asyncio.Condition()
-        self._reading = asyncio.create_task(self._decode_member())
+        self._reading = asyncio.create_task(self._read())
 
-    async def _decode_member(self) -> None:
+    async def _read(self) -> None:
         assert self.process.stdout is not None
         async for line in self.process.stdout:
             async with self._changed:

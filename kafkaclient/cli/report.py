@@ -19,7 +19,7 @@ from kafkaclient.errors import ConfigError
 from kafkaclient.experiments.facts.report import write_report
 from kafkaclient.experiments.facts.results import findings, write_findings
 from kafkaclient.spark.failures import spark_failures
-from kafkaclient.spark.progress import followed
+from kafkaclient.spark.progress import report_progress
 from kafkaclient.spark.report.runs import find_runs
 from kafkaclient.spark.session import QUICK_START, spark_session
 
@@ -96,7 +96,7 @@ def _report(folders: Sequence[Path], out: Path, master: str | None, window_ms: f
                 progress.update(task, tasks=f"{done} of {tasks} tasks")
 
             progress.update(task, total=len(job.STEPS))
-            with followed(spark, tell), spark_failures("the report"):
+            with report_progress(spark, tell), spark_failures("the report"):
                 tables = job.aggregate(spark, runs, out / "tables", judgement, begin)
             made_with = f"kafkaclient {version('kafkaclient')}, Spark {spark.version}"
         finally:

@@ -1,5 +1,8 @@
-"""Who runs what in an application, seen from outside: from what its members told each other when
-they joined, and what the brokers know since. Reads the groups of Kafka Streams, too."""
+"""Which member of an application's group has which tasks, and how far behind they are.
+
+The answer combines the members' subscriptions and assignments with the offsets that brokers have.
+Groups of Kafka Streams can be described, too.
+"""
 
 from __future__ import annotations
 
@@ -35,36 +38,36 @@ _ASSIGNOR = "stream"
 
 
 class Role(Enum):
-    """What a member has a task for."""
+    """The role in which a member has a task."""
 
     ACTIVE = "active"
     STANDBY = "standby"
     WARMUP = "warm-up"
-    """A copy more than other tasks of the application have, while the assignment is not balanced:
-    members are not told which of their copies are warm-ups, so this is a conclusion."""
+    """An extra copy of the task while the assignment is not balanced. Inferred: assignments do not
+    mark which copies are warm-ups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyDescription:
-    """A task's copy on a member."""
+    """A member's copy of a task."""
 
     task: TaskId
     role: Role
     partitions: tuple[TopicPartition, ...]
-    """What an active task reads; a standby's or a warm-up's changelogs. Members of Kafka Streams do
-    not tell which changelogs a copy has; this is empty, and ``end`` and ``lag`` are None, when they
-    cannot be concluded either."""
+    """The input partitions of an active task, or the changelogs of a standby or warm-up. Members of
+    Kafka Streams do not report the changelogs of a copy. If they cannot be inferred, this is empty,
+    and ``end`` and ``lag`` are None."""
     position: int | None
-    """Summed over ``partitions``: an active task's committed offsets; how far a copy's state is, as
-    its instance publishes it every second, else as it was when its member joined the group last.
-    None: not known, such as before the first commit."""
+    """Sum over ``partitions``. Of an active task: its committed offsets. Of a standby or warm-up:
+    the position that its instance publishes every second, or else the one reported when the member
+    last joined. None: unknown, for example before the first commit."""
     end: int | None
-    """Where ``partitions`` end now, summed; None: not known."""
+    """Sum of the current end offsets of ``partitions``. None: unknown."""
 
     @property
     def lag(self) -> int | None:
-        """Records between the two; of an active task those that it has to process still. A copy
-        without a position has everything before it."""
+        """``end`` minus ``position``: the number of records that the copy has not processed or
+        restored yet. A standby or warm-up without position lacks all records."""
         if self.end is None:
             return None
         if self.position is None:
@@ -73,7 +76,7 @@ class CopyDescription:
 
     @property
     def progress(self) -> float | None:
-        """The share of its changelog that a copy has, 0 to 1; None for an active task."""
+        """Fraction of the changelog that the copy has, 0 to 1. None for an active task."""
         if self.role is Role.ACTIVE or self.end is None:
             return None
         return 1.0 if self.end == 0 else min(1.0, (self.position or 0) / self.end)
@@ -81,7 +84,7 @@ class CopyDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberDescription:
-    """A member, and what it has; ``process_id`` is the same for all members of an instance."""
+    """A member and its tasks. All members of an instance have the same ``process_id``."""
 
     member_id: str
     client_id: str
@@ -92,36 +95,36 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplicationDescription:
-    """An application's group. Without members, ``state`` is ``Empty`` or ``Dead``."""
+    """An application's group. A group without members has the ``state`` ``Empty`` or ``Dead``."""
 
     group: str
     state: str
     members: tuple[MemberDescription, ...]
     next_rebalance_ms: int | None
-    """When the leader will ask for the next rebalance at the latest, in ms since 1970; None: never,
-    as the assignment is balanced."""
+    """Latest time of the next probing rebalance, in ms since 1970. None: no rebalance is planned,
+    because the assignment is balanced."""
 
     @property
     def is_rebalancing(self) -> bool:
-        """Whether what everybody has is being decided now."""
+        """Whether the group is rebalancing now."""
         return self.state in ("PreparingRebalance", "CompletingRebalance")
 
     @property
     def is_balanced(self) -> bool:
-        """Whether everybody has what the assignor wants it to have in the end."""
+        """Whether every task is where the assignor finally wants it."""
         return self.next_rebalance_ms is None
 
 
 @dataclass(frozen=True, slots=True)
 class _DecodedMember:
-    """A member, its bytes decoded."""
+    """A group member with its decoded subscription and assignment."""
 
     member: DescribedMember
     subscription: SubscriptionInfo
     info: AssignmentInfo
     active: Mapping[TaskId, tuple[TopicPartition, ...]]
     copies: Mapping[TaskId, frozenset[TopicPartition]]
-    """With their changelogs."""
+    """Standby tasks -> their changelogs."""
 
     def changelogs(self) -> set[TopicPartition]:
         return {p for found in self.copies.values() for p in found}
@@ -131,11 +134,11 @@ class _DecodedMember:
 
 
 async def describe_application(admin: Admin, group: str) -> ApplicationDescription:
-    """Ask the brokers.
+    """Describe the application's group, as the brokers see it now.
 
-    While the group rebalances nobody has anything, so there are no members in the answer.
-    Raises :class:`~kafkaclient.errors.StreamsError` when the group is another kind of application's
-    or its members cannot be understood, and what the admin client raises.
+    While the group rebalances, no member has an assignment, and ``members`` is empty. Raises
+    :class:`~kafkaclient.errors.StreamsError` if the group is not a streams application or a
+    member's bytes cannot be decoded. Errors of the admin client are raised unchanged.
     """
     found = await admin.describe_group(group)
     read = decode_members(found)
@@ -160,7 +163,7 @@ async def describe_application(admin: Admin, group: str) -> ApplicationDescripti
 
 
 async def _changelog_topics(admin: Admin, group: str) -> dict[str, int]:
-    """The application's, with the number of their partitions."""
+    """The application's changelog topics, with their numbers of partitions."""
     topics = await admin.describe_topics()
     return {
         name: len(topic.partitions) for name, topic in topics.items() if _is_changelog(name, group)
@@ -170,17 +173,18 @@ async def _changelog_topics(admin: Admin, group: str) -> dict[str, int]:
 def decode_members(
     group: DescribedGroup, changelogs: Mapping[str, int] | None = None
 ) -> list[_DecodedMember]:
-    """Decode what members have told each other, those that have been assigned something.
+    """Decode the subscriptions and assignments of a stable group's members.
 
-    Kafka Streams tells what a standby's task reads (``StreamsPartitionAssignor.java``), not its
-    changelogs. An application with one subtopology has only this one's: ``changelogs`` are the
-    numbers of partitions of the application's changelog topics.
+    For a standby, Kafka Streams sends the input partitions, not the changelogs
+    (``StreamsPartitionAssignor.java``). If the application has only one subtopology, all its
+    changelogs belong to that one: ``changelogs`` (topic -> number of partitions) then fills the
+    gap.
     """
     if not group.members or group.state != "Stable":
         return []
     if group.protocol_type != "consumer" or group.protocol != _ASSIGNOR:
         raise StreamsError(
-            f"group {group.group_id!r} is no streams application: its members have agreed on "
+            f"group {group.group_id!r} is not a streams application: its members agreed on "
             f"{group.protocol or 'no'!r} of the {group.protocol_type!r} protocol, not {_ASSIGNOR!r}"
         )
     read = [_decode_member(member, group.group_id) for member in group.members]
@@ -210,7 +214,8 @@ def build_description(
     ends: Mapping[TopicPartition, int],
     published: Mapping[UUID, Mapping[TopicPartition, int]],
 ) -> ApplicationDescription:
-    """Put together what is known; pure. ``published`` are the positions of copies, by process."""
+    """The description, from what brokers answered. Pure. ``published``: process id -> positions of
+    its standbys and warm-ups."""
     copies = Counter(task for each in read for task in each.info.standby_tasks)
     tasks = copies.keys() | {task for each in read for task in each.active}
     wanted = min((copies[task] for task in tasks), default=0)
@@ -266,8 +271,8 @@ def _decode_member(member: DescribedMember, group: str) -> _DecodedMember:
     subscription = decode_subscription(user_data_in(member.metadata) or b"")
     if not isinstance(subscription, SubscriptionInfo):
         raise StreamsError(
-            f"member {member.member_id} speaks version {subscription.version}, which is newer than "
-            "what this client reads"
+            f"member {member.member_id} speaks version {subscription.version}, which this "
+            "client is too old to read: upgrade it"
         )
     assignment = assignment_in(member.assignment)
     info = AssignmentInfo.decode(assignment.user_data or b"")
@@ -286,7 +291,8 @@ def _decode_member(member: DescribedMember, group: str) -> _DecodedMember:
 def _warmups(
     read: list[_DecodedMember], copies: Mapping[TaskId, int], wanted: int
 ) -> set[tuple[str, TaskId]]:
-    """Of tasks with more copies than others have, those that are furthest behind."""
+    """Surplus copies, as (member id, task): of each task with more copies than the others, the
+    copies furthest behind."""
     holders: defaultdict[TaskId, list[tuple[int, str]]] = defaultdict(list)
     for each in read:
         for task in each.info.standby_tasks:
@@ -300,7 +306,8 @@ def _warmups(
 
 
 def _reported_position(each: _DecodedMember, task: TaskId, end: int | None) -> int | None:
-    """What the member reported when it joined; a task that it ran then was at its end."""
+    """The position that the member reported when it joined. For a task that was active on the
+    member this is ``end``."""
     position = each.subscription.task_offset_sums.get(task)
     if position == LATEST_OFFSET:
         return end
@@ -318,6 +325,7 @@ def _published_position(
 def _sum_offsets(
     offsets: Mapping[TopicPartition, int], partitions: Collection[TopicPartition]
 ) -> int | None:
-    """None if one of them is not known, or if it is not known which they are."""
+    """Sum of the partitions' offsets. None if there are no partitions or one of the offsets is
+    unknown."""
     found = [offsets[p] for p in partitions if p in offsets]
     return sum(found) if partitions and len(found) == len(partitions) else None

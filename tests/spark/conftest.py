@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkaclient.spark.kept import Kept
+from kafkaclient.spark.client_cache import ClientCache
 from kafkaclient.spark.options import ReadOptions
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.wire.compression import Codec
@@ -33,9 +33,9 @@ def fake() -> FakeCluster:
 
 
 @pytest.fixture
-def kept(fake: FakeCluster) -> Iterator[Kept]:
+def cache(fake: FakeCluster) -> Iterator[ClientCache]:
     """A worker's, whose clients are the fake cluster's."""
-    made = Kept(dialer=fake)
+    made = ClientCache(dialer=fake)
     yield made
     made.close()
 

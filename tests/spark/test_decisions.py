@@ -22,8 +22,8 @@ from kafkaclient.spark import decisions
 from kafkaclient.spark.decisions import (
     Contents,
     Decision,
-    Seen,
     State,
+    TransactionStatus,
     abort_batch,
     commit_batch,
 )
@@ -134,7 +134,7 @@ class Driver:
         self.step("after")
         return last
 
-    async def writing(self) -> bool:
+    async def is_writing(self) -> bool:
         self.step("before")
         return self.kafka.on_its_way is not None
 
@@ -157,13 +157,13 @@ class Driver:
 
     async def states(
         self, prepared: Iterable[PreparedTransaction]
-    ) -> Mapping[PreparedTransaction, Seen]:
+    ) -> Mapping[PreparedTransaction, TransactionStatus]:
         self.step("before")
         kafka = self.kafka
         return {
-            each: Seen(kafka.state[each], kafka.left(each))
+            each: TransactionStatus(kafka.state[each], kafka.left(each))
             if kafka.state[each] is State.OPEN
-            else Seen(kafka.state[each])
+            else TransactionStatus(kafka.state[each])
             for each in prepared
         }
 
@@ -179,7 +179,7 @@ class Driver:
         self.step("after")
         return self.kafka.state[prepared] is wanted and prepared not in self.kafka.expired
 
-    async def left(self, batch: int) -> list[PreparedTransaction]:
+    async def open_up_to(self, batch: int) -> list[PreparedTransaction]:
         self.step("before")
         return [each for each in self.kafka.open() if self.kafka.rows[each][0] <= batch]
 
@@ -350,7 +350,7 @@ def test_a_checkpoint_put_back_loses_and_repeats_nothing_silently(
         assert kafka.visible() == query.everything()
     elif isinstance(failure, CheckpointMismatchError):
         assert restored
-        assert "put the newest checkpoint back" in str(failure)
+        assert "Restore the newest checkpoint" in str(failure)
     event(f"ends with: {type(failure).__name__}")
 
 
@@ -509,7 +509,7 @@ async def test_a_checkpoint_that_was_put_back_is_an_error_that_says_what_to_do()
     for part in (
         '2 rows, up to the end offsets {"in":{"0":2}}',
         'end offsets are {"in":{"0":4}} now',
-        "put the newest checkpoint back",
+        "Restore the newest checkpoint",
         "new checkpointLocation",
         "failOnDataLoss=false",
     ):
@@ -550,19 +550,19 @@ async def test_a_decision_of_an_earlier_release_is_carried_out() -> None:
     assert kafka.visible() == Counter([1])
 
 
-@pytest.mark.parametrize("call", ["left", "end", "never"])
+@pytest.mark.parametrize("call", ["open_up_to", "end", "never"])
 async def test_cleaning_up_fails_no_batch(call: str, monkeypatch) -> None:
-    monkeypatch.setattr(decisions, "_CLEAN_UP_S", 0.05)
+    monkeypatch.setattr(decisions, "_CLEAN_UP_TIMEOUT_S", 0.05)
     kafka = Kafka()
     wanted, lost = batch(kafka, 0, [1]), kafka.prepare(0, [1])
 
     class Broken(Driver):
-        async def left(self, batch: int) -> list[PreparedTransaction]:
-            if call == "left":
+        async def open_up_to(self, batch: int) -> list[PreparedTransaction]:
+            if call == "open_up_to":
                 raise KafkaError("one broker does not answer")
             if call == "never":
                 await asyncio.Event().wait()
-            return await super().left(batch)
+            return await super().open_up_to(batch)
 
         async def end(self, prepared: PreparedTransaction, *, commit: bool) -> bool:
             if prepared == lost:

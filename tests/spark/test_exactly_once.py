@@ -27,8 +27,8 @@ from kafkaclient.spark.checkpoint import end_offsets  # noqa: E402
 from kafkaclient.spark.decisions import (  # noqa: E402
     Contents,
     Decision,
-    Seen,
     State,
+    TransactionStatus,
     abort_batch,
     commit_batch,
 )
@@ -131,7 +131,7 @@ async def test_a_driver_that_dies_after_the_decision(fake) -> None:
         await abort_batch(ledger, transactions, 0, tuple(first))  # as after a commit that failed
         await commit_batch(ledger, transactions, Decision(0, (again.transaction,)))
         states = await transactions.states([again.transaction])
-        assert [*states.values()] == [Seen(State.ABORTED)]
+        assert [*states.values()] == [TransactionStatus(State.ABORTED)]
     assert seen(fake) == [b"a", b"b"]
 
 
@@ -199,7 +199,9 @@ async def test_time_that_is_left(fake) -> None:
         for passed, left in ((0, 1.0), (15, 0.75), (70, 0.0), (-1000, 1.0)):
             now = began + passed
             transactions = KafkaTransactions(admin, QUERY, clock=lambda now=now: now)
-            assert (await transactions.states([one]))[one] == Seen(State.OPEN, pytest.approx(left))
+            assert (await transactions.states([one]))[one] == TransactionStatus(
+                State.OPEN, pytest.approx(left)
+            )
         ledger = KafkaLedger(admin, {"bootstrap_servers": fake.bootstrap}, QUERY, dialer=fake)
         transactions = KafkaTransactions(admin, QUERY, clock=lambda: began + 55)
         with pytest.raises(TransactionLostError, match="about to time out, within 10%"):
@@ -222,12 +224,12 @@ async def test_who_reads_or_aborts_fences_nobody(fake) -> None:
 async def test_a_decision_that_is_being_written_protects_its_transactions(fake) -> None:
     one = (await task(fake, 0, ["a"])).transaction
     async with driver(fake) as (ledger, transactions):
-        assert not await ledger.writing()
+        assert not await ledger.is_writing()
         producer = Producer(fake.bootstrap, dialer=fake, transactional_id=QUERY)
         async with producer, producer.transaction():  # of a process that was killed, say
             await producer.send(QUERY, b"x", partition=0)
             await producer.flush()
-            assert await ledger.writing()
+            assert await ledger.is_writing()
             await abort_batch(ledger, transactions, 0, (one,))
             assert (await transactions.states([one]))[one].state is State.OPEN
             await producer.abort_transaction()
@@ -272,7 +274,7 @@ async def test_cleaning_up_needs_not_all_brokers(fake) -> None:
         async def refuse(_: object) -> None:
             raise KafkaError("a broker does not list its transactions")
 
-        transactions.left = refuse  # type: ignore[method-assign]
+        transactions.open_up_to = refuse  # type: ignore[method-assign]
         await commit_batch(ledger, transactions, Decision(0, (one,)))
     assert seen(fake) == [b"a"]
 

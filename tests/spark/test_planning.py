@@ -53,7 +53,7 @@ async def test_by_time(fake, options) -> None:
         endingOffsetsByTimestamp=by_partition(p0=1006, p1=9999, p2=0),
     )
     assert await told(fake, asked) == [(0, 4, 6), (1, 4, 20)]
-    with pytest.raises(ConfigError, match=r"no record that is as young in t-2;"):
+    with pytest.raises(ConfigError, match=r"no record with that timestamp or a later one in t-2;"):
         await told(fake, options(startingTimestamp="1004"))
 
 

@@ -110,7 +110,7 @@ def columns(told: str, topic: str | None = "t") -> WriteColumns:
         ("value string, partition bigint", "column partition is of type BIGINT"),
         ("value string, headers map", "column headers is of type MAP"),
         ("value string, headers texts", "column headers"),
-        ("value string, VALUE string", "column value is there twice"),
+        ("value string, VALUE string", "there are two columns value"),
     ],
 )
 def test_columns_that_cannot_be_written(told: str, said: str) -> None:

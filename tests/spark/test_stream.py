@@ -142,7 +142,9 @@ def test_a_topic_that_was_deleted(opened, fake, fill) -> None:
     with pytest.raises(OffsetOutOfRangeError, match="partition t-0 is gone"):
         reader.partitions(start, end)
     fake.create_topic("t", 3)
-    with pytest.raises(OffsetOutOfRangeError, match="partition t-0 ends at 0, and had 5"):
+    with pytest.raises(
+        OffsetOutOfRangeError, match="partition t-0 ends at 0, before the read begins, at 5"
+    ):
         reader.partitions(start, reader.latestOffset(start, ALL))
     assert opened(failOnDataLoss="false").partitions(start, at(0, 0, 0)) == []
 
@@ -158,7 +160,7 @@ def test_a_topic_that_was_deleted(opened, fake, fill) -> None:
     ],
 )
 def test_a_first_batch_that_is_done_again(opened, fill, given: dict[str, str], moves: bool) -> None:
-    """Spark asks for the start, and plans the end that it has kept."""
+    """Spark asks for the start, and plans the end that it has cache."""
     reader = opened(**given)
     start = reader.initialOffset()
     if moves:

@@ -224,7 +224,7 @@ async def test_the_copy_that_a_moved_task_leaves_behind_has_nobody_asked(world: 
 
 @pytest.mark.parametrize(
     ("code", "message"),
-    [(1, "does not exist"), (3, "leader's log"), (4, "has asked for the end"), (77, "error 77")],
+    [(1, "does not exist"), (3, "leader's log"), (4, "requested the shutdown"), (77, "error 77")],
 )
 async def test_a_leader_can_end_the_application(world: World, code: int, message: str) -> None:
     await world.rebalance([], [], error_code=code)

@@ -104,7 +104,7 @@ class World:
 
 @pytest.fixture
 async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    monkeypatch.setattr(task_manager, "_BACKOFF", 0)
+    monkeypatch.setattr(task_manager, "_RETRY_BACKOFF_S", 0)
     made = World(tmp_path)
     yield made
     await made.manager.end_writers()

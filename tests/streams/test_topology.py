@@ -28,7 +28,7 @@ def test_tasks_and_topics() -> None:
 
 @pytest.mark.parametrize(
     ("topic", "store", "message"),
-    [("a", "y", "'a' is read by two"), ("b", "x", "'x' is kept by two")],
+    [("a", "y", "'a' is read by two"), ("b", "x", "'x' is used by two")],
 )
 def test_topics_and_stores_have_one_processor(topic: str, store: str, message: str) -> None:
     app = StreamsApp("localhost:1", application_id="app", state_dir="/nowhere")

@@ -1,4 +1,5 @@
-"""What tasks counted, added up: a slice at a time, as Arrow's columns; Spark sees the sums only."""
+"""Adds up the counts of tasks, as Arrow columns, one slice at a time. Spark handles only the
+sums."""
 
 from __future__ import annotations
 
@@ -6,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from kafkaclient.spark.report.counting import added_up, unpacked
-from kafkaclient.spark.report.judging import judged
+from kafkaclient.spark.report.counting import sum_groups, unpack
+from kafkaclient.spark.report.judging import judge_decisions
 
 __all__ = ["COUNTS", "add_up"]
 
@@ -36,30 +37,30 @@ COUNTS = pa.schema(
         ("regretted", pa.int64()),
     ]
 )
-"""Of all kinds; a column is null where it means nothing for the kind."""
+"""Columns of all kinds. A column is null in kinds that do not have it."""
 
-_UNSUMMED = 1_000_000
-"""So many rows wait to be added up, and at most as many more as there are sums."""
+_MAX_UNSUMMED_ROWS = 1_000_000  # held before they are added up, plus the rows of earlier sums
 
 
 def add_up(key: tuple[Any, ...], shipped: pa.Table, times: float, least_s: float) -> pa.Table:
-    """What Spark applies to each group of :data:`.SHIPPED` with the same kind, run and slice.
+    """The sums of a group of :data:`.PACKED_COUNTS` with the same kind, run and slice; Spark calls
+    it.
 
-    ``times`` and ``least_s`` say when a decision counts as regretted (:func:`.judged`).
+    ``times`` and ``least_s`` define when a decision is regretted (:func:`.judge_decisions`).
     """
     kind = key[0].as_py()
     held: list[pa.Table] = []
-    rows, most = 0, _UNSUMMED
+    rows, most = 0, _MAX_UNSUMMED_ROWS
     for packed in shipped["counts"]:
-        held.append(unpacked(packed.as_buffer()))
+        held.append(unpack(packed.as_buffer()))
         rows += len(held[-1])
         if rows > most:
-            held = [added_up(kind, pa.concat_tables(held))]
+            held = [sum_groups(kind, pa.concat_tables(held))]
             rows = len(held[0])
-            most = max(_UNSUMMED, 2 * rows)
-    found = added_up(kind, pa.concat_tables(held))
+            most = max(_MAX_UNSUMMED_ROWS, 2 * rows)
+    found = sum_groups(kind, pa.concat_tables(held))
     if kind == "cells":
-        kind, found = "decisions", judged(found, times, least_s)
+        kind, found = "decisions", judge_decisions(found, times, least_s)
     found = found.append_column("kind", pa.repeat(pa.scalar(kind), len(found)))
     for name in COUNTS.names:
         if name not in found.column_names:

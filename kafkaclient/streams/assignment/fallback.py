@@ -1,4 +1,5 @@
-"""When the leader does not know how far the changelogs are: everything stays where it is."""
+"""The assignment when the leader cannot get the changelogs' end offsets: every task stays where it
+is."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ __all__ = ["PriorOwner", "assign_to_prior_owners"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriorOwner:
-    """A client with the tasks that it had until now."""
+    """A client with its tasks of the previous assignment."""
 
     capacity: int = 1
     active: Collection[TaskId] = ()
@@ -33,10 +34,12 @@ def assign_to_prior_owners(
     stateless_tasks: Collection[TaskId],
     num_standby_replicas: int,
 ) -> Assignment:
-    """Tasks where they were, and another rebalance wanted soon (``FallbackPriorTaskAssignor``).
+    """The previous assignment, with another rebalance soon (``FallbackPriorTaskAssignor``).
 
-    Active tasks go to whoever former_active them, else to one that has a copy, else to the least loaded;
-    standbys likewise. Raises :class:`~kafkaclient.errors.TaskAssignmentError` without a client.
+    An active task goes to its previous client, else to a client with a standby, else to the least
+    loaded one. A standby goes to a previous standby client, else to the previous active one, else
+    to the least loaded one. Raises :class:`~kafkaclient.errors.TaskAssignmentError` if there is no
+    client.
     """
     if not clients:
         raise TaskAssignmentError("there is no client to assign tasks to")
@@ -91,7 +94,8 @@ def _holders(
 def _least_loaded_without(
     choices: Iterable[Sequence[ClientState]], task: TaskId
 ) -> ClientState | None:
-    """The least loaded client without a copy, of the first choice that has one."""
+    """The least loaded client that does not have the task, from the first of ``choices`` that has
+    such a client."""
     for clients in choices:
         without = [client for client in clients if not client.has(task)]
         if without:

@@ -1,11 +1,12 @@
-"""Standbys: copies of stateful tasks on other clients, and with KIP-708 on clients far away."""
+"""Assigns standbys: copies of stateful tasks on other clients, with KIP-708 on clients with
+different tags."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from kafkaclient.streams.assignment.balance import LeastLoaded, to_any_client, balance_tasks
+from kafkaclient.streams.assignment.balance import LeastLoaded, balance_tasks, to_any_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence, Set
@@ -22,11 +23,13 @@ def assign_standbys(
     num_standby_replicas: int,
     tags: Collection[str] = (),
 ) -> int:
-    """Give every sorted stateful task its standbys; returns how many found no client.
+    """Assign the standbys of each task in ``stateful_tasks``, which is sorted. Returns how many
+    standbys found no client.
 
-    Least loaded clients first. With ``tags`` a standby goes to a client that differs in as many of
-    them from the task's other copies as there are values; what cannot be placed so goes to the
-    least loaded ones nevertheless (``ClientTagAwareStandbyTaskAssignor``).
+    The least loaded clients are taken first. With ``tags``, a standby goes to a client whose tags
+    differ from those of the task's other copies, as far as there are enough tag values. Standbys
+    that cannot be placed by tags go to the least loaded clients
+    (``ClientTagAwareStandbyTaskAssignor``).
     """
     if num_standby_replicas == 0:
         return 0
@@ -40,7 +43,8 @@ def assign_standbys(
 
 
 def _assign_least_loaded(task: TaskId, count: int, least_loaded: LeastLoaded) -> int:
-    """Returns how many of ``count`` standbys found no client without a copy."""
+    """Assign ``count`` standbys to the least loaded clients without a copy. Returns how many found
+    no client."""
     for left in range(count, 0, -1):
         client = least_loaded.take(lambda client: not client.has(task))
         if client is None:
@@ -56,7 +60,7 @@ def _assign_by_tags(
     tags: Collection[str],
     least_loaded: LeastLoaded,
 ) -> None:
-    """Place the standbys that tags allow, and take them off what is wanted."""
+    """Assign the standbys that tags allow, and subtract them from ``wanted``."""
     client_tags = [
         frozenset((tag, client.tags[tag]) for tag in tags if tag in client.tags)
         for client in clients
@@ -67,7 +71,7 @@ def _assign_by_tags(
         used: set[tuple[str, str]] = set()
         last = owners[task]
         for copies in range(1, count + 1):
-            # A tag with a copy at each of its values, or as good as, tells clients apart no more.
+            # With as many copies as a tag has values, the tag excludes no more clients.
             used_up = {tag for tag, _ in client_tags[last.order] if values[tag] <= copies}
             used = {
                 tag_value
@@ -88,7 +92,7 @@ def _eligible(
     client_tags: Sequence[frozenset[tuple[str, str]]],
     used: Set[tuple[str, str]],
 ) -> Callable[[ClientState], bool]:
-    """Says of a client whether it has no copy of the task and stands at none of the client_tags."""
+    """A predicate: whether a client has no copy of the task and none of the ``used`` tag values."""
 
     def is_eligible(client: ClientState) -> bool:
         return not client.has(task) and used.isdisjoint(client_tags[client.order])
@@ -97,5 +101,6 @@ def _eligible(
 
 
 def _same_tags(source: ClientState, destination: ClientState) -> bool:
-    """Whether a standby may move without getting nearer to the task's other copies."""
+    """Whether the destination has all tags of the source, so that a move does not bring copies
+    closer together."""
     return source.tags.items() <= destination.tags.items()

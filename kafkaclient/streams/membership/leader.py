@@ -1,4 +1,5 @@
-"""What the group's leader makes of its members' subscriptions. Pure: no I/O, no clock."""
+"""How the group's leader computes the members' assignments from their subscriptions. Pure: no I/O,
+no clock."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 class MemberAssignment(NamedTuple):
-    """What a member is sent: its partitions, and what they are for."""
+    """The assignment sent to a member: its partitions and their tasks."""
 
     partitions: list[TopicPartition]
     info: AssignmentInfo
@@ -44,10 +45,10 @@ class MemberAssignment(NamedTuple):
 
 @dataclass(slots=True)
 class _ClientMembers:
-    """One process, from the subscriptions of its members."""
+    """The members of one process, from their subscriptions."""
 
     members: dict[str, set[TaskId]] = field(default_factory=dict)
-    """Member id -> tasks that it reported."""
+    """Member id -> tasks that the member reported."""
     sums: dict[TaskId, int] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
 
@@ -60,13 +61,13 @@ def compute_assignments(
     configs: AssignmentConfigs,
     next_probing_ms: int,
 ) -> dict[str, MemberAssignment]:
-    """Everybody's assignment, by member id. Never raises for what a member has sent.
+    """Member id -> assignment. Never raises because of a member's subscription.
 
-    ``user_data`` are the members' subscriptions; ``partitions`` how many each topic that is read
-    has (0: it is not there); ``end_offsets`` those of the tasks' changelogs, None when they could
-    not be had: then tasks stay where they were. ``next_probing_ms`` is when a rebalance should
-    follow if the assignment is not balanced; every member is told, as it says that copies may be
-    warm-ups, but only the leader waits for it.
+    ``user_data``: member id -> subscription. ``partitions``: input topic -> number of partitions, 0
+    if the topic does not exist. ``end_offsets``: task -> end offset of its changelog; None if the
+    offsets could not be fetched, and then tasks stay where they were. ``next_probing_ms``: when to
+    rebalance again if the assignment is not balanced. All members get this time, because it tells
+    them that standbys may be warm-ups, but only the leader acts on it.
     """
     processes: dict[UUID, _ClientMembers] = {}
     answers: dict[str, MemberAssignment] = {}
@@ -76,7 +77,7 @@ def compute_assignments(
         if subscription is None:
             answers[member] = _error_answer(AssignorError.ASSIGNMENT_ERROR)
         elif isinstance(subscription, FutureSubscriptionInfo):
-            # It is newer: it comes again in the version that it is told here.
+            # A newer member: it rejoins with the version of this answer.
             answers[member] = _error_answer(AssignorError.NONE)
         else:
             shutdown |= subscription.error_code == AssignorError.SHUTDOWN_REQUESTED
@@ -95,20 +96,20 @@ def compute_assignments(
         assignment = _assign(processes, tasks, lags, configs, fallback=end_offsets is None)
         answers |= _member_assignments(assignment, processes, lags, topology, next_probing_ms)
     except KafkaError:
-        # Raised here, it would stop this member's heartbeats and the group with it.
-        _log.exception("the tasks could not be assigned")
+        # An exception would stop this member's heartbeats, and so the whole group.
+        _log.exception("the tasks could not be assigned; all members get ASSIGNMENT_ERROR")
         return dict.fromkeys(user_data, _error_answer(AssignorError.ASSIGNMENT_ERROR))
     return answers
 
 
 def _decode(member: str, data: bytes | None) -> SubscriptionInfo | FutureSubscriptionInfo | None:
     if data is None:
-        _log.error("member %s has sent no subscription: another kind of application?", member)
+        _log.error("member %s sent no subscription: is it a streams application?", member)
         return None
     try:
         return decode_subscription(data)
     except KafkaError as error:
-        _log.warning("member %s has sent a subscription that cannot be read: %s", member, error)
+        _log.warning("member %s sent a subscription that cannot be decoded: %s", member, error)
         return None
 
 
@@ -133,14 +134,14 @@ def _group_error(
     if shutdown:
         return AssignorError.SHUTDOWN_REQUESTED
     if missing := [topic for topic in topology.topics if not partitions.get(topic)]:
-        _log.error("there is no topic %s: nothing is assigned", ", ".join(missing))
+        _log.error("input topic %s does not exist: no tasks are assigned", ", ".join(missing))
         return AssignorError.INCOMPLETE_SOURCE_TOPIC_METADATA
     if end_offsets is not None:
         without = [task for task in topology.tasks(partitions) if task not in end_offsets]
         if without:
             _log.error(
-                "%s has no partition %d for task %s: a changelog has as many partitions as the "
-                "topic that is read",
+                "changelog %s has no partition %d for task %s: it needs as many partitions as its "
+                "input topic",
                 *topology.changelog(without[0]),
                 without[0],
             )

@@ -1,4 +1,4 @@
-"""One run of an application: its stack, made, joined, and taken apart in order."""
+"""One run of an application: creates its parts, runs them, and shuts them down in order."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ try:
     from aiokafka.errors import KafkaError as ConsumerError
 except ImportError as error:
     raise ConfigError(
-        "a streams application reads with aiokafka's consumer: pip install 'kafkaclient[streams]'"
+        "a streams application needs aiokafka for its consumers: pip install 'kafkaclient[streams]'"
     ) from error
 
 from kafkaclient.admin.admin import Admin
 from kafkaclient.producer.producer import Producer
 from kafkaclient.streams.membership.aiokafka_hooks import ConsumerHooks
-from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
 from kafkaclient.streams.membership.protocol_assignor import ProtocolAssignor
+from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
 from kafkaclient.streams.positions import positions_group, publish_positions
 from kafkaclient.streams.runtime.changelog_ends import ChangelogEnds
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, ChangelogReader
@@ -54,32 +54,28 @@ __all__ = ["Instance", "TaskDescription"]
 _log = logging.getLogger(__name__)
 
 _POLL_MS = 100
-_MAX_RECORDS = 1_000
-"""In one go, of all tasks."""
-_NO_PARTITION = ConsumerPartition("", -1)
-"""In place of the partitions to fetch when no task wants records."""
-_REBALANCE_TIMEOUT_S = 1.0
-"""Seconds that a rebalance waits for a record: the whole group waits with it."""
-_SHUTDOWN_TIMEOUT_S = 10.0
-"""Seconds that the end waits for a record."""
+_MAX_RECORDS = 1_000  # per poll, over all tasks
+_NO_PARTITION = ConsumerPartition("", -1)  # polled when no task wants records
+_REBALANCE_TIMEOUT_S = 1.0  # how long a rebalance, and so the whole group, waits for a record
+_SHUTDOWN_TIMEOUT_S = 10.0  # how long the shutdown waits for a record
 _CLEANUP_INTERVAL_S = 10.0
-"""Seconds."""
 _DISK_THREADS = 2
 
 
 class TaskDescription(NamedTuple):
-    """A task's copy on this instance."""
+    """A task on this instance."""
 
     task: TaskId
     state: TaskState
     position: int
-    """In its changelog."""
+    """Offset in the task's changelog."""
     lag: int | None
-    """Records that it is behind; None: it runs, or that is not known yet."""
+    """Records behind the changelog's end. None: the task is running, or the lag is not known
+    yet."""
 
 
 class Instance:
-    """Good for one :meth:`run`."""
+    """One run of the application; not reusable."""
 
     def __init__(self, config: StreamsConfig, topology: Topology) -> None:
         self._config = config
@@ -87,12 +83,12 @@ class Instance:
         self._clock = time.monotonic
         self._crashed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._producer: Producer | None = None
-        """All tasks' own, at least once."""
+        """With ``at_least_once``: the producer that all tasks share."""
         self._tasks: Mapping[TaskId, Task] = {}
         self._reader: ChangelogReader | None = None
 
     def tasks(self) -> list[TaskDescription]:
-        """Sorted; empty before the first assignment."""
+        """The tasks, sorted. Empty before the first assignment."""
         return sorted(
             TaskDescription(task.id, task.state, task.position, task.lag)
             for task in self._tasks.values()
@@ -104,7 +100,7 @@ class Instance:
         return ChangelogBytes(0, 0) if self._reader is None else self._reader.bytes_read
 
     async def run(self, stopped: asyncio.Event) -> None:
-        """Until stopped or cancelled; raises what ended it otherwise."""
+        """Run until stopped or cancelled. Raises the error that crashed the instance."""
         async with AsyncExitStack() as stack:
             self._directory = StateDirectory(self._config.directory, self._clock)
             stack.callback(self._directory.close)
@@ -149,7 +145,9 @@ class Instance:
             await changelogs.start()
             await self._consumer.start()
         except ConsumerError as error:
-            raise StreamsError(f"the brokers cannot be reached: {error!r}") from error
+            raise StreamsError(
+                f"the consumers cannot connect to {config.bootstrap_servers}: {error!r}"
+            ) from error
         if not config.exactly_once:
             self._producer = Producer(config.bootstrap_servers, **config.client_options)
             await stack.enter_async_context(self._producer)
@@ -192,7 +190,7 @@ class Instance:
         await self._manager.prepare(task for task in self._directory.report() if task in known)
         assignor.serve(self._member)
         hooks.before_assignment(self._member.fetch_ends)
-        # Only now: a consumer that has subscribed joins at once.
+        # The consumer joins the group as soon as it has subscribed, so this comes last.
         self._consumer.subscribe(self._topology.topics, listener=self._member)
         return reader
 
@@ -224,7 +222,8 @@ class Instance:
     # --- work -----------------------------------------------------------------------------------
 
     async def _fetch_records(self) -> None:
-        """Fetch for the tasks that want records, for ever; they work by themselves."""
+        """Fetch records for the tasks that want some, in a loop. Each task's worker processes
+        them."""
         clean_at = self._clock() + _CLEANUP_INTERVAL_S
         while True:
             wanted = self._manager.wanted_partitions()
@@ -241,10 +240,11 @@ class Instance:
     async def _fetch(
         self, wanted: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, Sequence[Any]]:
-        """Waits until there is something, or another task wants records, for a moment at most."""
+        """Fetched records by input partition. Returns early when another task wants records, and
+        empty-handed after 100 ms."""
         self._manager.room_available.clear()
-        # No partition means all that are not paused. Asking for nothing shows the group that this
-        # member is alive (max.poll.interval.ms).
+        # getmany() without partitions polls all that are not paused. A poll is needed even if no
+        # task wants records: it keeps this member in the group (max.poll.interval.ms).
         asked = [ConsumerPartition(*source) for source in wanted] or [_NO_PARTITION]
         if len(wanted) == len(self._manager.workers):
             asked = []
@@ -256,7 +256,7 @@ class Instance:
             await asyncio.wait({fetching, room}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             room.cancel()
-            # It takes records only when it is about to return them: none get lost.
+            # getmany() takes records only when it returns them, so none are lost.
             fetching.cancel()
         try:
             found = await fetching
@@ -267,11 +267,11 @@ class Instance:
         return {TopicPartition(*partition): records for partition, records in found.items()}
 
     async def suspend(self) -> None:
-        """A rebalance begins: end the work at the next record, and commit what was done."""
+        """A rebalance begins: finish the current records and commit."""
         await self._manager.suspend(_REBALANCE_TIMEOUT_S)
 
     def resume(self) -> None:
-        """The rebalance is over."""
+        """The rebalance is over: process records again."""
         if not self._crashed.done():
             self._manager.resume()
 
@@ -279,10 +279,10 @@ class Instance:
         assert task.lag is not None
         self._schedule.observe(task.id, task.lag)
 
-    # --- the end --------------------------------------------------------------------------------
+    # --- shutdown -------------------------------------------------------------------------------
 
     def crash(self, error: BaseException) -> None:
-        """The first error that nothing can be done about ends the instance."""
+        """End the instance with this error. Only the first error counts."""
         self._manager.stop_work()
         if not self._crashed.done():
             self._crashed.set_exception(error)
@@ -291,15 +291,15 @@ class Instance:
         try:
             await work
         except ConsumerError as error:
-            failure = StreamsError(f"the application cannot go on reading: {error!r}")
+            failure = StreamsError(f"the application cannot fetch any more: {error!r}")
             failure.__cause__ = error
             self.crash(failure)
-        except Exception as error:  # noqa: BLE001 - told by run
+        except Exception as error:  # noqa: BLE001 - raised by run
             self.crash(error)
 
     async def _shut_down(self, loops: list[asyncio.Task[None]]) -> None:
-        """Commit what was done, unless something is broken, and leave; the stores are closed when
-        nobody writes any more."""
+        """Commit, unless the instance has crashed, and leave the group. The stores are closed
+        later, when no task writes any more."""
         if not self._crashed.done():
             await self._manager.suspend(_SHUTDOWN_TIMEOUT_S)
         for loop in loops:
@@ -309,7 +309,11 @@ class Instance:
         try:
             await self._consumer.stop()
         except ConsumerError as error:
-            _log.warning("the group could not be left: %r", error)
+            _log.warning(
+                "group %s could not be left; its other members wait for session.timeout.ms: %r",
+                self._config.application_id,
+                error,
+            )
 
 
 def _is_being_cancelled() -> bool:

@@ -1,7 +1,7 @@
-"""Records whose processing takes too long: found, named, given up.
+"""Detects records whose processing takes too long.
 
-Too long is longer than a transaction may be open, or, for a processor that blocks the event loop,
-longer than the group waits for a heartbeat.
+The limit is the transaction timeout. For a processor that blocks the event loop, it is also the
+group's session timeout.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ _log = logging.getLogger(__name__)
 
 
 class SlowRecords:
-    """One task's. Pure: the clock's time is an argument.
+    """The slow record detector of one task. Pure: the time is an argument.
 
     Brokers abort a transaction that is open for longer than ``transaction.timeout.ms``, and the
-    task begins again at its committed offset. A record that has outlived its transaction is
-    processed in one of its own the next time. If that one is aborted, too, so would every other be,
-    and the application has to be replacement.
+    task restarts at its committed offset. The record that exceeded the timeout then gets its own
+    transaction. If that one is aborted, too, every retry would be, and the application must fail.
     """
 
     def __init__(
@@ -43,23 +42,26 @@ class SlowRecords:
         self._timeout_s = timeout_s
         self._session_timeout_s = session_timeout_s
         self._slow_offset: int | None = None
-        """The offset of the record that was named last."""
+        """Offset of the last record reported as slow."""
         self._offset = 0
         self._started_at: float | None = None
-        """When the processing of the record at this offset began; None: none is processed."""
+        """When the processing of the record at ``_offset`` began. None: no record is being
+        processed."""
         self._loop_seen_at = 0.0
-        """When the event loop was last seen at work while this record is processed."""
+        """When the event loop last ran during the current record."""
         self._has_own_transaction = False
-        """Whether the transaction began with a record that had outlived another one."""
+        """Whether the transaction contains only a record that exceeded an earlier transaction's
+        timeout."""
         self._exceeded_timeout = False
-        """Whether a record has outlived this transaction."""
+        """Whether a record has exceeded this transaction's timeout."""
 
     def restart(self) -> None:
-        """The task runs from its committed offset on."""
+        """The task restarts at its committed offset."""
         self._started_at = None
         self._has_own_transaction = self._exceeded_timeout = False
 
     def needs_own_transaction(self, offset: int) -> bool:
+        """Whether the record at ``offset`` was slow before."""
         return offset == self._slow_offset
 
     def begin(self, offset: int) -> None:
@@ -68,28 +70,28 @@ class SlowRecords:
         self._exceeded_timeout = False
 
     def start(self, offset: int, now: float) -> None:
-        self._has_own_transaction = (
-            self._has_own_transaction and offset == self._slow_offset
-        )  # else it shares a transaction
+        """The processing of the record at ``offset`` begins."""
+        if offset != self._slow_offset:
+            self._has_own_transaction = False  # a second record shares it
         self._offset = offset
         self._started_at = self._loop_seen_at = now
 
     def end(self, now: float) -> None:
-        """The record is processed."""
+        """The processing of the record ends."""
         self.check(now)
         self._started_at = None
 
     def check(self, now: float) -> None:
-        """Name the record that is processed, if it takes too long."""
+        """Log the current record if it takes too long."""
         if self._started_at is None:
             return
         blocked_s, self._loop_seen_at = now - self._loop_seen_at, now
         if blocked_s > self._session_timeout_s:
             _log.warning(
                 "task %s: while %s was processed, the event loop was blocked for %.1f s, longer "
-                "than session.timeout.ms, %g s: without heartbeats the group takes this instance "
-                "for dead, and gives its tasks to others. Give work that does not await to "
-                "asyncio.to_thread or to a process pool, or raise session_timeout_ms",
+                "than session.timeout.ms, %g s: without heartbeats the group removes this instance "
+                "and reassigns its tasks. Run blocking code with asyncio.to_thread or in a process "
+                "pool, or raise session_timeout_ms",
                 *(self._task, self._record, blocked_s, self._session_timeout_s),
             )
         if self._timeout_s is None or self._exceeded_timeout:
@@ -102,10 +104,11 @@ class SlowRecords:
             _log.warning("task %s: %s", self._task, self._warning())
 
     def explain_error(self, error: Exception) -> Exception:
-        """The error itself, or what has to be replacement instead because trying again would not help."""
+        """The error to report in place of ``error``: a StreamsError if a retry cannot help, else
+        ``error`` itself."""
         if not (self._has_own_transaction and self._exceeded_timeout and is_abort_error(error)):
             return error
-        replacement = StreamsError(f"{self._warning()} It had a transaction of its own: {error}")
+        replacement = StreamsError(f"{self._warning()} It already had its own transaction: {error}")
         replacement.__cause__ = error
         return replacement
 

@@ -1,4 +1,4 @@
-"""The topics of an application: those that it reads have to be existing, changelogs are made."""
+"""The application's topics: input topics must exist, changelogs are created."""
 
 from __future__ import annotations
 
@@ -26,40 +26,39 @@ __all__ = ["ApplicationTopics", "prepare_topics"]
 
 _log = logging.getLogger(__name__)
 
-_READY_TIMEOUT_S = 30.0
-"""Seconds for brokers to know a new changelog."""
+_READY_TIMEOUT_S = 30.0  # how long brokers may take to know a new changelog
 _POLL_INTERVAL_S = 0.1
 _DELETE_RETENTION = "delete.retention.ms"
 
 
 class ApplicationTopics(NamedTuple):
-    """What was found, or made."""
+    """The topics' properties."""
 
     partitions: Mapping[str, int]
-    """Of each topic that is read."""
+    """Input topic -> number of partitions."""
     changelogs: Mapping[str, ChangelogTopic]
-    """By store."""
+    """Store -> its changelog topic."""
 
 
 async def prepare_topics(config: StreamsConfig, topology: Topology) -> ApplicationTopics:
-    """See what existing is, and make changelogs that are not existing. A partition without leader counts:
-    its task waits for one, the others do not.
+    """Check the topics, and create missing changelogs. A partition without leader is accepted: only
+    its own task waits for a leader.
 
-    Raises :class:`~kafkaclient.errors.StreamsError` when a topic that is read, or that takes dead
-    letters, does not exist, :class:`~kafkaclient.errors.StateStoreError` when a changelog has
-    another number of partitions, and what the admin client raises.
+    Raises :class:`~kafkaclient.errors.StreamsError` if an input or dead letter topic does not
+    exist, and :class:`~kafkaclient.errors.StateStoreError` if a changelog has a wrong number of
+    partitions. Errors of the admin client are raised unchanged.
     """
     async with Admin(config.bootstrap_servers, **config.client_options) as admin:
         dead_letters = {t for p in topology.processors for t in p.dead_letter_topics}
         found = await _existing_topics(admin, {*topology.topics, *dead_letters})
         if missing := sorted(set(topology.topics) - found.keys()):
             raise StreamsError(
-                f"topic {', '.join(missing)} does not exist; what is read must be existing"
+                f"topic {', '.join(missing)} does not exist; create the input topics"
             )
         if missing := sorted(dead_letters - found.keys()):
             raise StreamsError(
-                f"topic {', '.join(missing)} does not exist, which is to take records that cannot "
-                "be processed (DeadLetter): create it"
+                f"topic {', '.join(missing)} does not exist, which is to take the records of "
+                "DeadLetter handlers: create it"
             )
         partitions = {topic: len(found[topic].partitions) for topic in topology.topics}
         wanted = {
@@ -73,9 +72,9 @@ async def prepare_topics(config: StreamsConfig, topology: Topology) -> Applicati
         count = len(existing[name].partitions)
         if count != wanted[name]:
             raise StateStoreError(
-                f"changelog {name} has {count} partitions, but {processor.topic}, whose state it "
-                f"keeps, has {wanted[name]}: keys would be looked for where they are not. Give the "
-                "application another application.id and let it begin anew"
+                f"changelog {name} has {count} partitions, but {processor.topic}, its input topic, "
+                f"has {wanted[name]}: keys would move to tasks without their state. Restart the "
+                "application with another application.id, without its old state"
             )
     changelogs = {
         processor.store: ChangelogTopic(existing[name].topic_id, retention_s[name])
@@ -96,7 +95,7 @@ async def _create_missing(
         if name not in existing
     ]
     for error in (await admin.create_topics(new)).values() if new else ():
-        # Another instance may have been faster.
+        # Another instance may have created it first.
         if error is not None and not isinstance(error, TopicExistsError):
             raise error
     try:
@@ -105,15 +104,15 @@ async def _create_missing(
                 await asyncio.sleep(_POLL_INTERVAL_S)
     except TimeoutError:
         raise StreamsError(
-            f"the changelogs {', '.join(sorted(wanted))} were created, and brokers do not know "
+            f"the changelogs {', '.join(sorted(wanted))} were created, but brokers do not list "
             f"them after {_READY_TIMEOUT_S:g} s"
         ) from None
     return existing
 
 
 async def _existing_topics(admin: Admin, topics: Collection[str]) -> dict[str, TopicDescription]:
-    """Those that exist; a partition may be without leader."""
-    # One question to one broker: the next one may not know a new topic yet.
+    """Those of the topics that exist, including partitions without leader."""
+    # One request to one broker: another broker may not know a new topic yet.
     found = await admin.describe_topics()
     return {name: found[name] for name in topics if name in found and found[name].partitions}
 
@@ -123,5 +122,10 @@ async def _delete_retention_s(admin: Admin, topic: str) -> float:
         found = await admin.describe_configs(ConfigResource.topic(topic), [_DELETE_RETENTION])
         return int(found[_DELETE_RETENTION].value or 0) / 1000
     except (AuthorizationError, KeyError, ValueError) as error:
-        _log.info("%s of %s cannot be read, one day counts: %r", _DELETE_RETENTION, topic, error)
+        _log.info(
+            "%s of topic %s cannot be read, so one day is assumed: %r",
+            _DELETE_RETENTION,
+            topic,
+            error,
+        )
         return UNKNOWN_CHANGELOG.delete_retention_s

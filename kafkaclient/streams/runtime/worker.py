@@ -1,4 +1,4 @@
-"""The work on one running task: its records are processed and committed beside those of others."""
+"""The asyncio task that processes and commits the records of one running task."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Worker"]
 
-_MAX_WAITING_RECORDS = 500
-"""Records that wait; no more are fetched for the task."""
+_MAX_WAITING_RECORDS = 500  # no more are fetched for the task while this many wait
 
 
 class Worker:
-    """Works until it is cancelled, or until something fails, which ``on_error`` is told.
+    """Works until it is cancelled, or until an error, with which ``on_error`` is called.
 
-    Nothing is processed and nothing committed while ``may_work`` is not set, except what
-    :meth:`suspend` commits. ``on_room`` is called when more may be fetched.
+    While ``may_work`` is not set, no record is started, and only :meth:`suspend` commits.
+    ``on_room`` is called when more records may be fetched.
     """
 
     def __init__(
@@ -33,19 +32,19 @@ class Worker:
     ) -> None:
         self.task = task
         self.fetch_token = object()
-        """Another one after each :meth:`discard_records`, and in each worker. Records of a fetch that began
-        with another one must not be given."""
+        """Replaced by :meth:`discard_records`. Records fetched under another token must not be
+        added."""
         self._may_work = may_work
         self._on_room = on_room
         self._on_error = on_error
         self._records: deque[Any] = deque()
         self._wake = asyncio.Event()
         self._between_records = asyncio.Event()
-        """Set while no record is being processed: :meth:`_process_and_commit` clears it for a run of records."""
+        """Set while no record is being processed."""
         self._between_records.set()
         self._is_over = False
         self._lock = asyncio.Lock()
-        """Held while records are processed, and while they are committed."""
+        """Held while records are processed or committed."""
         self.asyncio_task = asyncio.create_task(self._run(), name=f"kafkaclient-work-{task.id}")
 
     @property
@@ -54,20 +53,21 @@ class Worker:
         return len(self._records) < _MAX_WAITING_RECORDS
 
     def add_records(self, records: Iterable[Any]) -> None:
-        """Records that follow those given before."""
+        """Add records that follow the earlier ones."""
         self._records.extend(records)
         self._wake.set()
 
     def discard_records(self) -> None:
-        """Records that wait are fetched again, from the task's ``source_offset`` on."""
+        """Drop the waiting records. The caller fetches them again, from the task's
+        ``source_offset`` on."""
         self._records.clear()
         self.fetch_token = object()
 
     async def suspend(self, timeout_s: float) -> bool:
-        """Commit what was processed. Clear ``may_work`` first, so that the work stops after the
-        current record. Returns False, without a commit, if that record takes longer than
-        ``timeout_s`` seconds; its processing goes on. Returns True otherwise; if the commit
-        failed, ``on_error`` was called."""
+        """Commit the processed records. Clear ``may_work`` first, so that processing stops after
+        the current record. Returns False, without a commit, if that record takes longer than
+        ``timeout_s`` seconds; its processing goes on. Otherwise returns True, also if the commit
+        failed and ``on_error`` was called."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._between_records.wait()
@@ -78,7 +78,7 @@ class Worker:
         return True
 
     def cancel(self) -> None:
-        """To be called when the task does not run any more."""
+        """End the worker. Call it when the task does not run any more."""
         self._is_over = True
         if self.asyncio_task is not asyncio.current_task():
             self.asyncio_task.cancel()
@@ -101,10 +101,10 @@ class Worker:
 
     async def _report_error(self, work: Callable[[], Awaitable[None]]) -> None:
         if self._is_over:
-            return  # what was done must not be committed any more
+            return  # nothing may be committed any more
         try:
             await work()
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+        except Exception as error:  # noqa: BLE001 - on_error gets it
             self._is_over = True
             self._on_error(self.task, self.task.explain_error(error))
 

@@ -57,8 +57,7 @@ class ClientCache:
 
     @contextmanager
     def client(self, kind: type[C], options: Mapping[str, str]) -> Iterator[C]:
-        """A started client with current metadata. It is closed if the block raises, else kept for
-        reuse.
+        """A started client with current metadata. Closed if the block raises, else kept.
 
         Raises the errors of starting the client.
         """

@@ -31,16 +31,15 @@ __all__ = ["KafkaDataSource"]
 
 
 class KafkaDataSource(DataSource):
-    """``format("kafkaclient")``: reads and writes Kafka topics, with the columns and options of
-    spark-sql-kafka (docs/spark.md)."""
+    """``format("kafkaclient")``, with the columns and options of spark-sql-kafka
+    (docs/spark.md)."""
 
     @classmethod
     def name(cls) -> str:
         return "kafkaclient"
 
     def schema(self) -> StructType:
-        """The columns of a read. ``load()`` calls it, so options that are invalid for every read
-        fail there."""
+        """The columns of a read. ``load()`` calls it, and fails here for invalid options."""
         if not any(name in self.options for name in SUBSCRIPTIONS):
             return read_schema(headers=False)  # a write, or a read whose reader() will raise
         try:

@@ -10,8 +10,7 @@ A repeated batch reads the same source offsets. If the checkpoint was restored o
 with the same number may have other rows. The decision stores its :class:`Contents`, so that this is
 detected as an error.
 
-This module does no I/O. :class:`Ledger` and :class:`Transactions` define what the I/O must
-guarantee.
+This module does no I/O: :class:`Ledger` and :class:`Transactions` are its interfaces.
 """
 
 from __future__ import annotations
@@ -150,8 +149,8 @@ class Ledger(Protocol):
         ...
 
     async def write(self, decision: Decision) -> None:
-        """Write a decision; call :meth:`claim` first. The decision is durable on return. After an
-        error it may be durable."""
+        """Write a decision, after :meth:`claim`. It is durable on return, perhaps also after an
+        error."""
         ...
 
 
@@ -175,8 +174,7 @@ class Transactions(Protocol):
 async def commit_batch(
     ledger: Ledger, transactions: Transactions, wanted: Decision, *, accept_loss: bool = False
 ) -> None:
-    """Make each row of the batch visible exactly once: with the transactions of ``wanted``, or
-    those decided before.
+    """Make each row of the batch visible exactly once, as ``wanted`` or as decided before.
 
     Raises:
         TransactionLostError: a transaction is not open any more, or is about to time out. If
@@ -295,8 +293,7 @@ def _not_committed(wanted: Decision, why: str) -> TransactionLostError:
 
 
 async def _try_revoke(transactions: Transactions, decision: Decision) -> bool:
-    """Revoke the decision if it cannot be committed completely in time. Returns whether it was
-    revoked."""
+    """Revoke the decision if it cannot be committed completely in time. Returns whether it did."""
     statuses = await transactions.states(decision.transactions)
     if not {each.state for each in statuses.values()} <= {State.OPEN, State.ABORTED}:
         return False  # it may be visible in part: commit the other transactions

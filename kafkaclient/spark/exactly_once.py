@@ -109,8 +109,7 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
             loop.run(producer.stop(timeout=_STOP_TIMEOUT_S))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Raises as :func:`commit_batch`. After an error Spark calls :meth:`abort` and ends the
-        query."""
+        """Raises as :func:`commit_batch`. Then Spark calls :meth:`abort` and ends the query."""
         prepared = _prepared_messages(messages)
         if prepared:
             options = self._options

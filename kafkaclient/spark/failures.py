@@ -20,8 +20,7 @@ _FRAME = re.compile(r"\s*at |\s*\.\.\.|Traceback \(|  ")
 
 
 class SparkJobError(KafkaError):
-    """A Spark job failed. The message has the first lines of Spark's message; ``__cause__`` is
-    Spark's error."""
+    """A Spark job failed. The message starts with Spark's; ``__cause__`` is Spark's error."""
 
 
 @contextmanager

@@ -11,8 +11,7 @@ _modules = 0
 
 
 def freeze_imports() -> None:
-    """Exclude all current objects from garbage collection, if modules were imported since the last
-    call.
+    """Exclude all objects from garbage collection, if there are new imports since the last call.
 
     Spark's daemon makes workers collect garbage after each task (``pyspark.daemon``). Scanning
     everything that PySpark, pandas, PyArrow and this package define took 20 to 60 ms, longer than a

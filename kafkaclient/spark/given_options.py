@@ -1,5 +1,4 @@
-"""The options given to ``format("kafkaclient")``: checks their names, and parses flags and
-counts."""
+"""The options given to ``format("kafkaclient")``: checks names, parses flags and counts."""
 
 from __future__ import annotations
 
@@ -54,20 +53,17 @@ WRITE = ("topic", "includeHeaders", "exactlyOnce", *TRANSACTIONAL)
 _ALL = (*dict.fromkeys((*READ, *ENDING, *TRIGGER, *WRITE)),)
 # Options of the JVM's connector and its consumer that have no effect without a consumer group.
 _IGNORED = {
-    name.lower()
-    for name in (
-        "groupIdPrefix",
-        "kafkaConsumer.pollTimeoutMs",
-        "fetchOffset.numRetries",
-        "fetchOffset.retryIntervalMs",
-        "kafka.group.id",
-        "kafka.group.instance.id",
-        "kafka.heartbeat.interval.ms",
-        "kafka.max.poll.interval.ms",
-        "kafka.max.poll.records",
-        "kafka.partition.assignment.strategy",
-        "kafka.session.timeout.ms",
-    )
+    "groupidprefix",
+    "kafkaconsumer.polltimeoutms",
+    "fetchoffset.numretries",
+    "fetchoffset.retryintervalms",
+    "kafka.group.id",
+    "kafka.group.instance.id",
+    "kafka.heartbeat.interval.ms",
+    "kafka.max.poll.interval.ms",
+    "kafka.max.poll.records",
+    "kafka.partition.assignment.strategy",
+    "kafka.session.timeout.ms",
 }
 # Options that Spark's own readers and writers add.
 _SET_BY_SPARK = frozenset({"path", "paths", "checkpointlocation", "queryname", "outputmode"})
@@ -108,8 +104,8 @@ class GivenOptions:
         return [name for name in names if name.lower() in self._values]
 
     def read(self, name: str, parse: Callable[[str], T], default: T) -> T:
-        """The parsed option, or the default. ``parse`` raises ValueError with a text that says what
-        is accepted."""
+        """The parsed option, or the default. ``parse`` raises ValueError that says what is
+        valid."""
         text = self.get(name)
         if text is None:
             return default

@@ -34,8 +34,7 @@ class LoopThread:
         self._started.wait()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """The coroutine's result or exception. The coroutine is cancelled if this thread is
-        interrupted while it waits."""
+        """The coroutine's result or exception. Interrupting this thread cancels the coroutine."""
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
@@ -95,23 +94,18 @@ class LoopThread:
         await self._end.wait()
 
 
-async def _start_next(items: AsyncIterator[T]) -> asyncio.Task[T | None]:
-    return asyncio.create_task(_next(items))
+async def _start_next(items: AsyncIterator[T]) -> asyncio.Future[T | None]:
+    return asyncio.ensure_future(anext(items, None))
 
 
 async def _take_and_start_next(
-    ahead: asyncio.Task[T | None], items: AsyncIterator[T]
-) -> tuple[T | None, asyncio.Task[T | None]]:
-    found = await ahead
-    return found, asyncio.create_task(_next(items))
+    ahead: asyncio.Future[T | None], items: AsyncIterator[T]
+) -> tuple[T | None, asyncio.Future[T | None]]:
+    return await ahead, await _start_next(items)
 
 
-async def _cancel(task: asyncio.Task[Any]) -> None:
+async def _cancel(task: asyncio.Future[Any]) -> None:
     task.cancel()
     await asyncio.wait([task])
     if not task.cancelled():
         task.exception()  # marks the exception as retrieved
-
-
-async def _next(items: AsyncIterator[T]) -> T | None:
-    return await anext(items, None)

@@ -92,8 +92,8 @@ class Planner:
         return await self._reader.offsets(partitions, "earliest") if partitions else {}
 
     async def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The end offsets. With ``isolation.level=read_committed``: the start of the oldest open
-        transaction."""
+        """The end offsets. With ``isolation.level=read_committed`` open transactions are
+        excluded."""
         return await self._reader.offsets(partitions, "latest") if partitions else {}
 
     async def resolve(
@@ -159,8 +159,7 @@ async def plan_batch(options: ReadOptions, dialer: Dialer | None = None) -> list
 
 
 def report_loss(what: str, *, fail: bool) -> None:
-    """Report possible data loss: raises OffsetOutOfRangeError, or only warns if ``fail`` is False
-    (``failOnDataLoss``)."""
+    """Report possible data loss: raises OffsetOutOfRangeError if ``fail``, else only warns."""
     if fail:
         raise OffsetOutOfRangeError(
             f"{what}: records may be lost, because retention deleted them before they were read, "

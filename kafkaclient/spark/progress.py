@@ -16,8 +16,7 @@ _POLL_INTERVAL_S = 0.25
 
 @contextmanager
 def report_progress(spark: Any, report: Callable[[int, int], None]) -> Iterator[None]:
-    """Call ``report(tasks done, tasks in all)`` for the active stages, four times a second, on a
-    thread.
+    """Call ``report(tasks done, all tasks)`` for the active stages every 0.25 s, on a thread.
 
     Sessions of Spark Connect do not know their stages, so there are no calls.
     """

@@ -35,8 +35,7 @@ class ReadColumns:
         self._schema = to_arrow_schema(read_schema(headers=headers), timezone="UTC")
 
     def batch(self, fetched: FetchedBatch) -> pa.RecordBatch:
-        """Spark's columns of the batch. Raises InvalidRecordError for a timestamp outside of
-        Spark's range."""
+        """Spark's columns of the batch. Raises InvalidRecordError for an invalid timestamp."""
         topic, partition = fetched.topic_partition
         records = pa.record_batch(fetched)
         rows = records.num_rows
@@ -105,8 +104,8 @@ class WriteColumns:
 
     @classmethod
     def check(cls, schema: StructType, topic: str | None) -> WriteColumns:
-        """The columns of the schema. ``topic`` is the option of that name. Raises ConfigError,
-        which names the column."""
+        """The columns of the schema. ``topic`` is the option. Raises ConfigError with the
+        column."""
         positions: dict[str, int] = {}
         for position, column in enumerate(schema.fields):
             name = column.name.lower()

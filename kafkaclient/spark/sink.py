@@ -49,7 +49,13 @@ class _Writer:
         self._columns = columns
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return _write(self._options, self._columns, iterator)
+        # Imported here, because the processes that plan and commit micro-batches do not need it.
+        from kafkaclient.producer.producer import Producer  # noqa: PLC0415
+        from kafkaclient.spark.client_cache import WORKER_CACHE  # noqa: PLC0415
+
+        with WORKER_CACHE.client(Producer, self._options.client) as producer:
+            sink = TaskSink(producer, self._columns)
+            return write_rows(WORKER_CACHE.loop, sink, iterator)
 
 
 class KafkaWriter(_Writer, DataSourceArrowWriter):
@@ -58,17 +64,6 @@ class KafkaWriter(_Writer, DataSourceArrowWriter):
 
 class KafkaStreamWriter(_Writer, DataSourceStreamArrowWriter):
     """A streaming write. Each micro-batch is written like a batch."""
-
-
-def _write(
-    options: WriteOptions, columns: WriteColumns, batches: Iterator[pa.RecordBatch]
-) -> WriterCommitMessage:
-    # Imported here, because the processes that plan and commit micro-batches do not need it.
-    from kafkaclient.producer.producer import Producer  # noqa: PLC0415
-    from kafkaclient.spark.client_cache import WORKER_CACHE  # noqa: PLC0415
-
-    with WORKER_CACHE.client(Producer, options.client) as producer:
-        return write_rows(WORKER_CACHE.loop, TaskSink(producer, columns), batches)
 
 
 def write_rows(
@@ -86,7 +81,7 @@ class TaskSink:
     def __init__(self, producer: Producer, columns: WriteColumns) -> None:
         self._producer = producer
         self._columns = columns
-        self._unacknowledged: deque[BulkDelivery] = deque()
+        self._in_flight: deque[BulkDelivery] = deque()
         self._rows = 0
 
     async def take(self, batch: pa.RecordBatch) -> None:
@@ -97,12 +92,11 @@ class TaskSink:
         except InvalidRecordError as error:
             if error.index is None:
                 raise
-            raise type(error)(
-                f"row {self._rows + error.index} of {_task_name()}: {error}"
-            ) from error
+            row = self._rows + error.index
+            raise type(error)(f"row {row} of {_task_name()}: {error}") from error
         self._rows += batch.num_rows
-        while self._unacknowledged and (
-            len(self._unacknowledged) > _MAX_UNACKNOWLEDGED or self._unacknowledged[0].done()
+        while self._in_flight and (
+            len(self._in_flight) > _MAX_UNACKNOWLEDGED or self._in_flight[0].done()
         ):
             await self._await_oldest()
 
@@ -115,16 +109,16 @@ class TaskSink:
                 located.index = records.row(error.index)
                 raise located from error
             raise
-        self._unacknowledged.append(delivery)
+        self._in_flight.append(delivery)
 
     async def _await_oldest(self) -> None:
-        await self._unacknowledged[0]
-        self._unacknowledged.popleft()
+        await self._in_flight[0]
+        self._in_flight.popleft()
 
     async def finish(self) -> WriterCommitMessage:
         """Wait until every record is acknowledged. Raises BulkDeliveryError if one is not."""
         await self._producer.flush()
-        while self._unacknowledged:
+        while self._in_flight:
             await self._await_oldest()
         return Written(self._rows)
 

@@ -119,13 +119,9 @@ class StreamsApp:
             KafkaError: an emitted record was rejected with an error that retries do not cure.
         """
         if not self._topology.processors:
-            raise ConfigError(
-                "the application has no processor: register one with @app.processor(...)"
-            )
+            raise ConfigError("the application has no processor: add one with @app.processor(...)")
         if self._instance is not None:
-            raise StreamsError(
-                "the application is already running; start another process to add an instance"
-            )
+            raise StreamsError("the application is already running; use one process per instance")
         self._stopped.clear()
         self._instance = Instance(self.config, self._topology)
         try:

@@ -1,5 +1,4 @@
-"""The assignment that the leader sends to a member: ``AssignmentInfo.java`` of Kafka Streams,
-versions 7 to 11."""
+"""The leader's assignment for a member: ``AssignmentInfo.java``, versions 7 to 11."""
 
 from __future__ import annotations
 
@@ -117,8 +116,8 @@ class AssignmentInfo:
 def align(
     partitions_of: Mapping[TaskId, Iterable[TopicPartition]],
 ) -> tuple[list[TopicPartition], tuple[TaskId, ...]]:
-    """A consumer's active tasks as the leader sends them: all partitions sorted, and each
-    partition's task."""
+    """A consumer's active tasks as the leader sends them: sorted partitions, and each one's
+    task."""
     pairs = sorted((p, task) for task, partitions in partitions_of.items() for p in partitions)
     return [partition for partition, _ in pairs], tuple(task for _, task in pairs)
 

@@ -51,13 +51,11 @@ _SECURITY = frozenset(field.name for field in fields(SecurityOptions))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsConfig:
-    """An application's options. Raises :class:`~kafkaclient.errors.ConfigError`, which names the
-    invalid option."""
+    """An application's options. Raises :class:`~kafkaclient.errors.ConfigError` with the option."""
 
     bootstrap_servers: str
     application_id: str
-    """``application.id``: the consumer group, and the prefix of changelog topics and transactional
-    ids."""
+    """``application.id``: consumer group, and prefix of changelog topics and transactional ids."""
     state_dir: str | Path
     """``state.dir``: each instance needs its own. Each application has a subdirectory."""
     processing_guarantee: str = AT_LEAST_ONCE
@@ -74,11 +72,10 @@ class StreamsConfig:
     replication_factor: int = -1
     """``replication.factor`` of new changelog topics. -1 is the brokers' default."""
     state_cleanup_delay_ms: int = 600_000
-    """``state.cleanup.delay.ms``: how long a task's state is kept while the task is not assigned
-    here."""
+    """``state.cleanup.delay.ms``: how long the state of a task that is not assigned here is
+    kept."""
     session_timeout_ms: int = 10_000
-    """``session.timeout.ms``: after this time without heartbeats the tasks of an instance are
-    reassigned."""
+    """``session.timeout.ms``: tasks of an instance without heartbeats are reassigned after it."""
     heartbeat_interval_ms: int = 300
     """``heartbeat.interval.ms``: members learn of a rebalance with their next heartbeat."""
     rebalance_timeout_ms: int = 60_000
@@ -88,8 +85,7 @@ class StreamsConfig:
     rack_aware_assignment_tags: tuple[str, ...] = ()
     auto_offset_reset: str = EARLIEST
     """``auto.offset.reset``: where a task without committed offset begins, ``earliest`` or
-    ``latest``. With ``latest`` the task commits its first offset immediately, so a restart does not
-    skip records."""
+    ``latest``. A ``latest`` offset is committed immediately, so that a restart skips no records."""
     security_options: Mapping[str, Any] = field(default_factory=dict)
     """Encryption and authentication of all clients, under the producer's names
     (``security_protocol``, ``sasl_username``, ``ssl_truststore_location``, ...; docs/security.md).
@@ -135,8 +131,7 @@ class StreamsConfig:
             )
 
     def _check_client_options(self) -> None:
-        """Raise ConfigError for a client option that the runtime sets itself, or that is in the
-        wrong group of options."""
+        """Raise ConfigError for an option that the runtime sets, or that is in the wrong group."""
         for name in self.consumer_options:
             if name in _NOT_FOR_CONSUMERS:
                 raise ConfigError(
@@ -186,8 +181,7 @@ class StreamsConfig:
 
     @property
     def transaction_timeout_s(self) -> float | None:
-        """How long a transaction may stay open. None with ``at_least_once``, which has no
-        transactions."""
+        """How long a transaction may stay open. None with ``at_least_once``."""
         if not self.exactly_once:
             return None
         config = ProducerConfig.build(self.bootstrap_servers, self.transactional_options)
@@ -195,13 +189,8 @@ class StreamsConfig:
 
     @property
     def assignment(self) -> AssignmentConfigs:
-        return AssignmentConfigs(
-            acceptable_recovery_lag=self.acceptable_recovery_lag,
-            max_warmup_replicas=self.max_warmup_replicas,
-            num_standby_replicas=self.num_standby_replicas,
-            probing_rebalance_interval_ms=self.probing_rebalance_interval_ms,
-            rack_aware_assignment_tags=self.rack_aware_assignment_tags,
-        )
+        names = (option.name for option in fields(AssignmentConfigs))
+        return AssignmentConfigs(**{name: getattr(self, name) for name in names})
 
     @property
     def exactly_once(self) -> bool:

@@ -33,8 +33,7 @@ def utf(text: str) -> bytes:
 
 
 def read_utf(reader: Reader) -> str:
-    """Decode text of :func:`utf`. Raises :class:`~kafkaclient.errors.ProtocolError` for malformed
-    bytes."""
+    """Decode :func:`utf`. Raises :class:`~kafkaclient.errors.ProtocolError` for other bytes."""
     size = reader.int16() & 0xFFFF
     start = reader.advance(size)
     encoded = bytes(reader.data[start : reader.position]).replace(b"\xc0\x80", b"\0")
@@ -46,8 +45,7 @@ def read_utf(reader: Reader) -> str:
 
 
 def task_bytes(task: TaskId, version: int) -> bytes:
-    """An encoded task id. Raises ValueError for a named topology if the version does not support
-    them."""
+    """An encoded task id. Raises ValueError if the version does not support its named topology."""
     numbers = _TASK.pack(task.subtopology, task.partition)
     if version >= MIN_NAMED_TOPOLOGY_VERSION:
         name = task.topology_name.encode("utf-16-be")

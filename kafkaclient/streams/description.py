@@ -43,8 +43,7 @@ class Role(Enum):
     ACTIVE = "active"
     STANDBY = "standby"
     WARMUP = "warm-up"
-    """An extra copy of the task while the assignment is not balanced. Inferred: assignments do not
-    mark which copies are warm-ups."""
+    """An extra copy while the assignment is not balanced. Inferred: assignments do not mark it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,9 +53,9 @@ class CopyDescription:
     task: TaskId
     role: Role
     partitions: tuple[TopicPartition, ...]
-    """The input partitions of an active task, or the changelogs of a standby or warm-up. Members of
-    Kafka Streams do not report the changelogs of a copy. If they cannot be inferred, this is empty,
-    and ``end`` and ``lag`` are None."""
+    """The input partitions of an active task, or the changelogs of a standby or warm-up. Empty if
+    the changelogs are unknown, because members of Kafka Streams do not report them. ``end`` and
+    ``lag`` are None then."""
     position: int | None
     """Sum over ``partitions``. Of an active task: its committed offsets. Of a standby or warm-up:
     the position that its instance publishes every second, or else the one reported when the member
@@ -177,8 +176,7 @@ def decode_members(
 
     For a standby, Kafka Streams sends the input partitions, not the changelogs
     (``StreamsPartitionAssignor.java``). If the application has only one subtopology, all its
-    changelogs belong to that one: ``changelogs`` (topic -> number of partitions) then fills the
-    gap.
+    changelogs belong to it: ``changelogs`` (topic -> number of partitions) then fills the gap.
     """
     if not group.members or group.state != "Stable":
         return []
@@ -214,8 +212,7 @@ def build_description(
     ends: Mapping[TopicPartition, int],
     published: Mapping[UUID, Mapping[TopicPartition, int]],
 ) -> ApplicationDescription:
-    """The description, from what brokers answered. Pure. ``published``: process id -> positions of
-    its standbys and warm-ups."""
+    """The description, from what brokers answered. ``published``: process id -> positions."""
     copies = Counter(task for each in read for task in each.info.standby_tasks)
     tasks = copies.keys() | {task for each in read for task in each.active}
     wanted = min((copies[task] for task in tasks), default=0)
@@ -225,6 +222,7 @@ def build_description(
     warmups = _warmups(read, copies, wanted) if planned else set()
     members = []
     for each in read:
+        process = each.subscription.process_id
         found = [
             CopyDescription(
                 task=task,
@@ -240,7 +238,7 @@ def build_description(
                 task=task,
                 role=Role.WARMUP if (each.member.member_id, task) in warmups else Role.STANDBY,
                 partitions=tuple(sorted(partitions)),
-                position=_published_position(published, each, partitions)
+                position=_sum_offsets(published.get(process, {}), partitions)
                 or _reported_position(each, task, _sum_offsets(ends, partitions)),
                 end=_sum_offsets(ends, partitions),
             )
@@ -251,7 +249,7 @@ def build_description(
                 member_id=each.member.member_id,
                 client_id=each.member.client_id,
                 host=each.member.host,
-                process_id=each.subscription.process_id,
+                process_id=process,
                 copies=tuple(sorted(found, key=lambda copy: (copy.role.value, copy.task))),
             )
         )
@@ -291,8 +289,7 @@ def _decode_member(member: DescribedMember, group: str) -> _DecodedMember:
 def _warmups(
     read: list[_DecodedMember], copies: Mapping[TaskId, int], wanted: int
 ) -> set[tuple[str, TaskId]]:
-    """Surplus copies, as (member id, task): of each task with more copies than the others, the
-    copies furthest behind."""
+    """Surplus copies furthest behind, of tasks with more copies than others: (member id, task)."""
     holders: defaultdict[TaskId, list[tuple[int, str]]] = defaultdict(list)
     for each in read:
         for task in each.info.standby_tasks:
@@ -306,26 +303,16 @@ def _warmups(
 
 
 def _reported_position(each: _DecodedMember, task: TaskId, end: int | None) -> int | None:
-    """The position that the member reported when it joined. For a task that was active on the
-    member this is ``end``."""
+    """The position reported when the member joined; ``end`` for a task that was active there."""
     position = each.subscription.task_offset_sums.get(task)
     if position == LATEST_OFFSET:
         return end
     return None if position is None or position < 0 else position
 
 
-def _published_position(
-    published: Mapping[UUID, Mapping[TopicPartition, int]],
-    each: _DecodedMember,
-    partitions: Collection[TopicPartition],
-) -> int | None:
-    return _sum_offsets(published.get(each.subscription.process_id, {}), partitions)
-
-
 def _sum_offsets(
     offsets: Mapping[TopicPartition, int], partitions: Collection[TopicPartition]
 ) -> int | None:
-    """Sum of the partitions' offsets. None if there are no partitions or one of the offsets is
-    unknown."""
+    """Sum of the partitions' offsets. None without partitions, or if an offset is unknown."""
     found = [offsets[p] for p in partitions if p in offsets]
     return sum(found) if partitions and len(found) == len(partitions) else None

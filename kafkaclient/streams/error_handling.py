@@ -48,8 +48,7 @@ ErrorHandler: TypeAlias = Literal["fail", "skip"] | DeadLetter
 
 
 def validate_handler(handler: Any, option: str) -> ErrorHandler:
-    """The handler, checked. Raises :class:`~kafkaclient.errors.ConfigError`, which names
-    ``option``."""
+    """The checked handler. Raises :class:`~kafkaclient.errors.ConfigError` with ``option``."""
     if isinstance(handler, DeadLetter) and handler.topic:
         return handler
     if handler in (FAIL, SKIP):

@@ -1,8 +1,7 @@
 """Publishes how far an instance's standbys and warm-ups are, for ``streams describe``.
 
 Members report positions to their leader only when they join. So each instance also commits the
-positions as offsets of a group without members, one group per instance. Kafka's own tools can read
-it.
+positions as offsets of a group without members. Kafka's own tools can read them.
 """
 
 from __future__ import annotations
@@ -45,13 +44,7 @@ async def publish_positions(
             async with new_admin() as admin:
                 await _publish(admin, group, positions)
         except KafkaError as error:
-            _log.warning(
-                "the positions of this instance's standby tasks were not published to group %s; "
-                "retrying in %g s: %s",
-                group,
-                _RETRY_AFTER_S,
-                error,
-            )
+            _log.warning("positions of standbys are not published to group %s: %s", group, error)
         await asyncio.sleep(_RETRY_AFTER_S)
 
 

@@ -70,8 +70,7 @@ class SubscriptionInfo:
     client_tags: Mapping[str, str] = field(default_factory=dict)
 
     def encode(self) -> bytes:
-        """The wire format. Raises ValueError for an unsupported version, or if the version does not
-        support a task's named topology."""
+        """The wire format. Raises ValueError for an unsupported version or named topology."""
         version = self.version
         if not 1 <= version <= LATEST_SUPPORTED_VERSION:
             raise ValueError(f"version {version}; 1 to {LATEST_SUPPORTED_VERSION} can be written")

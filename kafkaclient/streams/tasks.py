@@ -15,8 +15,7 @@ positions (``SubscriptionInfo.java``)."""
 OFFSET_UNKNOWN = -4
 """As a store's offset: its checkpoint has none (``OffsetCheckpoint.java``)."""
 MAX_LAG = 2**63 - 1
-"""As ``acceptable.recovery.lag``: every client counts as caught up. Larger sums are capped to
-it."""
+"""As ``acceptable.recovery.lag``: every client counts as caught up. The cap of all sums."""
 
 _TEXT = re.compile(r"(?:(?P<topology>.*?)__)?(?P<subtopology>\d+)_(?P<partition>\d+)", re.ASCII)
 

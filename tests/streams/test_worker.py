@@ -291,7 +291,7 @@ async def test_one_slow_record_stalls_nobody_else(tmp_path: Path) -> None:
     await world.done(A)
     assert loop.time() < 61
     assert [each[1] for each in world.partitions[A].emitted] == [b"1", b"2"]
-    assert world.manager.tasks[A].is_running
+    assert world.manager.tasks[A].state is TaskState.RUNNING
     await world.close()
 
 

@@ -1,5 +1,4 @@
-"""Adds up the counts of tasks, as Arrow columns, one slice at a time. Spark handles only the
-sums."""
+"""Adds up the counts of tasks, one slice at a time, as Arrow columns. Spark gets only the sums."""
 
 from __future__ import annotations
 
@@ -14,26 +13,11 @@ __all__ = ["COUNTS", "add_up"]
 
 COUNTS = pa.schema(
     [
-        ("kind", pa.string()),
-        ("run", pa.int32()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("broker", pa.int32()),
-        ("error", pa.string()),
-        ("bound_by", pa.string()),
-        ("second", pa.int64()),
-        ("part", pa.int32()),
-        ("bucket", pa.int32()),
-        ("batches", pa.int64()),
-        ("total_s", pa.float64()),
-        ("longest_s", pa.float64()),
-        ("records", pa.int64()),
-        ("bytes", pa.int64()),
-        ("retried", pa.int64()),
-        ("first_s", pa.float64()),
-        ("last_s", pa.float64()),
-        ("others_s", pa.float64()),
-        ("best_s", pa.float64()),
+        *((name, pa.string()) for name in ("kind", "topic", "error", "bound_by")),
+        *((name, pa.int32()) for name in ("run", "partition", "broker", "part", "bucket")),
+        *((name, pa.int64()) for name in ("second", "batches", "records", "bytes", "retried")),
+        *((name, pa.float64()) for name in ("total_s", "longest_s", "first_s", "last_s")),
+        *((name, pa.float64()) for name in ("others_s", "best_s")),
         ("regretted", pa.int64()),
     ]
 )
@@ -43,8 +27,7 @@ _MAX_UNSUMMED_ROWS = 1_000_000  # held before they are added up, plus the rows o
 
 
 def add_up(key: tuple[Any, ...], shipped: pa.Table, times: float, least_s: float) -> pa.Table:
-    """The sums of a group of :data:`.PACKED_COUNTS` with the same kind, run and slice; Spark calls
-    it.
+    """The sums of the :data:`.PACKED_COUNTS` with the same kind, run and slice; Spark calls it.
 
     ``times`` and ``least_s`` define when a decision is regretted (:func:`.judge_decisions`).
     """

@@ -163,8 +163,7 @@ def sum_groups(kind: str, counted: pa.Table) -> pa.Table:
 
 
 def _as_strings(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The column without dictionary encoding: merging the dictionaries of many tasks would cost
-    more."""
+    """The column without dictionary: merging the dictionaries of many tasks would cost more."""
     return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
 
 

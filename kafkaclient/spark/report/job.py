@@ -31,8 +31,7 @@ _FILES_PER_TASK = 32
 _BINS = 200
 
 SETTINGS = {"spark.sql.shuffle.partitions": "8"}
-"""Settings for the session. Few partitions are enough, because only counts are shuffled, not
-batches."""
+"""For the session. Few partitions are enough, because counts are shuffled, not batches."""
 
 STEPS = ("batches", "latencies", "seconds", "skew", "decisions")
 """The steps that :func:`aggregate` reports, in this order."""
@@ -52,8 +51,7 @@ class Judgement:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The report's tables. Each is a list of rows ``{column: value}``; ``run`` is the run's
-    number."""
+    """The report's tables: lists of rows ``{column: value}``. ``run`` is the run's number."""
 
     totals: list[dict[str, Any]]
     errors: list[dict[str, Any]]
@@ -131,7 +129,7 @@ def _columns(schema: pa.Schema) -> str:
 
 
 def _url(path: Path) -> str:
-    """A URL of this machine's file system, regardless of Spark's default. Hadoop's URLs are not
+    """A URL of the local file system, whatever Spark's default is. Hadoop's URLs are not
     escaped."""
     return f"file://{path.absolute()}"
 

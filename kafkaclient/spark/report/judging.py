@@ -1,5 +1,4 @@
-"""Judges the choice of brokers: compares each batch's duration with the other brokers' batches of
-the same moment."""
+"""Judges choices of brokers: each batch's duration against other brokers' at the same moment."""
 
 from __future__ import annotations
 

@@ -17,8 +17,7 @@ __all__ = [
 ]
 
 PARTS = ("deciding", "waiting", "broker", "whole")
-"""The parts of a batch's latency: until its partition is decided, until it is sent, until it is
-acknowledged; and the whole."""
+"""Parts of a batch's latency: until its partition is decided, sent, acknowledged; the whole."""
 
 KINDS = ("histogram", "seconds", "decisions")
 """The kinds of counts. Each is a folder of the table of counts, and a view in the queries."""
@@ -83,8 +82,7 @@ FROM by_partition p JOIN places USING (run, topic)
      JOIN nodes n ON n.run = p.run
 WHERE p.bytes > 0 AND b.bytes > 0
 """
-"""Bytes of the largest partition or broker in a second, as a multiple of the mean over all that the
-run used."""
+"""Bytes of the largest partition or broker in a second, divided by the mean over all used."""
 
 SKEWED = """
 SELECT run, percentile_approx(partition_skew, 0.5) AS partition_skew_p50,

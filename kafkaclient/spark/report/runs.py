@@ -1,5 +1,4 @@
-"""Finds runs: which files belong to which run and producer, and when each producer's clock
-starts."""
+"""Finds runs: which files belong to which run and producer, and when each producer started."""
 
 from __future__ import annotations
 
@@ -31,8 +30,7 @@ class Part:
     producer: str
     """The common part of the names of one producer's files."""
     number: int
-    """Number of the file within its producer. Files with the same number were written at about the
-    same time."""
+    """Number within the producer. Files with equal numbers were written at about the same time."""
     offset_s: float
     """Start of the producer, in seconds after the first producer of the run."""
 

@@ -16,8 +16,7 @@ __all__ = ["LeastLoaded", "assign_actives", "assign_stateless", "balance_tasks",
 
 
 class LeastLoaded:
-    """Clients sorted by load. Take a client out before its load changes, and put it back
-    afterwards."""
+    """Clients sorted by load. Take a client out before its load changes, then put it back."""
 
     def __init__(
         self, clients: Iterable[ClientState], load: Callable[[ClientState], float]
@@ -38,8 +37,7 @@ class LeastLoaded:
 
 
 def assign_actives(clients: Sequence[ClientState], stateful_tasks: Iterable[TaskId]) -> None:
-    """Assign the sorted stateful tasks round-robin, which spreads each subtopology, then balance
-    them by capacity."""
+    """Assign the sorted stateful tasks round-robin, to spread subtopologies, then balance them."""
     for task, client in zip(stateful_tasks, cycle(clients), strict=False):
         client.active.add(task)
     balance_tasks(clients, lambda client: client.active, to_any_client)

@@ -1,5 +1,4 @@
-"""The clients of an assignment: their input, their result, and their state while tasks are
-assigned."""
+"""The clients of an assignment: input, result, and state while tasks are assigned."""
 
 from __future__ import annotations
 
@@ -22,8 +21,7 @@ class Client:
     """One process of the application, as its members' subscriptions describe it."""
 
     capacity: int = 1
-    """Number of consumers (in Kafka Streams: threads). Tasks are distributed in proportion to
-    it."""
+    """Number of consumers (Kafka Streams: threads). The share of tasks is proportional to it."""
     lags: Mapping[TaskId, int]
     """Lag of the client's copy of each stateful task, in records, see
     :func:`~kafkaclient.streams.assignment.lags.task_lags`."""
@@ -40,8 +38,7 @@ class ClientAssignment:
     standby: frozenset[TaskId]
     """Tasks of which the client keeps a copy up to date: standbys and warm-ups."""
     warmup: frozenset[TaskId]
-    """The part of ``standby`` beyond ``num.standby.replicas``: copies that prepare a move of the
-    task."""
+    """The part of ``standby`` beyond ``num.standby.replicas``, which prepares moves of tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +76,7 @@ class ClientState:
 
     @property
     def load(self) -> float:
-        return (len(self.active) + len(self.standby)) / self.capacity
+        return self.count / self.capacity
 
     @property
     def active_load(self) -> float:

@@ -10,6 +10,12 @@ from kafkaclient.streams.tasks import MAX_LAG
 __all__ = ["AssignmentConfigs"]
 
 _MAX_TAGS = 5
+_LIMITS = (
+    ("acceptable.recovery.lag", 0, MAX_LAG),
+    ("max.warmup.replicas", 1, 2**31 - 1),
+    ("num.standby.replicas", 0, 2**31 - 1),
+    ("probing.rebalance.interval.ms", 60_000, MAX_LAG),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,24 +33,13 @@ class AssignmentConfigs:
     num_standby_replicas: int = 0
     """``num.standby.replicas``: number of standby copies of each stateful task."""
     probing_rebalance_interval_ms: int = 600_000
-    """``probing.rebalance.interval.ms``: time until a rebalance checks whether warm-ups have caught
-    up."""
+    """``probing.rebalance.interval.ms``: time between checks whether warm-ups have caught up."""
     rack_aware_assignment_tags: tuple[str, ...] = ()
-    """``rack.aware.assignment.tags`` (KIP-708): copies of a task go to clients with different
-    values of these tags."""
+    """``rack.aware.assignment.tags`` (KIP-708): a task's copies should differ in these tags."""
 
     def __post_init__(self) -> None:
-        for name, value, lowest, highest in (
-            ("acceptable.recovery.lag", self.acceptable_recovery_lag, 0, MAX_LAG),
-            ("max.warmup.replicas", self.max_warmup_replicas, 1, 2**31 - 1),
-            ("num.standby.replicas", self.num_standby_replicas, 0, 2**31 - 1),
-            (
-                "probing.rebalance.interval.ms",
-                self.probing_rebalance_interval_ms,
-                60_000,
-                MAX_LAG,
-            ),
-        ):
+        for name, lowest, highest in _LIMITS:
+            value = getattr(self, name.replace(".", "_"))
             if not lowest <= value <= highest:
                 raise ConfigError(f"{name} is {value}; it must be from {lowest} to {highest}")
         if len(self.rack_aware_assignment_tags) > _MAX_TAGS:

@@ -1,5 +1,4 @@
-"""The assignment when the leader cannot get the changelogs' end offsets: every task stays where it
-is."""
+"""The assignment without the changelogs' end offsets: every task stays where it is."""
 
 from __future__ import annotations
 
@@ -36,10 +35,9 @@ def assign_to_prior_owners(
 ) -> Assignment:
     """The previous assignment, with another rebalance soon (``FallbackPriorTaskAssignor``).
 
-    An active task goes to its previous client, else to a client with a standby, else to the least
-    loaded one. A standby goes to a previous standby client, else to the previous active one, else
-    to the least loaded one. Raises :class:`~kafkaclient.errors.TaskAssignmentError` if there is no
-    client.
+    An active task goes to its previous client, else to one with a standby, else to the least
+    loaded. A standby goes to a previous standby client, else to the previous active one, else to
+    the least loaded. Raises :class:`~kafkaclient.errors.TaskAssignmentError` if there is no client.
     """
     if not clients:
         raise TaskAssignmentError("there is no client to assign tasks to")
@@ -50,24 +48,18 @@ def assign_to_prior_owners(
         for order, process_id in enumerate(sorted(clients))
     }
     stateful = sorted(set(stateful_tasks))
-    former_active = _holders(
-        states, {process_id: owner.active for process_id, owner in clients.items()}
-    )
-    former_standby = _holders(
-        states, {process_id: owner.standby for process_id, owner in clients.items()}
-    )
+    actives = _clients_by_task(states, {name: owner.active for name, owner in clients.items()})
+    standbys = _clients_by_task(states, {name: owner.standby for name, owner in clients.items()})
     missing = 0
-    all_clients = list(states.values())
+    everywhere = list(states.values())
     for task in sorted({*stateful, *stateless_tasks}):
-        client = _least_loaded_without(
-            (former_active.get(task, ()), former_standby.get(task, ()), all_clients), task
-        )
+        client = _least_loaded((actives.get(task, ()), standbys.get(task, ()), everywhere), task)
         assert client is not None
         client.active.add(task)
     for task in stateful:
         for left in range(num_standby_replicas, 0, -1):
-            client = _least_loaded_without(
-                (former_standby.get(task, ()), former_active.get(task, ()), all_clients), task
+            client = _least_loaded(
+                (standbys.get(task, ()), actives.get(task, ()), everywhere), task
             )
             if client is None:
                 missing += left
@@ -81,21 +73,18 @@ def assign_to_prior_owners(
     )
 
 
-def _holders(
+def _clients_by_task(
     states: Mapping[UUID, ClientState], tasks: Mapping[UUID, Iterable[TaskId]]
 ) -> dict[TaskId, list[ClientState]]:
-    holders: dict[TaskId, list[ClientState]] = {}
+    found: dict[TaskId, list[ClientState]] = {}
     for process_id, state in states.items():
         for task in tasks[process_id]:
-            holders.setdefault(task, []).append(state)
-    return holders
+            found.setdefault(task, []).append(state)
+    return found
 
 
-def _least_loaded_without(
-    choices: Iterable[Sequence[ClientState]], task: TaskId
-) -> ClientState | None:
-    """The least loaded client that does not have the task, from the first of ``choices`` that has
-    such a client."""
+def _least_loaded(choices: Iterable[Sequence[ClientState]], task: TaskId) -> ClientState | None:
+    """The least loaded client without the task, from the first of ``choices`` that has one."""
     for clients in choices:
         without = [client for client in clients if not client.has(task)]
         if without:

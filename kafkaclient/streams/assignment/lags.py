@@ -47,8 +47,7 @@ def task_lags(
 
     ``end_offset_sums``: stateful task -> sum of its changelogs' end offsets, 0 for stores without
     changelog. ``offset_sums``: task -> position reported by the client's members; tasks that are
-    not stateful are ignored. A position beyond the end of the changelog is corrupt: the copy counts
-    as missing.
+    not stateful are ignored. A copy with a position beyond the changelog's end counts as missing.
     """
     lags = dict(end_offset_sums)
     for task, offsets in offset_sums.items():
@@ -75,8 +74,7 @@ class Ranking:
         """The caught-up clients, in the clients' order."""
 
     def ahead_of(self, client: ClientState) -> Iterator[ClientState]:
-        """The clients with a smaller lag than ``client``, smallest lag first, ties in the clients'
-        order.
+        """The clients with a smaller lag than ``client``, smallest first, ties in client order.
 
         An unknown lag is a negative number, so its client comes first, as in Java.
         """
@@ -91,8 +89,7 @@ class Ranking:
 
 
 class Rankings:
-    """The ranking of each task, computed on first use: most tasks need none, because their client
-    is caught up."""
+    """The ranking of each task, computed on first use: most tasks do not need theirs."""
 
     def __init__(self, clients: Sequence[ClientState], acceptable_recovery_lag: int) -> None:
         self._clients = clients

@@ -1,5 +1,4 @@
-"""Assigns standbys: copies of stateful tasks on other clients, with KIP-708 on clients with
-different tags."""
+"""Assigns standbys: copies of stateful tasks on other clients, with KIP-708 spread by tags."""
 
 from __future__ import annotations
 
@@ -43,8 +42,7 @@ def assign_standbys(
 
 
 def _assign_least_loaded(task: TaskId, count: int, least_loaded: LeastLoaded) -> int:
-    """Assign ``count`` standbys to the least loaded clients without a copy. Returns how many found
-    no client."""
+    """Assign standbys to the least loaded clients without a copy. Returns how many failed."""
     for left in range(count, 0, -1):
         client = least_loaded.take(lambda client: not client.has(task))
         if client is None:
@@ -101,6 +99,5 @@ def _eligible(
 
 
 def _same_tags(source: ClientState, destination: ClientState) -> bool:
-    """Whether the destination has all tags of the source, so that a move does not bring copies
-    closer together."""
+    """Whether the destination has the source's tags, so that copies do not come closer."""
     return source.tags.items() <= destination.tags.items()

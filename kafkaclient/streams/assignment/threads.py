@@ -106,8 +106,7 @@ class _Distribution:
         self._loads[consumer] += 1
 
     def fill_to_share(self) -> None:
-        """Give tasks in sorted order to the consumers below their share in turn, which mixes
-        subtopologies."""
+        """Give sorted tasks to consumers below their share in turn, which mixes subtopologies."""
         below_share = deque(filter(self.is_below_share, self._loads))
         for task in sorted(self.left):
             if not below_share:

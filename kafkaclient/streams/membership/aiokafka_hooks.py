@@ -72,8 +72,7 @@ class ConsumerHooks:
         self.consumer._coordinator.request_rejoin()
 
     def before_assignment(self, prepare: Callable[[], Awaitable[None]]) -> None:
-        """Await ``prepare`` on the leader before the assignor's ``assign``, which is
-        synchronous."""
+        """On the leader, await ``prepare`` before the assignor's synchronous ``assign``."""
         coordinator = self.consumer._coordinator
         perform = coordinator._perform_assignment
 

@@ -1,5 +1,4 @@
-"""How the group's leader computes the members' assignments from their subscriptions. Pure: no I/O,
-no clock."""
+"""How the group's leader computes assignments from subscriptions. Pure: no I/O, no clock."""
 
 from __future__ import annotations
 

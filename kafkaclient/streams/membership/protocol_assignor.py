@@ -34,8 +34,7 @@ class Member(Protocol):
         ...
 
     def assigned(self, partitions: list[TopicPartition], user_data: bytes) -> None:
-        """Called with the new assignment. The consumer has the partitions, but has fetched nothing
-        from them yet."""
+        """Called with the new assignment, before the consumer fetches from its partitions."""
         ...
 
 

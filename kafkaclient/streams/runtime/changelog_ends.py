@@ -1,7 +1,6 @@
 """End offsets of changelogs and input partitions.
 
-The admin client asks for them over its own connections: on a consumer's connection the request
-would wait behind a fetch.
+The admin client has its own connections: a consumer's request would wait behind its fetch.
 """
 
 from __future__ import annotations

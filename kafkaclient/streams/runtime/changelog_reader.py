@@ -49,8 +49,7 @@ class ChangelogReader:
         self._assigned: frozenset[TopicPartition] = frozenset()
         """The consumer's partitions, including those no longer followed."""
         self._positions: dict[TopicPartition, int] = {}
-        """The consumer's positions. They differ from a task's position after the task has started
-        over."""
+        """The consumer's positions. They differ from a task's position when it has started over."""
         self._has_tasks = asyncio.Event()
         self.bytes_read = ChangelogBytes(0, 0)
 
@@ -72,8 +71,7 @@ class ChangelogReader:
         self._has_tasks.set()
 
     def _assign(self) -> None:
-        """Assign the partitions to the consumer. The consumer then forgets their end offsets,
-        too."""
+        """Assign the partitions to the consumer, which also forgets their end offsets."""
         self._assigned = frozenset(self._tasks)
         self._consumer.assign([ConsumerPartition(*partition) for partition in self._tasks])
         self._positions = {}

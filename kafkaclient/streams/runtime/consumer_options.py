@@ -21,8 +21,7 @@ _FETCH_WAIT_MS = 100  # an added partition waits until the previous, empty fetch
 
 
 def consumer_options(config: StreamsConfig) -> dict[str, Any]:
-    """Options of all consumers, without those of group members. Raises ConfigError for invalid
-    certificates and keys."""
+    """Options of all consumers, members or not. Raises ConfigError for invalid certificates."""
     security = _security(config.producer_config) if config.security_options else {}
     return {
         "bootstrap_servers": config.bootstrap_servers,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from aiokafka import errors as consumer_errors
 
 from kafkaclient.errors import (
@@ -14,7 +16,7 @@ from kafkaclient.errors import (
 )
 from kafkaclient.streams.runtime.task_states import TaskEvent
 
-__all__ = ["event_for", "is_abort_error"]
+__all__ = ["event_for", "is_abort_error", "is_being_cancelled"]
 
 # ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS, FENCED_INSTANCE_ID
 _NOT_A_MEMBER = frozenset({22, 25, 27, 82})
@@ -29,8 +31,7 @@ _RETRIABLE = (
 
 
 def event_for(error: BaseException) -> TaskEvent | None:
-    """The event that the error causes for its task. None: a retry would fail in the same way, so
-    the application must fail."""
+    """The event that the error causes for its task. None: a retry would fail again."""
     if isinstance(error, TransactionAbortableError) and error.__cause__ is not None:
         return event_for(error.__cause__)
     if isinstance(error, MetadataTimeoutError) and isinstance(error.__cause__, UnknownTopicError):
@@ -50,3 +51,9 @@ def is_abort_error(error: BaseException) -> bool:
     return isinstance(error, BrokerError) and (
         isinstance(error, ProducerFencedError) or error.code in _ABORTED
     )
+
+
+def is_being_cancelled() -> bool:
+    """Whether the current asyncio task is being cancelled, and not just what it awaits."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

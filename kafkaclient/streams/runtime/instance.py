@@ -29,6 +29,7 @@ from kafkaclient.streams.positions import positions_group, publish_positions
 from kafkaclient.streams.runtime.changelog_ends import ChangelogEnds
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, ChangelogReader
 from kafkaclient.streams.runtime.consumer_options import consumer_options
+from kafkaclient.streams.runtime.failures import is_being_cancelled
 from kafkaclient.streams.runtime.group_member import GroupMember
 from kafkaclient.streams.runtime.task import TaskOptions
 from kafkaclient.streams.runtime.task_manager import TaskManager
@@ -70,8 +71,7 @@ class TaskDescription(NamedTuple):
     position: int
     """Offset in the task's changelog."""
     lag: int | None
-    """Records behind the changelog's end. None: the task is running, or the lag is not known
-    yet."""
+    """Records behind the changelog's end. None: the task is running, or the lag is unknown."""
 
 
 class Instance:
@@ -222,8 +222,7 @@ class Instance:
     # --- work -----------------------------------------------------------------------------------
 
     async def _fetch_records(self) -> None:
-        """Fetch records for the tasks that want some, in a loop. Each task's worker processes
-        them."""
+        """Fetch, in a loop, for the tasks that want records. Their workers process them."""
         clean_at = self._clock() + _CLEANUP_INTERVAL_S
         while True:
             wanted = self._manager.wanted_partitions()
@@ -240,8 +239,7 @@ class Instance:
     async def _fetch(
         self, wanted: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, Sequence[Any]]:
-        """Fetched records by input partition. Returns early when another task wants records, and
-        empty-handed after 100 ms."""
+        """Fetched records by input partition. Empty after 100 ms, or when another task has room."""
         self._manager.room_available.clear()
         # getmany() without partitions polls all that are not paused. A poll is needed even if no
         # task wants records: it keeps this member in the group (max.poll.interval.ms).
@@ -261,7 +259,7 @@ class Instance:
         try:
             found = await fetching
         except asyncio.CancelledError:
-            if fetching.cancelled() and not _is_being_cancelled():
+            if fetching.cancelled() and not is_being_cancelled():
                 return {}
             raise
         return {TopicPartition(*partition): records for partition, records in found.items()}
@@ -314,11 +312,6 @@ class Instance:
                 self._config.application_id,
                 error,
             )
-
-
-def _is_being_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 async def _wait_for_end(crashed: asyncio.Future[None], stopped: asyncio.Event) -> None:

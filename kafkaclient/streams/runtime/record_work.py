@@ -20,7 +20,7 @@ from kafkaclient.streams.error_handling import (
     dead_letter_headers,
     error_text,
 )
-from kafkaclient.streams.runtime.failures import event_for
+from kafkaclient.streams.runtime.failures import event_for, is_being_cancelled
 from kafkaclient.streams.runtime.writers import OutgoingRecord
 
 if TYPE_CHECKING:
@@ -75,7 +75,8 @@ class RecordWork:
         try:
             await self._processor.process(decoded, self._store, self.emit)
         except (Exception, asyncio.CancelledError) as error:
-            if _is_being_cancelled(error) or self._is_closed or not _is_record_error(error):
+            cancelled = isinstance(error, asyncio.CancelledError) and is_being_cancelled()
+            if cancelled or self._is_closed or not _is_record_error(error):
                 raise
             if self._buffers_output:
                 self._store.roll_back()
@@ -108,8 +109,7 @@ class RecordWork:
         timestamp_ms: int | None = None,
         headers: HeadersLike = (),
     ) -> None:
-        """Send a record, as :meth:`kafkaclient.Producer.send`. With ``exactly_once_v2`` it becomes
-        visible with the commit."""
+        """Send a record, as :meth:`kafkaclient.Producer.send`; part of the transaction, if any."""
         if self._is_closed:
             raise StreamsError(
                 "the task was taken away from this instance while it processed this record"
@@ -167,13 +167,6 @@ class RecordWork:
             _log.warning("%s; it was written to %s", what, handler.topic)
         else:
             _log.warning("%s; it was skipped", what)
-
-
-def _is_being_cancelled(error: BaseException) -> bool:
-    """Whether this asyncio task is being cancelled, and not just something that the processor
-    awaited."""
-    task = asyncio.current_task()
-    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
 def _is_record_error(error: BaseException) -> bool:

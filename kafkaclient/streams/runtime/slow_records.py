@@ -45,13 +45,11 @@ class SlowRecords:
         """Offset of the last record reported as slow."""
         self._offset = 0
         self._started_at: float | None = None
-        """When the processing of the record at ``_offset`` began. None: no record is being
-        processed."""
+        """When the processing of the record at ``_offset`` began. None: no record."""
         self._loop_seen_at = 0.0
         """When the event loop last ran during the current record."""
         self._has_own_transaction = False
-        """Whether the transaction contains only a record that exceeded an earlier transaction's
-        timeout."""
+        """Whether the transaction contains only a record that was slow before."""
         self._exceeded_timeout = False
         """Whether a record has exceeded this transaction's timeout."""
 
@@ -104,8 +102,7 @@ class SlowRecords:
             _log.warning("task %s: %s", self._task, self._warning())
 
     def explain_error(self, error: Exception) -> Exception:
-        """The error to report in place of ``error``: a StreamsError if a retry cannot help, else
-        ``error`` itself."""
+        """The error to report: a StreamsError if a retry cannot help, else ``error`` itself."""
         if not (self._has_own_transaction and self._exceeded_timeout and is_abort_error(error)):
             return error
         replacement = StreamsError(f"{self._warning()} It already had its own transaction: {error}")

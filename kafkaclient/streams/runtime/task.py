@@ -126,10 +126,6 @@ class Task:
         return self.state in (TaskState.RESTORING, TaskState.RUNNING)
 
     @property
-    def is_running(self) -> bool:
-        return self.state is TaskState.RUNNING
-
-    @property
     def follows_changelog(self) -> bool:
         return self.state in (TaskState.RESTORING, TaskState.STANDBY)
 
@@ -160,8 +156,8 @@ class Task:
         self._rocks.apply((record.key, record.value) for record in records)
 
     def reached(self, position: int, end: int | None) -> None:
-        """All changes before ``position`` are applied. ``end`` is the changelog's end offset, None
-        if unknown."""
+        """All changes before ``position`` are applied. ``end``: the changelog's, None if
+        unknown."""
         self.position = position
         if end is not None:
             self.lag = max(0, end - position)
@@ -182,8 +178,7 @@ class Task:
         await self._restored.wait()
 
     def start_over(self, position: int) -> None:
-        """Replace the store by an empty one, because the changelog does not have the store's
-        position."""
+        """Replace the store by an empty one: the changelog does not have its position."""
         _log.warning(
             "task %s: its changelog %s has no offset %d; the task is restored from offset %d",
             self.id,
@@ -262,8 +257,7 @@ class Task:
         return max(0.0, self.commit_at - self._clock()) if self.is_dirty else None
 
     def check_slow_record(self) -> None:
-        """Log the current record if it takes too long. Call it several times per session
-        timeout."""
+        """Log the current record if it is slow. Call it several times per session timeout."""
         self._slow.check(self._clock())
 
     def explain_error(self, error: Exception) -> Exception:
@@ -277,8 +271,7 @@ class Task:
         await self.writer.commit({}, self.changelog, self.source, offset)
 
     async def commit(self) -> None:
-        """Write the changes, the emitted records and the offset, then apply the changes to the
-        store."""
+        """Write the changes, the emitted records and the offset, then update the store."""
         if not self.is_dirty:
             return
         assert self.writer is not None
@@ -309,8 +302,7 @@ class Task:
         self._checkpoint_if_due()
 
     def _checkpoint_if_due(self) -> None:
-        """Start a checkpoint if there are enough changes or the last one is old. Raises the error
-        of the previous checkpoint."""
+        """Start a checkpoint if it is due. Raises the error of the previous one."""
         if self._checkpoint_write is not None:
             if not self._checkpoint_write.done():
                 return
@@ -333,8 +325,7 @@ class Task:
             checkpoint_write.result()
 
     def _write_checkpoint(self, position: int, current_at: float) -> None:
-        """Flush the store and write the checkpoint. Changes applied during the flush may or may not
-        be on disk, and both are correct."""
+        """Flush, and write the checkpoint. Later changes may be flushed, too: that is correct."""
         self._rocks.flush()
         self._directory.write_checkpoint(
             Checkpoint(self._processor.store, position, self._changelog_topic.topic_id, current_at)

@@ -83,14 +83,8 @@ class TaskManager:
         """Cancelled workers that have not ended yet."""
         self._ended = False
 
-    def by_source(self) -> dict[TopicPartition, Task]:
-        """Input partition -> its running task."""
-        return {
-            task.source: task for task in self.tasks.values() if task.state is TaskState.RUNNING
-        }
-
     def running(self) -> list[TaskId]:
-        return [task.id for task in self.by_source().values()]
+        return [task.id for task in self.tasks.values() if task.state is TaskState.RUNNING]
 
     def in_use(self) -> set[TaskId]:
         """Tasks whose directories are in use, including stores that are being opened or closed."""
@@ -121,13 +115,11 @@ class TaskManager:
                 self._follow()
 
     async def prepare(self, tasks: Iterable[TaskId]) -> None:
-        """Open tasks that are likely to be assigned, before joining the group: other members still
-        process them."""
+        """Open tasks that are likely to be assigned here, before joining the group."""
         await self._open(tasks)
 
     async def _open(self, tasks: Iterable[TaskId]) -> list[Task]:
-        """Open the tasks that are not open yet and return them. Tries all, then raises the first
-        error."""
+        """Open those that are not open yet, and return them. Raises the first error at the end."""
         self._opening = set(tasks) - self.tasks.keys()
         opening = [
             asyncio.wrap_future(self._disk.submit(self._open_task, task_id))
@@ -170,7 +162,9 @@ class TaskManager:
         self._reader.follow([task for task in self.tasks.values() if task.follows_changelog])
 
     def _deactivate(self, task: Task) -> None:
-        self._pause(task)
+        source = ConsumerPartition(*task.source)
+        if source in self._consumer.assignment():
+            self._consumer.pause(source)
         worker = self.workers.pop(task.id, None)
         if worker is not None:
             worker.cancel()
@@ -219,11 +213,6 @@ class TaskManager:
         error = closing.exception()
         if error is not None and not self._ended:
             self._loop.call_soon_threadsafe(self._crash, error)
-
-    def _pause(self, task: Task) -> None:
-        source = ConsumerPartition(*task.source)
-        if source in self._consumer.assignment():
-            self._consumer.pause(source)
 
     # --- from restoring to running --------------------------------------------------------------
 

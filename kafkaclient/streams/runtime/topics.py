@@ -67,6 +67,7 @@ async def prepare_topics(config: StreamsConfig, topology: Topology) -> Applicati
         }
         existing = await _create_missing(admin, wanted, config.replication_factor)
         retention_s = {name: await _delete_retention_s(admin, name) for name in wanted}
+    changelogs = {}
     for processor in topology.processors:
         name = topology.changelog_topic(processor)
         count = len(existing[name].partitions)
@@ -76,11 +77,7 @@ async def prepare_topics(config: StreamsConfig, topology: Topology) -> Applicati
                 f"has {wanted[name]}: keys would move to tasks without their state. Restart the "
                 "application with another application.id, without its old state"
             )
-    changelogs = {
-        processor.store: ChangelogTopic(existing[name].topic_id, retention_s[name])
-        for processor in topology.processors
-        for name in (topology.changelog_topic(processor),)
-    }
+        changelogs[processor.store] = ChangelogTopic(existing[name].topic_id, retention_s[name])
     return ApplicationTopics(partitions, changelogs)
 
 

@@ -32,8 +32,7 @@ class Worker:
     ) -> None:
         self.task = task
         self.fetch_token = object()
-        """Replaced by :meth:`discard_records`. Records fetched under another token must not be
-        added."""
+        """Replaced by :meth:`discard_records`: records fetched under an old token are not added."""
         self._may_work = may_work
         self._on_room = on_room
         self._on_error = on_error
@@ -58,8 +57,7 @@ class Worker:
         self._wake.set()
 
     def discard_records(self) -> None:
-        """Drop the waiting records. The caller fetches them again, from the task's
-        ``source_offset`` on."""
+        """Drop the waiting records, to fetch them again from the task's ``source_offset`` on."""
         self._records.clear()
         self.fetch_token = object()
 

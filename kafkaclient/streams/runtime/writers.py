@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiokafka import TopicPartition as ConsumerPartition
 
@@ -41,57 +41,26 @@ class OutgoingRecord(NamedTuple):
     headers: HeadersLike
 
 
-class Writer(Protocol):
+class Writer:
     """Writes for one task."""
-
-    async def start(self) -> None:
-        """Exactly once: fence the task's earlier owners."""
-        ...
-
-    async def begin(self) -> None:
-        """Begin the records of a commit interval. Exactly once: begin a transaction."""
-        ...
-
-    def checked(self, record: OutgoingRecord) -> OutgoingRecord:
-        """The record for a later :meth:`send`, with mutable buffers copied. Raises
-        InvalidRecordError for a record that is invalid even without metadata."""
-        ...
-
-    async def send(self, record: OutgoingRecord) -> None:
-        """Send a record that the task emits."""
-        ...
-
-    async def commit(
-        self,
-        changes: Mapping[bytes, bytes | None],
-        changelog: TopicPartition,
-        source: TopicPartition,
-        offset: int,
-    ) -> int | None:
-        """Write the changes and commit ``offset``. Returns the changelog offset after the last
-        change. None if there were no changes, or the broker returned no offset."""
-        ...
-
-    async def committed(self, source: TopicPartition) -> int | None:
-        """The group's committed offset. None if there is none."""
-        ...
-
-    async def stop(self) -> None:
-        """Exactly once: abort the open transaction."""
-        ...
-
-
-class _ProducerWriter:
-    """What both writers have in common."""
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
 
+    async def start(self) -> None:
+        """Exactly once: fence the task's earlier owners."""
+
+    async def begin(self) -> None:
+        """Begin the records of a commit interval. Exactly once: begin a transaction."""
+
     def checked(self, record: OutgoingRecord) -> OutgoingRecord:
+        """The record for a later :meth:`send`, with mutable buffers copied. Raises
+        InvalidRecordError for a record that is invalid even without metadata."""
         made = checked_record(self._producer.config, time.time, *record)
         return record._replace(value=made.value, key=made.key, headers=made.headers)
 
-    async def _send(self, record: OutgoingRecord) -> Delivery:
+    async def send(self, record: OutgoingRecord) -> Delivery:
+        """Send a record that the task emits."""
         topic, value, key, partition, timestamp_ms, headers = record
         return await self._producer.send(
             topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
@@ -104,13 +73,12 @@ class _ProducerWriter:
         source: TopicPartition,
         offset: int,
     ) -> int | None:
+        """Write the changes and commit ``offset``. Returns the changelog offset after the last
+        change. None if there were no changes, or the broker returned no offset."""
+        topic, partition = changelog
         deliveries = []
         for key, value in changes.items():
-            deliveries.append(
-                await self._producer.send(
-                    changelog.topic, value, key, partition=changelog.partition
-                )
-            )
+            deliveries.append(await self._producer.send(topic, value, key, partition=partition))
             if len(deliveries) % _MAX_CHANGES_PER_TURN == 0:
                 await asyncio.sleep(0)
         await self._commit_offset(deliveries, source, offset)
@@ -122,10 +90,18 @@ class _ProducerWriter:
     async def _commit_offset(
         self, changes: Sequence[Delivery], source: TopicPartition, offset: int
     ) -> None:
+        """Wait until everything is written, and commit."""
         raise NotImplementedError
 
+    async def committed(self, source: TopicPartition) -> int | None:
+        """The group's committed offset. None if there is none."""
+        raise NotImplementedError
 
-class ExactlyOnceWriter(_ProducerWriter):
+    async def stop(self) -> None:
+        """Exactly once: abort the open transaction."""
+
+
+class ExactlyOnceWriter(Writer):
     """Uses the task's own producer, with one transaction per commit interval."""
 
     def __init__(self, producer: Producer, group: Callable[[], ConsumerGroupMetadata]) -> None:
@@ -137,9 +113,6 @@ class ExactlyOnceWriter(_ProducerWriter):
 
     async def begin(self) -> None:
         await self._producer.begin_transaction()
-
-    async def send(self, record: OutgoingRecord) -> None:
-        await self._send(record)
 
     async def _commit_offset(
         self, changes: Sequence[Delivery], source: TopicPartition, offset: int
@@ -156,7 +129,7 @@ class ExactlyOnceWriter(_ProducerWriter):
         await self._producer.stop(_STOP_TIMEOUT_S)
 
 
-class AtLeastOnceWriter(_ProducerWriter):
+class AtLeastOnceWriter(Writer):
     """Uses the producer that all tasks of the instance share."""
 
     def __init__(self, producer: Producer, consumer: AIOKafkaConsumer) -> None:
@@ -164,14 +137,10 @@ class AtLeastOnceWriter(_ProducerWriter):
         self._consumer = consumer
         self._emitted: list[Delivery] = []
 
-    async def start(self) -> None:
-        """Nothing to do: the shared producer is already running."""
-
-    async def begin(self) -> None:
-        """Nothing to do: there are no transactions."""
-
-    async def send(self, record: OutgoingRecord) -> None:
-        self._emitted.append(await self._send(record))
+    async def send(self, record: OutgoingRecord) -> Delivery:
+        delivery = await super().send(record)
+        self._emitted.append(delivery)
+        return delivery
 
     async def _commit_offset(
         self, changes: Sequence[Delivery], source: TopicPartition, offset: int
@@ -185,7 +154,3 @@ class AtLeastOnceWriter(_ProducerWriter):
     async def committed(self, source: TopicPartition) -> int | None:
         found: int | None = await self._consumer.committed(ConsumerPartition(*source))
         return found
-
-    async def stop(self) -> None:
-        """Forget the deliveries. The shared producer keeps running."""
-        self._emitted = []

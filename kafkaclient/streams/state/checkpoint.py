@@ -40,8 +40,7 @@ class ChangelogTopic(NamedTuple):
     topic_id: UUID | None
     """None: unknown, for example before Kafka 2.8."""
     delete_retention_s: float
-    """``delete.retention.ms``: brokers drop tombstones after this time, and later readers never see
-    the deletion."""
+    """``delete.retention.ms``: brokers drop tombstones after it, and readers miss the deletion."""
 
 
 UNKNOWN_CHANGELOG = ChangelogTopic(None, 86_400.0)
@@ -55,8 +54,7 @@ class Checkpoint(NamedTuple):
     topic_id: UUID | None = None
     """Topic id of the changelog. None: unknown."""
     current_at: float = 0.0
-    """When the store last had its whole changelog, in seconds since 1970. The store may lack later
-    deletions."""
+    """When the store last had its whole changelog, in seconds since 1970."""
 
     def problem(self, changelog: ChangelogTopic, now: float) -> str | None:
         """Why the store must not be used any more. None: the store is valid."""

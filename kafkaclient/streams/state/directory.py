@@ -67,8 +67,7 @@ class TaskDirectory:
             raise StateStoreError(
                 f"{self.path} has the store {checkpoint.store!r}, which task {self.path.name} of "
                 f"this application does not know: its store is {store!r}. Give the changed "
-                "application another application.id, or delete the directory, and the task "
-                "restores its store from the changelog"
+                "application another application.id, or delete the directory to restore the store"
             )
         elif problem := checkpoint.problem(changelog, now):
             _log.warning(
@@ -82,25 +81,20 @@ class TaskDirectory:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StateStoreError(
-                f"the task directory {self.path} cannot be created: {error}"
-            ) from error
+            raise StateStoreError(f"directory {self.path} cannot be created: {error}") from error
         return checkpoint
 
     def write_checkpoint(self, checkpoint: Checkpoint) -> None:
         write_checkpoint(self._checkpoint, checkpoint)
 
     def wipe(self) -> None:
-        """Remove the directory, checkpoint first: after a crash in between, the rest counts as
-        invalid."""
+        """Remove the directory, checkpoint first: without checkpoint, the rest is invalid."""
         try:
             self._checkpoint.unlink(missing_ok=True)
             if self.path.exists():
                 shutil.rmtree(self.path)
         except OSError as error:
-            raise StateStoreError(
-                f"the task directory {self.path} cannot be removed: {error}"
-            ) from error
+            raise StateStoreError(f"directory {self.path} cannot be removed: {error}") from error
 
 
 class StateDirectory:
@@ -136,8 +130,7 @@ class StateDirectory:
         return TaskDirectory(self.path / str(task))
 
     def report(self) -> dict[TaskId, int]:
-        """Offset of each task on disk that has a checkpoint. These tasks are kept until
-        :meth:`release`."""
+        """Offset of each task on disk with a checkpoint. They are kept until :meth:`release`."""
         found = {}
         for task in self._tasks():
             checkpoint = self.task(task).checkpoint()

@@ -31,16 +31,14 @@ class KeyValueStore:
         self._is_closed = False
 
     def get(self, key: bytes) -> bytes | None:
-        """The key's value. None if the key does not exist. Raises TypeError for a key that is not
-        bytes."""
+        """The key's value, or None. Raises TypeError for a key that is not bytes."""
         self._check(key)
         if key in self._changes:
             return self._changes[key]
         return self._rocks.get(key)
 
     def put(self, key: bytes, value: bytes | None) -> None:
-        """Set the key's value. None deletes the key. Raises TypeError for a key or value that is
-        not bytes."""
+        """Set the key's value. None deletes the key. Raises TypeError unless both are bytes."""
         self._check(key)
         if value is not None:
             self._check(value, "value")
@@ -108,8 +106,7 @@ class KeyValueStore:
         self._undo = {}
 
     def close(self) -> None:
-        """Drop the uncommitted writes. A processor that still runs cannot use the store any
-        more."""
+        """Drop the uncommitted writes. A running processor cannot use the store any more."""
         self._changes = {}
         self._is_closed = True
 

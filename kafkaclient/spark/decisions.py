@@ -163,7 +163,7 @@ class Transactions(Protocol):
 
     async def end(self, prepared: PreparedTransaction, *, commit: bool) -> bool:
         """Commit or abort the transaction. Returns whether it has ended in this way, now or
-        earlier. The result for a timed-out transaction may be False even after an abort."""
+        earlier; perhaps False after aborting a timed-out one."""
         ...
 
     async def open_up_to(self, batch: int) -> list[PreparedTransaction]:
@@ -274,10 +274,9 @@ async def _decide(ledger: Ledger, transactions: Transactions, wanted: Decision) 
         raise _not_committed(wanted, f"{_transaction_names(lost)} not open any more")
     late = [each for each in prepared if statuses[each].time_left < _MIN_LEFT_TO_DECIDE]
     if late:
-        limit = f"{_MIN_LEFT_TO_DECIDE:.0%} of kafka.transaction.timeout.ms"
-        raise _not_committed(
-            wanted, f"{_transaction_names(late)} about to time out, within {limit}"
-        )
+        limit = f"{_MIN_LEFT_TO_DECIDE:.0%} of kafka.transaction.timeout.ms by this machine's clock"
+        names = _transaction_names(late)
+        raise _not_committed(wanted, f"{names} about to time out, within {limit}")
     decision = replace(wanted, done=not prepared)
     await ledger.write(decision)
     if not decision.done and await _try_revoke(transactions, decision):

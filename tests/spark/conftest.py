@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _thaw() -> Iterator[None]:
-    """What tasks' code freezes must not hide from later tests what they leak."""
+    """Unfreeze the objects that a test froze, so that later tests see their leaks."""
     yield
     gc.unfreeze()
 
@@ -34,7 +34,7 @@ def fake() -> FakeCluster:
 
 @pytest.fixture
 def cache(fake: FakeCluster) -> Iterator[ClientCache]:
-    """A worker's, whose clients are the fake cluster's."""
+    """A client cache whose clients connect to the fake cluster."""
     made = ClientCache(dialer=fake)
     yield made
     made.close()
@@ -42,7 +42,7 @@ def cache(fake: FakeCluster) -> Iterator[ClientCache]:
 
 @pytest.fixture
 def fill(fake: FakeCluster) -> Callable[..., None]:
-    """Append records, each with its offset as value, and 1000 ms plus that as time."""
+    """Append records with their offset as value and 1000 ms plus the offset as timestamp."""
 
     def append(partition: int, records: int, topic: str = "t") -> None:
         for _ in range(records):

@@ -31,9 +31,7 @@ async def _send(producer: Producer, value: bytes) -> Any:
     return await producer.send_and_wait("t", value)
 
 
-def test_the_next_task_has_the_client_of_the_last(
-    cache: ClientCache, given: dict[str, str]
-) -> None:
+def test_the_next_task_reuses_the_client(cache: ClientCache, given: dict[str, str]) -> None:
     first = sent(cache, given, b"a")
     assert sent(cache, dict(reversed(list(given.items()))), b"b") is first
     with cache.client(Reader, given) as reader, cache.client(Reader, given) as other:
@@ -41,7 +39,7 @@ def test_the_next_task_has_the_client_of_the_last(
     assert sent(cache, given | {"linger.ms": "1"}, b"c") is not first
 
 
-def test_one_that_failed_a_task_is_not_kept(cache: ClientCache, given: dict[str, str]) -> None:
+def test_the_client_of_a_failed_task_is_not_kept(cache: ClientCache, given: dict[str, str]) -> None:
     first = sent(cache, given, b"a")
     with pytest.raises(LookupError), cache.client(Producer, given):
         raise LookupError
@@ -49,7 +47,7 @@ def test_one_that_failed_a_task_is_not_kept(cache: ClientCache, given: dict[str,
     assert sent(cache, given, b"b") is not first
 
 
-def test_one_with_telemetry_ends_with_its_task(
+def test_a_client_with_telemetry_is_closed_after_its_task(
     cache: ClientCache, given: dict[str, str], tmp_path: Path
 ) -> None:
     """Spark ends workers by killing them; what was recorded is on the disk by then."""
@@ -58,7 +56,7 @@ def test_one_with_telemetry_ends_with_its_task(
     assert len(telemetry.read(tmp_path)) == 1
 
 
-def test_one_that_cannot_start(cache: ClientCache, fake, given: dict[str, str]) -> None:
+def test_a_client_that_cannot_start(cache: ClientCache, fake, given: dict[str, str]) -> None:
     for broker in range(3):
         fake.stop_broker(broker)
     with (
@@ -68,7 +66,7 @@ def test_one_that_cannot_start(cache: ClientCache, fake, given: dict[str, str]) 
         pass
 
 
-def test_what_nobody_asks_for_is_closed(fake, given: dict[str, str]) -> None:
+def test_an_unused_client_is_closed(fake, given: dict[str, str]) -> None:
     now = [100.0]
     cache = ClientCache(dialer=fake, clock=lambda: now[0])
     first = sent(cache, given, b"a")
@@ -85,7 +83,7 @@ def test_what_nobody_asks_for_is_closed(fake, given: dict[str, str]) -> None:
     cache.close()
 
 
-def test_one_that_is_asked_for_too_late_is_closed(fake, given: dict[str, str]) -> None:
+def test_a_client_idle_for_too_long_is_closed(fake, given: dict[str, str]) -> None:
     now = [100.0]
     cache = ClientCache(dialer=fake, clock=lambda: now[0])
     first = sent(cache, given, b"a")
@@ -129,7 +127,7 @@ def test_topics_may_change_between_tasks(
         assert used == list(range(partitions))
 
 
-def test_one_that_cannot_learn_what_changed_is_replaced(
+def test_a_client_that_cannot_refresh_its_metadata_is_replaced(
     cache: ClientCache, given: dict[str, str], monkeypatch: Any
 ) -> None:
     monkeypatch.setattr("kafkaclient.spark.client_cache._MAX_METADATA_AGE_S", 0.0)
@@ -143,7 +141,7 @@ def test_one_that_cannot_learn_what_changed_is_replaced(
     assert "stopped" in repr(first)
 
 
-def test_what_cannot_be_closed_fails_no_task(
+def test_a_client_that_cannot_be_closed_fails_no_task(
     cache: ClientCache, given: dict[str, str], monkeypatch: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     real = Producer.stop
@@ -159,7 +157,7 @@ def test_what_cannot_be_closed_fails_no_task(
     assert caplog.text.count("could not be closed") == 2
 
 
-def test_options_are_not_to_be_seen(cache: ClientCache, given: dict[str, str]) -> None:
+def test_options_do_not_appear_in_the_cache(cache: ClientCache, given: dict[str, str]) -> None:
     """There may be passwords among them."""
     sent(cache, given | {"metadata.max.age.ms": "123456"}, b"a")
     assert "123456" not in repr(vars(cache))

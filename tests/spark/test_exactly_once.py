@@ -135,7 +135,7 @@ async def test_a_driver_that_dies_after_the_decision(fake) -> None:
     assert seen(fake) == [b"a", b"b"]
 
 
-async def test_a_driver_of_long_ago_writes_no_decision(fake) -> None:
+async def test_an_old_driver_is_fenced(fake) -> None:
     one = (await task(fake, 0, ["a"])).transaction
     async with driver(fake) as (old, _), driver(fake) as (new, transactions):
         await old.claim()
@@ -191,7 +191,7 @@ def decision(batch: int, told: list[Prepared]) -> Decision:
     return Decision(batch, prepared, contents=contents)
 
 
-async def test_time_that_is_left(fake) -> None:
+async def test_time_left_with_a_slow_clock(fake) -> None:
     """By the coordinator's word; a clock that is behind it does not make it more."""
     one = (await task(fake, 0, ["a"])).transaction
     began = fake.transaction(one.transactional_id).started_ms / 1000
@@ -209,7 +209,7 @@ async def test_time_that_is_left(fake) -> None:
         await ledger.close()
 
 
-async def test_who_reads_or_aborts_fences_nobody(fake) -> None:
+async def test_reading_and_aborting_do_not_fence(fake) -> None:
     one, stale = [(await task(fake, 0, ["a"], n)).transaction for n in range(2)]
     async with driver(fake) as (ledger, transactions), driver(fake) as (old, of_old):
         await ledger.claim()
@@ -256,7 +256,7 @@ async def test_a_decision_of_any_size_fits(fake, tasks: int) -> None:
     assert len(last_of_each_key) == (1 if tasks == 1 else len(records) // 2)
 
 
-async def test_leftovers_of_compaction_are_passed_over(fake) -> None:
+async def test_slices_left_by_compaction_are_ignored(fake) -> None:
     async with Producer(fake.bootstrap, dialer=fake) as producer:
         for value in (b"1/3\n...", b"2/3\n...", b"1/2\n..."):
             await producer.send(QUERY, value, partition=0)
@@ -267,7 +267,7 @@ async def test_leftovers_of_compaction_are_passed_over(fake) -> None:
         assert await ledger.last() == Decision(3, ())
 
 
-async def test_cleaning_up_needs_not_all_brokers(fake) -> None:
+async def test_cleaning_up_tolerates_a_missing_broker(fake) -> None:
     one = (await task(fake, 0, ["a"])).transaction
     async with driver(fake) as (ledger, transactions):
 
@@ -304,7 +304,7 @@ async def test_the_ledger_is_replicated(
     assert ("has only" in caplog.text) is (replicas is None and brokers < 3)
 
 
-async def test_a_ledger_that_cannot_be_as_asked_for(caplog) -> None:
+async def test_an_impossible_replication_factor_is_an_error(caplog) -> None:
     fake = FakeCluster(brokers=2)
     async with Admin(fake.bootstrap, dialer=fake, limits=None) as admin:
         with pytest.raises(BrokerError, match="INVALID_REPLICATION_FACTOR"):

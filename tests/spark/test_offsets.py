@@ -32,7 +32,7 @@ ranges = st.lists(
 )
 
 
-def test_json_there_and_back() -> None:
+def test_json_round_trip() -> None:
     text = '{"b":{"10":-1,"2":7},"a":{"0":-2}}'
     offsets = parse_offsets(text)
     assert offsets == {TP("b", 10): -1, TP("b", 2): 7, TP("a", 0): -2}
@@ -52,7 +52,7 @@ def test_json_there_and_back() -> None:
         ('{"t": {"1": true}}', "t-1 has True"),
     ],
 )
-def test_what_is_no_offset(text: str, said: str) -> None:
+def test_invalid_offsets(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         parse_offsets(text)
 

@@ -38,7 +38,7 @@ def test_names_are_not_case_sensitive() -> None:
     assert options.min_partitions == 7
 
 
-def test_where_to_begin() -> None:
+def test_starting_offsets() -> None:
     assert read(startingOffsets="Earliest").start == AllPartitions(EARLIEST)
     assert read(startingOffsets='{"t": {"0": 5}}').start == ByOffset({TopicPartition("t", 0): 5})
     assert read(startingTimestamp="100").start == ByTime(100, "error")
@@ -89,12 +89,12 @@ def test_which_partitions() -> None:
         ({"kafka.interceptor.classes": "x"}, "Java classes"),
     ],
 )
-def test_what_is_refused(options: dict[str, str], said: str) -> None:
+def test_rejected_options(options: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         read(**options)
 
 
-def test_a_pattern_that_is_none() -> None:
+def test_an_invalid_pattern() -> None:
     with pytest.raises(ConfigError, match="not a regular expression"):
         ReadOptions.parse({**SERVERS, "subscribePattern": "("}, "batch")
 
@@ -119,7 +119,7 @@ def test_what_has_no_effect_is_warned_of(caplog: pytest.LogCaptureFixture) -> No
     assert "checkpoint" not in told
 
 
-def test_secrets_stay_unseen() -> None:
+def test_secrets_are_not_shown() -> None:
     options = read(
         **{"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.mechanism": "PLAIN"},
         **{"kafka.sasl.username": "me", "kafka.sasl.password": "hush"},

@@ -36,7 +36,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_POLL_INTERVAL_S", 0.001)
 
 
-def test_the_tasks_of_all_stages_under_way_are_told_until_the_end() -> None:
+def test_the_tasks_of_active_stages_are_reported() -> None:
     told: list[tuple[int, int]] = []
     enough = threading.Event()
 
@@ -50,6 +50,6 @@ def test_the_tasks_of_all_stages_under_way_are_told_until_the_end() -> None:
     assert "kafkaclient-spark-progress" not in {each.name for each in threading.enumerate()}
 
 
-def test_spark_connect_tells_nothing() -> None:
+def test_spark_connect_reports_nothing() -> None:
     with report_progress(SimpleNamespace(), pytest.fail):
         assert "kafkaclient-spark-progress" not in {each.name for each in threading.enumerate()}

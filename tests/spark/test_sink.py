@@ -73,7 +73,7 @@ async def test_a_bad_row_is_named(fake) -> None:
             await task.take(pa.record_batch({"value": ["a", "b"], "topic": ["t", None]}))
 
 
-async def test_what_brokers_refuse_fails_the_task(fake) -> None:
+async def test_a_record_that_brokers_reject_fails_the_task(fake) -> None:
     """The task must not succeed with a record that is not in the log."""
     for number in range(3):
         fake.fail_produce("t", number, 29)  # TOPIC_AUTHORIZATION_FAILED
@@ -84,7 +84,7 @@ async def test_what_brokers_refuse_fails_the_task(fake) -> None:
             await task.finish()
 
 
-def test_a_task_from_its_rows_to_what_it_tells_the_driver(
+def test_a_task_from_its_rows_to_its_commit_message(
     fake, cache: ClientCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kafkaclient.spark.client_cache.WORKER_CACHE", cache)

@@ -48,7 +48,7 @@ def test_most_of_sparks_processes_import_little() -> None:
     assert not {"pyarrow", "kafka", "kafkaclient.producer", "kafkaclient.reader"} & set(found)
 
 
-def test_it_is_registered_by_hand() -> None:
+def test_register() -> None:
     registered: list[Any] = []
 
     class Session:
@@ -111,9 +111,7 @@ def test_a_task_reads_its_range(cache: Any, fake, fill: Callable[..., None], opt
     assert offsets(35, 40, failOnDataLoss="false") == []
 
 
-def test_a_task_that_needs_no_more(
-    cache: Any, fake, fill: Callable[..., None], options: Any
-) -> None:
+def test_a_task_that_stops_early(cache: Any, fake, fill: Callable[..., None], options: Any) -> None:
     """LIMIT: Spark takes no more batches while the next one is on its way."""
     fill(1, 30)
     few = options(**{"kafka.max.partition.fetch.bytes": "1"})

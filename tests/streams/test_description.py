@@ -126,7 +126,7 @@ def test_standbys_of_a_balanced_application() -> None:
     assert build_description(found, decode_members(found), {}, {}, {}).is_balanced
 
 
-def test_who_gave_a_task_away_has_all_of_its_state() -> None:
+def test_a_former_owner_has_all_state() -> None:
     """It reported that it ran it, no offset."""
     found = group(
         {A: dict.fromkeys(TASKS, -2), B: dict.fromkeys(TASKS, 100_000)}, num_standby_replicas=1

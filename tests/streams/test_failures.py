@@ -17,7 +17,7 @@ from kafkaclient.wire.api import ApiKey
 
 @pytest.mark.parametrize("transactional_id", [None, "t"])
 @virtual_time
-async def test_a_topic_that_does_not_exist_is_the_applications(
+async def test_a_missing_topic_ends_the_application(
     transactional_id: str | None,
 ) -> None:
     """It was tried again for ever."""
@@ -37,9 +37,7 @@ async def test_a_topic_that_does_not_exist_is_the_applications(
 @pytest.mark.parametrize("code", [48, 120], ids=["INVALID_TXN_STATE", "TRANSACTION_ABORTABLE"])
 @pytest.mark.parametrize("key", [ApiKey.PRODUCE, ApiKey.END_TXN], ids=lambda key: key.name)
 @virtual_time
-async def test_a_transaction_that_brokers_have_aborted_is_begun_anew(
-    key: ApiKey, code: int
-) -> None:
+async def test_a_transaction_aborted_by_brokers_is_retried(key: ApiKey, code: int) -> None:
     fake = FakeCluster(1)
     fake.create_topic("t", 1)
     async with Producer(fake.bootstrap, dialer=fake, transactional_id="x") as producer:

@@ -1,4 +1,4 @@
-"""When a member asks for a rebalance by itself."""
+"""When a member requests a rebalance."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_only_the_leader_waits_for_the_probing_interval() -> None:
     assert not follower.take_due()
 
 
-def test_a_copy_that_catches_up_asks_at_once_and_once() -> None:
+def test_a_copy_that_catches_up_requests_one_rebalance() -> None:
     clock = Clock()
     wanted = schedule(clock)
     wanted.assigned(in_ms(600), [A, B], leader=False)
@@ -65,7 +65,7 @@ def test_a_copy_that_catches_up_asks_at_once_and_once() -> None:
     assert not wanted.take_due()
 
 
-def test_what_the_leader_was_told_asks_no_more() -> None:
+def test_a_reported_copy_requests_no_rebalance() -> None:
     clock = Clock()
     wanted = schedule(clock)
     wanted.assigned(in_ms(600), [A, B], leader=False)
@@ -80,8 +80,8 @@ def test_what_the_leader_was_told_asks_no_more() -> None:
     assert wanted.due_at is not None
 
 
-def test_the_copy_that_a_moved_task_leaves_behind_asks_for_nothing() -> None:
-    """The leader has counted on it already."""
+def test_the_copy_left_by_a_moved_task_requests_nothing() -> None:
+    """The leader already counts it as caught up."""
     clock = Clock()
     wanted = schedule(clock)
     wanted.subscribed([A])
@@ -92,7 +92,7 @@ def test_the_copy_that_a_moved_task_leaves_behind_asks_for_nothing() -> None:
     assert wanted.due_at is not None
 
 
-def test_zero_is_at_once_for_everybody() -> None:
+def test_zero_means_at_once_for_all_members() -> None:
     clock = Clock()
     wanted = schedule(clock)
     wanted.assigned(0, [], leader=False)
@@ -100,7 +100,7 @@ def test_zero_is_at_once_for_everybody() -> None:
     assert wanted.take_due()
 
 
-def test_a_deadline_that_is_over_is_now() -> None:
+def test_a_time_in_the_past_means_now() -> None:
     clock = Clock()
     wanted = schedule(clock)
     wanted.assigned(in_ms(-5), [], leader=True)

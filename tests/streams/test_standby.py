@@ -64,7 +64,7 @@ def test_a_tag_with_fewer_values_than_copies_counts_for_the_first_ones_only() ->
     assert all(len(set(each)) == 2 for each in places(assignment, tags_of, "cluster").values())
 
 
-def test_what_tags_do_not_allow_is_placed_all_the_same() -> None:
+def test_standbys_that_tags_do_not_allow_are_placed_anyway() -> None:
     tags_of = [{"zone": "z0"}] * 3
     assignment = run(tags_of, 2, "zone")
     assert all(len(each) == 3 for each in places(assignment, tags_of, "zone").values())

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_what_was_flushed_is_there_again(tmp_path: Path) -> None:
+def test_flushed_writes_survive(tmp_path: Path) -> None:
     store = RocksStore(tmp_path / "s")
     store.apply([(b"b", b"2"), (b"a", b"1"), (b"c", b"3"), (b"b", None), (b"", b"\0")])
     store.flush()

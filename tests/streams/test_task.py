@@ -67,7 +67,7 @@ async def test_work_is_kept_with_its_commit(task: Task) -> None:
 
 @pytest.mark.parametrize("is_blocking", [True, False])
 @pytest.mark.parametrize("transaction_timeout_s", [None, 10.0])
-async def test_a_processor_that_blocks_the_event_loop_is_told_of_the_session(
+async def test_a_blocked_event_loop_is_logged(
     directory: TaskDirectory,
     caplog: pytest.LogCaptureFixture,
     *,
@@ -185,7 +185,7 @@ def test_a_killed_task_begins_at_its_last_checkpoint(directory: TaskDirectory) -
     task.close()
 
 
-def test_a_store_that_does_not_fit_its_changelog_is_forgotten(
+def test_a_store_beyond_its_changelog_starts_over(
     task: Task, directory: TaskDirectory, caplog: pytest.LogCaptureFixture
 ) -> None:
     task.advance(TaskEvent.ASSIGNED_STANDBY)
@@ -199,7 +199,7 @@ def test_a_store_that_does_not_fit_its_changelog_is_forgotten(
     assert task.store.get(b"b") == b"1"
 
 
-def test_a_checkpoint_is_of_what_was_there_when_it_was_begun(directory: TaskDirectory) -> None:
+def test_a_checkpoint_has_the_position_at_its_start(directory: TaskDirectory) -> None:
     """The disk may take long, and the task goes on meanwhile."""
 
     class LaterDisk(InlineDisk):
@@ -227,7 +227,7 @@ def test_a_checkpoint_is_of_what_was_there_when_it_was_begun(directory: TaskDire
     assert saved(directory) == ("counts", 30_002)
 
 
-def test_a_checkpoint_that_failed_is_told(
+def test_a_failed_checkpoint_raises(
     directory: TaskDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*arguments: object) -> None:
@@ -243,7 +243,7 @@ def test_a_checkpoint_that_failed_is_told(
     task.close()
 
 
-async def test_a_checkpoint_beyond_the_changelogs_end_is_not_gone_on_with(
+async def test_a_checkpoint_beyond_the_changelogs_end_is_not_used(
     task: Task, directory: TaskDirectory
 ) -> None:
     """The changelog was deleted and created again, or has lost its end."""
@@ -260,7 +260,7 @@ async def test_a_checkpoint_beyond_the_changelogs_end_is_not_gone_on_with(
     assert task.store.get(b"new") == b"1"
 
 
-def test_a_checkpoint_does_not_grow_old_for_want_of_changes(directory: TaskDirectory) -> None:
+def test_a_checkpoint_is_renewed_without_changes(directory: TaskDirectory) -> None:
     now = 1_000_000.0
     changelog = ChangelogTopic(UUID(int=1), 3600.0)
     options = TaskOptions(changelogs={"counts": changelog}, wall=lambda: now)

@@ -139,7 +139,7 @@ async def test_an_offset_beyond_the_end_is_reset(
     world.directory.close()
 
 
-async def test_what_was_fetched_before_a_task_began_anew_is_fetched_again(world: World) -> None:
+async def test_records_fetched_before_a_restart_are_fetched_again(world: World) -> None:
     """The records that were processed and not committed would be skipped in silence."""
     await world.assign([A], [])
     await world.settle()
@@ -187,7 +187,7 @@ async def test_latest_is_decided_once(tmp_path: Path) -> None:
     world.directory.close()
 
 
-async def test_it_runs_only_when_its_changelog_is_read_to_the_end(world: World) -> None:
+async def test_a_task_runs_after_its_changelog_is_read_to_the_end(world: World) -> None:
     world.ends.end = 5
     await world.assign([A], [B])
     await world.settle()
@@ -199,7 +199,7 @@ async def test_it_runs_only_when_its_changelog_is_read_to_the_end(world: World) 
     assert [task.id for task in world.reader.followed] == [B]
 
 
-async def test_what_comes_back_goes_on_as_if_nothing_was(world: World) -> None:
+async def test_a_task_that_keeps_its_role_continues(world: World) -> None:
     await world.assign([A], [B])
     await world.settle()
     log, tasks = list(world.log), dict(world.manager.tasks)
@@ -219,7 +219,7 @@ async def test_roles_change_without_a_store_being_closed(world: World) -> None:
     assert "w1 stop" in world.log
 
 
-async def test_what_is_taken_away_is_closed_with_its_checkpoint(world: World) -> None:
+async def test_a_revoked_task_is_closed_with_its_checkpoint(world: World) -> None:
     await world.assign([A], [])
     await world.settle()
     await world.process({SOURCE: [record(3, b"a")]})
@@ -250,7 +250,7 @@ async def test_a_failed_commit_restores_with_a_new_writer_after_the_old_one(worl
     assert SOURCE not in world.consumer.paused
 
 
-async def test_a_task_that_is_anothers_steps_back(world: World) -> None:
+async def test_a_migrated_task_becomes_a_standby(world: World) -> None:
     await world.assign([A], [])
     await world.settle()
     world.writers[0].fail = broker_error(90)
@@ -264,7 +264,7 @@ async def test_a_task_that_is_anothers_steps_back(world: World) -> None:
     assert len(world.writers) == 1, "it would fence the new owner"
 
 
-async def test_errors_that_stay_end_the_instance(world: World) -> None:
+async def test_permanent_errors_end_the_instance(world: World) -> None:
     await world.assign([A], [])
     await world.settle()
     world.writers[0].fail = error = RecordTooLargeError("too large")
@@ -290,7 +290,7 @@ async def test_a_processor_that_raises_ends_the_instance_and_not_its_neighbour(
     assert world.writers[1].commits == [({b"a": b"1"}, 4)]
 
 
-async def test_what_is_revoked_while_it_restores_is_forgotten(world: World) -> None:
+async def test_a_task_revoked_while_restoring_is_closed(world: World) -> None:
     world.ends.end = 5
     await world.assign([A], [])
     await world.settle()
@@ -303,7 +303,7 @@ async def test_what_is_revoked_while_it_restores_is_forgotten(world: World) -> N
     assert world.log == ["w1 start", "ends", "w1 stop"]
 
 
-async def test_the_end_stops_writers_and_takes_up_nothing_more(world: World) -> None:
+async def test_the_shutdown_stops_writers_and_ignores_assignments(world: World) -> None:
     await world.assign([A], [])
     await world.settle()
     await world.manager.end_writers()
@@ -313,7 +313,7 @@ async def test_the_end_stops_writers_and_takes_up_nothing_more(world: World) -> 
     assert (world.state(A), len(world.writers)) == (TaskState.STANDBY, 1)
 
 
-async def test_what_is_on_disk_is_open_before_the_group_is_joined(world: World) -> None:
+async def test_tasks_on_disk_are_opened_before_joining(world: World) -> None:
     """Opening takes its time, in which the task still runs where it was."""
     on_disk(world.directory, A, 4)
     await world.manager.prepare([A])
@@ -325,13 +325,13 @@ async def test_what_is_on_disk_is_open_before_the_group_is_joined(world: World) 
     assert prepared.state is TaskState.RESTORING
 
 
-async def test_what_was_prepared_and_is_not_assigned_is_closed(world: World) -> None:
+async def test_a_prepared_task_that_is_not_assigned_is_closed(world: World) -> None:
     await world.manager.prepare([A])
     await world.assign([], [B])
     assert world.manager.tasks.keys() == {B}
 
 
-async def test_what_runs_goes_on_before_other_stores_are_opened(world: World) -> None:
+async def test_running_tasks_continue_before_other_stores_are_opened(world: World) -> None:
     await world.assign([A], [])
     await world.settle()
     world.consumer.install(SOURCE)
@@ -341,7 +341,9 @@ async def test_what_runs_goes_on_before_other_stores_are_opened(world: World) ->
     assert world.state(B) is TaskState.STANDBY
 
 
-async def test_a_store_that_cannot_be_opened_is_told_when_the_others_are(world: World) -> None:
+async def test_an_error_of_opening_a_store_is_raised_after_the_others_are_open(
+    world: World,
+) -> None:
     on_disk(world.directory, A, 4, "others")
     world.consumer.install()
     world.manager.assign([], [A, B])

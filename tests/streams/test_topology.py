@@ -48,7 +48,7 @@ def test_topics_and_stores_have_one_processor(topic: str, store: str, message: s
         ({"windows": True}, "windows"),
     ],
 )
-def test_options_that_cannot_be(options: dict[str, object], message: str) -> None:
+def test_invalid_options(options: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         StreamsApp("localhost:1", **{"application_id": "app", "state_dir": "/nowhere", **options})
 

@@ -127,7 +127,7 @@ def test_all_batches_are_counted_as_by_hand(
         assert found[key] == pytest.approx(row), key
 
 
-def test_what_is_added_up_together_is_in_one_slice(
+def test_counts_added_up_together_are_in_one_slice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever gets a slice has all of its moments, and never more than a minute."""

@@ -64,7 +64,7 @@ def test_nothing_to_judge() -> None:
 
 
 @given(CELLS)
-def test_as_by_hand(cells: list[tuple[int, int, str, int, int]]) -> None:
+def test_decisions_are_judged_as_by_hand(cells: list[tuple[int, int, str, int, int]]) -> None:
     table = pa.Table.from_pylist(
         [
             {

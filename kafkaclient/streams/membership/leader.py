@@ -22,7 +22,7 @@ from kafkaclient.streams.tasks import LATEST_OFFSET
 from kafkaclient.streams.versions import LATEST_SUPPORTED_VERSION, AssignorError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Mapping
     from uuid import UUID
 
     from kafkaclient.streams.assignment.configs import AssignmentConfigs
@@ -154,26 +154,19 @@ def _error_answer(code: AssignorError) -> MemberAssignment:
 
 def _assign(
     processes: Mapping[UUID, _ClientMembers],
-    tasks: Iterable[TaskId],
+    tasks: Collection[TaskId],
     lags: Mapping[UUID, Mapping[TaskId, int]],
     configs: AssignmentConfigs,
     *,
     fallback: bool,
 ) -> Assignment:
-    tasks = list(tasks)
     if fallback:
-        prior_owners = {
-            process: PriorOwner(
-                capacity=len(client.members),
-                active=[task for task in tasks if client.sums.get(task) == LATEST_OFFSET],
-                standby=[
-                    task
-                    for task in tasks
-                    if task in client.sums and client.sums[task] != LATEST_OFFSET
-                ],
+        prior_owners = {}
+        for process, client in processes.items():
+            active = {task for task, offsets in client.sums.items() if offsets == LATEST_OFFSET}
+            prior_owners[process] = PriorOwner(
+                capacity=len(client.members), active=active, standby=client.sums.keys() - active
             )
-            for process, client in processes.items()
-        }
         return assign_to_prior_owners(prior_owners, tasks, [], configs.num_standby_replicas)
     clients = {
         process: Client(capacity=len(client.members), lags=lags[process], tags=client.tags)

@@ -86,7 +86,7 @@ def test_without_a_limit_to_the_lag_nothing_warms_up(group: Group) -> None:
 
 @given(groups())
 def test_an_assignment_that_is_stable_stays(group: Group) -> None:
-    group.settle()
+    group.rebalance_until_stable()
     stable = group.last
     for _ in range(3):
         assert group.rebalance() == stable

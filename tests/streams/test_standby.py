@@ -77,8 +77,8 @@ def test_tags_that_are_not_named_in_the_option_do_not_count(tags: tuple[str, ...
     tags_of = [{"zone": "z0"}, {"zone": "z1"}, {"zone": "z0"}, {"zone": "z1"}]
     apart = places(run(tags_of, 1, "zone"), tags_of, "zone")
     assert all(len(set(each)) == 2 for each in apart.values())
-    to_any_client = places(run(tags_of, 1, *tags), tags_of, "zone")
-    assert any(len(set(each)) == 1 for each in to_any_client.values())
+    by_load = places(run(tags_of, 1, *tags), tags_of, "zone")
+    assert any(len(set(each)) == 1 for each in by_load.values())
 
 
 def test_clients_without_the_tag_take_standbys_too() -> None:

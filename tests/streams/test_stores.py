@@ -107,7 +107,7 @@ steps = st.lists(
         st.tuples(st.just("put"), keys, st.binary(max_size=2)),
         st.tuples(st.just("put"), keys, st.none()),
         st.tuples(
-            st.sampled_from(["settle", "close", "mark", "roll_back"]), st.just(b""), st.none()
+            st.sampled_from(["commit", "close", "mark", "roll_back"]), st.just(b""), st.none()
         ),
         st.tuples(st.just("range"), keys, keys),
     ),
@@ -130,7 +130,7 @@ def test_a_store_is_a_sorted_dictionary_with_commits(
             seen.pop(key, None)
             if value is not None:
                 seen[key] = value
-        elif what == "settle":
+        elif what == "commit":
             store.commit()
             settled = dict(seen)
             marked = None

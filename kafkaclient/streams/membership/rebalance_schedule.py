@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["RebalanceSchedule"]
 
 _DEBOUNCE_S = 0.1  # requests within this time share a rebalance
-_GATHER_S = (
-    0.5  # copies that catch up within this time share a rebalance: each one pauses all members
-)
+_GATHER_S = 0.5  # copies that catch up within this time share a rebalance
 
 
 class RebalanceSchedule:

@@ -57,8 +57,8 @@ async def prepare_topics(config: StreamsConfig, topology: Topology) -> Applicati
             )
         if missing := sorted(dead_letters - found.keys()):
             raise StreamsError(
-                f"topic {', '.join(missing)} does not exist, which is to take the records of "
-                "DeadLetter handlers: create it"
+                f"topic {', '.join(missing)} does not exist, which is to take dead letters "
+                "(DeadLetter): create it"
             )
         partitions = {topic: len(found[topic].partitions) for topic in topology.topics}
         wanted = {

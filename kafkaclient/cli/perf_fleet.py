@@ -16,7 +16,7 @@ from kafkaclient.perf.growth import growth_followed
 from kafkaclient.perf.record import write_runs
 from kafkaclient.perf.spark_load import Fleet, check_slots, merged, shares
 from kafkaclient.spark.failures import spark_failures
-from kafkaclient.spark.progress import followed
+from kafkaclient.spark.progress import report_progress
 from kafkaclient.spark.session import QUICK_START, spark_session
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def _run(
         facts = f"{records:,} of {plan.spec.num_records:,} arrived, {speed:,.0f}/s"
         progress.update(task, records=facts)
 
-    with followed(spark, ended), _arrivals(plan, progress, arrived):
+    with report_progress(spark, ended), _arrivals(plan, progress, arrived):
         alone = Fleet(spark).run(plans)
     return merged(alone, plan.producer, plan.spec, labels), alone
 

@@ -17,7 +17,7 @@ from rich.table import Table
 from kafkaclient.cli.run import WIDE, run_blocking, stderr_console, stdout_console
 from kafkaclient.errors import ConfigError
 from kafkaclient.spark.failures import spark_failures
-from kafkaclient.spark.progress import followed
+from kafkaclient.spark.progress import report_progress
 from kafkaclient.spark.report.findings import findings, write_findings
 from kafkaclient.spark.report.page import write_report
 from kafkaclient.spark.report.runs import find_runs
@@ -94,7 +94,7 @@ def _report(folders: Sequence[Path], out: Path, master: str | None, window_ms: f
                 progress.update(task, tasks=f"{done} of {tasks} tasks")
 
             progress.update(task, total=len(job.STEPS))
-            with followed(spark, show_tasks), spark_failures("the report"):
+            with report_progress(spark, show_tasks), spark_failures("the report"):
                 tables = job.aggregate(spark, runs, out / "tables", judgement, begin)
             made_with = f"kafkaclient {version('kafkaclient')}, Spark {spark.version}"
         finally:

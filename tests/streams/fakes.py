@@ -1,4 +1,4 @@
-"""Consumer, changelog reader and writers that are told what to do, and tell what was asked."""
+"""Fakes of the consumer, the changelog reader and the writers, which record their calls."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class FakeReader:
 
 
 class FakeEnds:
-    """``problem`` is called instead of answering."""
+    """Calls ``problem`` instead of answering, if it is set."""
 
     def __init__(self, log: list[str]) -> None:
         self.log = log
@@ -124,7 +124,7 @@ class FakeEnds:
 
 
 class InlineDisk(Executor):
-    """Does at once what it is given."""
+    """Runs its work immediately."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()

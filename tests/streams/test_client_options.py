@@ -30,27 +30,30 @@ def config(**options: Any) -> StreamsConfig:
         ({"auto_offset_reset": "none"}, r"auto\.offset\.reset is 'none'"),
         (
             {"consumer_options": {"auto_offset_reset": "latest"}},
-            "has auto_offset_reset, which clashes: give the application's option auto_offset_reset",
+            "have auto_offset_reset: use the application option auto_offset_reset",
         ),
-        ({"consumer_options": {"group_id": "g"}}, "has group_id, .*application_id"),
-        ({"consumer_options": {"isolation_level": "read_uncommitted"}}, "has isolation_level"),
-        ({"consumer_options": {"value_deserializer": str}}, "processors a key_deserializer or a"),
-        ({"producer_options": {"transactional.id": "t"}}, r"has transactional\.id"),
-        ({"producer_options": {"value_serializer": str}}, "has value_serializer"),
-        ({"security_options": {"linger_ms": 5}}, "has linger_ms, which has nothing to do with"),
+        ({"consumer_options": {"group_id": "g"}}, "have group_id: .*application_id"),
+        ({"consumer_options": {"isolation_level": "read_uncommitted"}}, "have isolation_level"),
+        (
+            {"consumer_options": {"value_deserializer": str}},
+            "processors a key_deserializer or value",
+        ),
+        ({"producer_options": {"transactional.id": "t"}}, r"have transactional\.id"),
+        ({"producer_options": {"value_serializer": str}}, "have value_serializer"),
+        ({"security_options": {"linger_ms": 5}}, "has linger_ms, which is not a security option"),
         (
             {
                 "security_options": {"security_protocol": "SSL"},
                 "consumer_options": {"ssl_context": None},
             },
-            "consumer_options has ssl_context, and security_options is given",
+            "consumer_options has ssl_context, but security_options is given",
         ),
         (
             {
                 "security_options": {"security_protocol": "SSL"},
                 "producer_options": {"security.protocol": "SSL"},
             },
-            "producer_options has security_protocol, and security_options is given",
+            "producer_options has security_protocol, but security_options is given",
         ),
         ({"security_options": {"sasl_username": "u"}}, "security_protocol is not"),
         (
@@ -59,7 +62,7 @@ def config(**options: Any) -> StreamsConfig:
         ),
     ],
 )
-def test_what_clashes_is_named(options: dict[str, Any], message: str) -> None:
+def test_invalid_options_are_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         config(**options)
 

@@ -1,4 +1,4 @@
-"""When this member asks for a rebalance by itself. Pure: the clock is an argument."""
+"""When this member requests a rebalance. Pure: the clock is an argument."""
 
 from __future__ import annotations
 
@@ -13,19 +13,15 @@ if TYPE_CHECKING:
 
 __all__ = ["RebalanceSchedule"]
 
-_DEBOUNCE = 0.1
-"""Seconds. Each request that reaches the group after an earlier one's SyncGroup is a rebalance
-more."""
-_GATHER = 0.5
-"""Seconds. Copies that catch up within it share a rebalance: each one stops everybody for a moment,
-and nobody is in need of these copies."""
+_DEBOUNCE_S = 0.1  # requests within this time share a rebalance
+_GATHER_S = 0.5  # copies that catch up within this time share a rebalance
 
 
 class RebalanceSchedule:
-    """The next rebalance that this member wants; a new assignment makes it void.
+    """The next rebalance that this member requests. A new assignment cancels it.
 
-    Three reasons: the leader's probing interval is over; a copy of a task has caught up, while the
-    assignment is not balanced; something happened that only another assignment can repair.
+    There are three reasons: the leader's probing interval is over; a standby has caught up while
+    the assignment is not balanced; a task needs another assignment after a failure.
     """
 
     def __init__(
@@ -38,47 +34,47 @@ class RebalanceSchedule:
         self._caught_up: set[TaskId] = set()
         self._reported: set[TaskId] = set()
         self.due_at: float | None = None
-        """By the clock; None: never."""
+        """When to request the rebalance, by the clock. None: no request is scheduled."""
 
     def subscribed(self, running: Iterable[TaskId]) -> None:
-        """The leader is being told how far this member's copies are, and what runs here: a task
-        that is moved away leaves a copy behind that has caught up."""
+        """This member sends its positions to the leader. A ``running`` task counts as caught up: if
+        it moves away, its copy here is caught up."""
         self._reported = self._caught_up | set(running)
 
     def assigned(self, next_rebalance_ms: int, standbys: Iterable[TaskId], *, leader: bool) -> None:
-        """A new assignment. ``next_rebalance_ms`` is the leader's word, by its own clock: only on
-        the leader it starts a timer, others are told by it that copies may be warm-ups."""
+        """A new assignment. ``next_rebalance_ms`` is by the leader's clock. Only the leader starts
+        a timer for it. To the other members it only means that their standbys may be warm-ups."""
         standbys = set(standbys)
         self.due_at = None
         self._caught_up &= standbys
         unbalanced = next_rebalance_ms != NO_REBALANCE
-        # What had caught up when the leader was told has had its effect.
+        # The leader already knows the copies that had caught up when this member joined.
         self._behind = standbys - self._reported if unbalanced else set()
         if next_rebalance_ms == 0:
-            self.want()
+            self.request_soon()
         elif unbalanced and leader:
-            self._by(self._clock() + max(0.0, next_rebalance_ms / 1000 - self._wall()))
+            self._set_due(self._clock() + max(0.0, next_rebalance_ms / 1000 - self._wall()))
 
     def observe(self, task: TaskId, lag: int) -> None:
-        """How many records this member's copy of the task is behind."""
+        """Note the lag, in records, of this member's copy of the task."""
         if lag > self._acceptable:
             self._caught_up.discard(task)
             return
         self._caught_up.add(task)
         if task in self._behind:
             self._behind.discard(task)
-            self._by(self._clock() + _GATHER)
+            self._set_due(self._clock() + _GATHER_S)
 
-    def want(self) -> None:
-        """Ask for a rebalance soon."""
-        self._by(self._clock() + _DEBOUNCE)
+    def request_soon(self) -> None:
+        """Schedule a rebalance after the debounce time."""
+        self._set_due(self._clock() + _DEBOUNCE_S)
 
-    def take(self) -> bool:
-        """Whether a rebalance is to be asked for now; it is told once."""
+    def take_due(self) -> bool:
+        """Remove the scheduled request if it is due. Returns whether it was due."""
         if self.due_at is None or self._clock() < self.due_at:
             return False
         self.due_at = None
         return True
 
-    def _by(self, time: float) -> None:
+    def _set_due(self, time: float) -> None:
         self.due_at = time if self.due_at is None else min(self.due_at, time)

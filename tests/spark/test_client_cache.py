@@ -9,7 +9,7 @@ import pytest
 from kafkaclient import Producer, telemetry
 from kafkaclient.errors import BootstrapError, MetadataTimeoutError
 from kafkaclient.reader import Reader
-from kafkaclient.spark.kept import Kept
+from kafkaclient.spark.client_cache import ClientCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,9 +21,9 @@ def given(fake) -> dict[str, str]:
     return {"bootstrap.servers": fake.bootstrap}
 
 
-def sent(kept: Kept, given: dict[str, str], value: bytes) -> Producer:
-    with kept.client(Producer, given) as producer:
-        assert kept.loop.run(_send(producer, value)).topic == "t"
+def sent(cache: ClientCache, given: dict[str, str], value: bytes) -> Producer:
+    with cache.client(Producer, given) as producer:
+        assert cache.loop.run(_send(producer, value)).topic == "t"
     return producer
 
 
@@ -31,72 +31,72 @@ async def _send(producer: Producer, value: bytes) -> Any:
     return await producer.send_and_wait("t", value)
 
 
-def test_the_next_task_has_the_client_of_the_last(kept: Kept, given: dict[str, str]) -> None:
-    first = sent(kept, given, b"a")
-    assert sent(kept, dict(reversed(list(given.items()))), b"b") is first
-    with kept.client(Reader, given) as reader, kept.client(Reader, given) as other:
+def test_the_next_task_reuses_the_client(cache: ClientCache, given: dict[str, str]) -> None:
+    first = sent(cache, given, b"a")
+    assert sent(cache, dict(reversed(list(given.items()))), b"b") is first
+    with cache.client(Reader, given) as reader, cache.client(Reader, given) as other:
         assert other is not reader  # lent, so nobody else's
-    assert sent(kept, given | {"linger.ms": "1"}, b"c") is not first
+    assert sent(cache, given | {"linger.ms": "1"}, b"c") is not first
 
 
-def test_one_that_failed_a_task_is_not_kept(kept: Kept, given: dict[str, str]) -> None:
-    first = sent(kept, given, b"a")
-    with pytest.raises(LookupError), kept.client(Producer, given):
+def test_the_client_of_a_failed_task_is_not_kept(cache: ClientCache, given: dict[str, str]) -> None:
+    first = sent(cache, given, b"a")
+    with pytest.raises(LookupError), cache.client(Producer, given):
         raise LookupError
     assert "stopped" in repr(first)
-    assert sent(kept, given, b"b") is not first
+    assert sent(cache, given, b"b") is not first
 
 
-def test_one_with_telemetry_ends_with_its_task(
-    kept: Kept, given: dict[str, str], tmp_path: Path
+def test_a_client_with_telemetry_is_closed_after_its_task(
+    cache: ClientCache, given: dict[str, str], tmp_path: Path
 ) -> None:
     """Spark ends workers by killing them; what was recorded is on the disk by then."""
-    producer = sent(kept, given | {"telemetry": str(tmp_path)}, b"a")
+    producer = sent(cache, given | {"telemetry": str(tmp_path)}, b"a")
     assert "stopped" in repr(producer)
     assert len(telemetry.read(tmp_path)) == 1
 
 
-def test_one_that_cannot_start(kept: Kept, fake, given: dict[str, str]) -> None:
+def test_a_client_that_cannot_start(cache: ClientCache, fake, given: dict[str, str]) -> None:
     for broker in range(3):
         fake.stop_broker(broker)
     with (
         pytest.raises(BootstrapError),
-        kept.client(Producer, given | {"max.block.ms": "10"}) as _,
+        cache.client(Producer, given | {"max.block.ms": "10"}) as _,
     ):
         pass
 
 
-def test_what_nobody_asks_for_is_closed(fake, given: dict[str, str]) -> None:
+def test_an_unused_client_is_closed(fake, given: dict[str, str]) -> None:
     now = [100.0]
-    kept = Kept(dialer=fake, clock=lambda: now[0])
-    first = sent(kept, given, b"a")
+    cache = ClientCache(dialer=fake, clock=lambda: now[0])
+    first = sent(cache, given, b"a")
     now[0] += 59
-    second = sent(kept, given | {"linger.ms": "1"}, b"b")
+    second = sent(cache, given | {"linger.ms": "1"}, b"b")
     assert "stopped" not in repr(first)
     now[0] += 2
-    sent(kept, given | {"linger.ms": "1"}, b"c")
+    sent(cache, given | {"linger.ms": "1"}, b"c")
     assert "stopped" in repr(first)
     assert "stopped" not in repr(second)
-    kept.close()
+    cache.close()
     assert "stopped" in repr(second)
     assert not any(fake.connections(broker) for broker in range(3))
-    kept.close()
+    cache.close()
 
 
-def test_one_that_is_asked_for_too_late_is_closed(fake, given: dict[str, str]) -> None:
+def test_a_client_idle_for_too_long_is_closed(fake, given: dict[str, str]) -> None:
     now = [100.0]
-    kept = Kept(dialer=fake, clock=lambda: now[0])
-    first = sent(kept, given, b"a")
+    cache = ClientCache(dialer=fake, clock=lambda: now[0])
+    first = sent(cache, given, b"a")
     now[0] += 61
-    assert sent(kept, given, b"b") is not first
+    assert sent(cache, given, b"b") is not first
     assert "stopped" in repr(first)
-    kept.close()
+    cache.close()
 
 
 def test_topics_may_change_between_tasks(
-    kept: Kept, fake, fill: Callable[..., None], given: dict[str, str], monkeypatch: Any
+    cache: ClientCache, fake, fill: Callable[..., None], given: dict[str, str], monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("kafkaclient.spark.kept._FRESH_S", 0.0)
+    monkeypatch.setattr("kafkaclient.spark.client_cache._MAX_METADATA_AGE_S", 0.0)
 
     async def send_some(producer: Producer) -> None:
         for n in range(100):
@@ -104,14 +104,14 @@ def test_topics_may_change_between_tasks(
         await producer.flush()
 
     def write() -> None:
-        with kept.client(
+        with cache.client(
             Producer, given | {"request.timeout.ms": "4000", "delivery.timeout.ms": "5000"}
         ) as producer:
-            kept.loop.run(send_some(producer))
+            cache.loop.run(send_some(producer))
 
     def read(records: int) -> None:
-        with kept.client(Reader, given) as reader:
-            found = kept.loop.iterate(reader.read({("t", 0): (0, records)}))
+        with cache.client(Reader, given) as reader:
+            found = cache.loop.iterate(reader.read({("t", 0): (0, records)}))
             assert sum(len(list(batch)) for batch in found) == records
 
     fill(0, 3)
@@ -127,22 +127,22 @@ def test_topics_may_change_between_tasks(
         assert used == list(range(partitions))
 
 
-def test_one_that_cannot_learn_what_changed_is_replaced(
-    kept: Kept, given: dict[str, str], monkeypatch: Any
+def test_a_client_that_cannot_refresh_its_metadata_is_replaced(
+    cache: ClientCache, given: dict[str, str], monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("kafkaclient.spark.kept._FRESH_S", 0.0)
-    first = sent(kept, given, b"a")
+    monkeypatch.setattr("kafkaclient.spark.client_cache._MAX_METADATA_AGE_S", 0.0)
+    first = sent(cache, given, b"a")
 
     async def fail(_client: Producer, **_options: float) -> None:
         raise MetadataTimeoutError("no broker")
 
     monkeypatch.setattr(Producer, "refresh_metadata", fail)
-    assert sent(kept, given, b"b") is not first
+    assert sent(cache, given, b"b") is not first
     assert "stopped" in repr(first)
 
 
-def test_what_cannot_be_closed_fails_no_task(
-    kept: Kept, given: dict[str, str], monkeypatch: Any, caplog: pytest.LogCaptureFixture
+def test_a_client_that_cannot_be_closed_fails_no_task(
+    cache: ClientCache, given: dict[str, str], monkeypatch: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     real = Producer.stop
 
@@ -151,28 +151,28 @@ def test_what_cannot_be_closed_fails_no_task(
         raise OSError("no more")
 
     monkeypatch.setattr(Producer, "stop", fail)
-    sent(kept, given | {"acks": "0", "enable.idempotence": "false"}, b"a")
-    with pytest.raises(LookupError), kept.client(Producer, given):
+    sent(cache, given | {"acks": "0", "enable.idempotence": "false"}, b"a")
+    with pytest.raises(LookupError), cache.client(Producer, given):
         raise LookupError
     assert caplog.text.count("could not be closed") == 2
 
 
-def test_options_are_not_to_be_seen(kept: Kept, given: dict[str, str]) -> None:
+def test_options_do_not_appear_in_the_cache(cache: ClientCache, given: dict[str, str]) -> None:
     """There may be passwords among them."""
-    sent(kept, given | {"metadata.max.age.ms": "123456"}, b"a")
-    assert "123456" not in repr(vars(kept))
+    sent(cache, given | {"metadata.max.age.ms": "123456"}, b"a")
+    assert "123456" not in repr(vars(cache))
 
 
 def test_reads_one_after_the_other_use_the_same_connections(
-    kept: Kept, fake, fill: Callable[..., None], given: dict[str, str]
+    cache: ClientCache, fake, fill: Callable[..., None], given: dict[str, str]
 ) -> None:
     fill(1, 30)
 
     def read(reader: Reader) -> Iterator[int]:
-        for batch in kept.loop.iterate(reader.read({("t", 1): (0, 30)})):
+        for batch in cache.loop.iterate(reader.read({("t", 1): (0, 30)})):
             yield from (record.offset for record in batch)
 
-    with kept.client(Reader, given) as reader:
+    with cache.client(Reader, given) as reader:
         assert list(read(reader)) == list(range(30))
         before = [fake.connections(broker) for broker in range(3)]
         for _ in range(3):

@@ -23,7 +23,7 @@ build: $(STAMP) ## rebuild the compiled part after a change to a .pyx file
 	$(BIN)/python setup.py --quiet build_ext --inplace
 
 demo: $(STAMP) ## a real dataset through three real brokers, one of them slow
-	$(BIN)/kafkaclient demo --out build/demo
+	$(BIN)/python -m experiments demo --out build/demo
 
 test: check unit slice ## everything that must pass
 
@@ -61,10 +61,10 @@ bench-spark: $(STAMP) ## the Spark source beside spark-sql-kafka 3.5.1, ten minu
 	$(BIN)/python -m benchmarks.spark --out build/bench-spark --peer-python build/spark-peer/bin/python $(BENCH_SPARK)
 
 chaos: $(STAMP) ## ten minutes of faults on 3 brokers, then every record looked for; CHAOS="--seed 2 --brokers 5 ..."
-	$(BIN)/kafkaclient experiment chaos --seconds 600 --seed 1 --out build/chaos $(CHAOS)
+	$(BIN)/python -m experiments chaos --seconds 600 --seed 1 --out build/chaos $(CHAOS)
 
 soak: $(STAMP) ## half an hour of faults at 20,000 records/s: memory, tasks and files stay flat; SOAK="--seconds 600 ..."
-	$(BIN)/kafkaclient experiment chaos --seconds 1800 --seed 1 --rate 20000 --producers 1 --flat --out build/soak $(SOAK)
+	$(BIN)/python -m experiments chaos --seconds 1800 --seed 1 --rate 20000 --producers 1 --flat --out build/soak $(SOAK)
 
 sanitize: $(STAMP) ## the compiled part under AddressSanitizer and with bounds checks
 	rm -rf build/sanitize && mkdir -p build/sanitize
@@ -80,7 +80,7 @@ fuzz: $(STAMP) ## a million inputs over all decoders, guided by coverage, some m
 	$(BIN)/python -m fuzz.run --out build/fuzz $(FUZZ)
 
 pictures: $(STAMP) ## docs/pictures from the slow-broker experiment's results in RESULTS
-	$(BIN)/python -m kafkaclient.experiments.pictures $(RESULTS) docs/pictures
+	$(BIN)/python -m experiments pictures $(RESULTS) docs/pictures
 
 constraints: ## pin the newest versions that pyproject.toml allows
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --all-extras --group dev --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links pyproject.toml -o constraints.txt

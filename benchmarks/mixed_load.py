@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from kafkaclient.experiments.topics import create_topics
+from experiments.topics import create_topics
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.cluster import LocalCluster
 

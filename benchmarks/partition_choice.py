@@ -3,7 +3,7 @@
     python benchmarks/partition_choice.py [SITUATION ...] [--out FILE] [--repeat N]
 
 Situations: equal, saturated, far, step, pause, blocked, topics. KIP-794's own test is
-``kafkaclient experiment slow-broker``. Replication is 1 throughout.
+``python -m experiments slow-broker``. Replication is 1 throughout.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
+from experiments.topics import create_topics
 from kafkaclient.errors import BufferFullError
-from kafkaclient.experiments.topics import create_topics
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.cluster import LocalCluster
 

@@ -20,8 +20,9 @@ import signal
 import sys
 from pathlib import Path
 
+from flights import flights
+
 from kafkaclient import KafkaError, Producer
-from kafkaclient.experiments.flights import flights
 from kafkaclient.streams import StreamsApp
 
 

@@ -26,12 +26,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from flights import flights
 from pyspark.sql import functions as f
 
 from kafkaclient.admin import Admin
 from kafkaclient.errors import KafkaError, TopicExistsError
-from kafkaclient.experiments.flights import flights
-from kafkaclient.experiments.page import write_page
+from kafkaclient.pages.page import write_page
 from kafkaclient.spark import spark_session
 
 SCHEMA = "time_hour TIMESTAMP, carrier STRING, origin STRING, dep_delay DOUBLE"

@@ -12,7 +12,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from kafkaclient.testing.plugin import COMPOSE_VARIABLE
+from pytest_kafkaclient import COMPOSE_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

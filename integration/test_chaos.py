@@ -1,4 +1,4 @@
-"""A minute of ``kafkaclient experiment chaos``: nothing lost, doubled, disordered or forgotten."""
+"""A minute of ``python -m experiments chaos``: every record has its outcome, once and in order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-MAIN = [sys.executable, "-c", "from kafkaclient.cli import main; main()"]
+MAIN = [sys.executable, "-m", "experiments"]
 TAKEN_AWAY = {"kill", "terminate", "pause"}
 SMALLER = {"cut", "cut before", "cut after", "corrupt", "delay", "move leaders", "grow"}
 
@@ -20,7 +20,7 @@ SMALLER = {"cut", "cut before", "cut after", "corrupt", "delay", "move leaders",
 def campaign(out: Path, *options: str, limit_s: float) -> dict[str, Any]:
     """Its ``summary.json``."""
     result = subprocess.run(
-        [*MAIN, "experiment", "chaos", *options, "--out", str(out)],
+        [*MAIN, "chaos", *options, "--out", str(out)],
         capture_output=True,
         text=True,
         timeout=limit_s,

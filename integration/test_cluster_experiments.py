@@ -1,4 +1,4 @@
-"""A short slice of the experiments about partitions and moves, as a shell runs them."""
+"""Short runs of the experiments about partitions and moves, as a shell starts them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(240)]
 
-MAIN = [sys.executable, "-c", "from kafkaclient.cli import main; main()"]
+MAIN = [sys.executable, "-m", "experiments"]
 
 
 def experiment(out: Path, *words: str) -> dict[str, Any]:
     """Its ``summary.json``."""
     result = subprocess.run(
-        [*MAIN, "experiment", *words, "--out", str(out)],
+        [*MAIN, *words, "--out", str(out)],
         capture_output=True,
         text=True,
         timeout=220,

@@ -1,4 +1,4 @@
-"""``kafkaclient demo``, shortened, with brokers of its own."""
+"""A short ``python -m experiments demo``, with its own brokers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-COMMAND = [sys.executable, "-c", "from kafkaclient.cli import main; main()", "demo"]
+COMMAND = [sys.executable, "-m", "experiments", "demo"]
 SETTINGS = [
     "adaptive.partitioning.enable=false",
     "default",

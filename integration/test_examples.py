@@ -19,10 +19,10 @@ import aiohttp
 import pytest
 from aiokafka import AIOKafkaConsumer
 
+from examples.flights import flights
+from experiments.readback import read_back
 from kafkaclient import Producer
 from kafkaclient.admin import Admin
-from kafkaclient.experiments.flights import flights
-from kafkaclient.experiments.readback import read_back
 from kafkaclient.streams import Role, describe_application
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from experiments.replication_quota.load import SteadyLoad
 from kafkaclient.admin import Admin, ConfigResource, ReassignmentPlan
-from kafkaclient.experiments.replication_quota.load import SteadyLoad
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.cluster import LocalCluster
 from kafkaclient.types import TopicPartition

@@ -1,4 +1,4 @@
-"""``kafkaclient experiment slow-broker``, a short slice of it, with brokers of its own."""
+"""A short ``python -m experiments slow-broker``, with its own brokers."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-MAIN = [sys.executable, "-c", "from kafkaclient.cli import main; main()"]
-COMMAND = [*MAIN, "experiment", "slow-broker", "--rates", "1000"]
+MAIN = [sys.executable, "-m", "experiments"]
+COMMAND = [*MAIN, "slow-broker", "--rates", "1000"]
 OURS = ["default", "kip794 adaptive linger 0"]
 
 

@@ -24,7 +24,7 @@ from kafkaclient.admin import Admin, TxnState
 from kafkaclient.spark import spark_session
 from kafkaclient.spark.report.counting import counts, read_batches
 from kafkaclient.spark.report.job import Judgement, aggregate
-from kafkaclient.spark.report.judging import judged
+from kafkaclient.spark.report.judging import judge_decisions
 from kafkaclient.spark.report.runs import find_runs
 from kafkaclient.telemetry import started_at
 from kafkaclient.testing import ClusterSecurity, LocalCluster, SecureListener
@@ -279,7 +279,7 @@ def test_a_report_of_telemetry(spark: Any, tmp_path: Path) -> None:
     alone = {
         (row["run"], row["broker"], row["bound_by"]): row
         for run in (0, 1)
-        for row in judged(
+        for row in judge_decisions(
             batches["cells"].filter(pc.field("run") == run),
             Judgement().times,
             Judgement().least_s,

@@ -160,7 +160,7 @@ async def test_a_checkpoint_is_put_back(
     for part in (
         f"batch {last} of this query was decided before",
         f'up to the end offsets {{"{source}"',
-        "put the newest checkpoint back",
+        "Restore the newest checkpoint",
     ):
         assert part in said
     rows = await read(kafka_cluster.bootstrap, sink)

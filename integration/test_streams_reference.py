@@ -171,14 +171,14 @@ def test_standbys_by_tags_are_those_of_kafka_streams(
 ) -> None:
     rng = random.Random(2)
     leftover = 0
-    place = standby._place
+    place = standby._assign_least_loaded
 
     def count(task: TaskId, wanted: int, least_loaded: object) -> int:
         nonlocal leftover
         leftover += wanted > 0
         return place(task, wanted, least_loaded)
 
-    monkeypatch.setattr(standby, "_place", count)
+    monkeypatch.setattr(standby, "_assign_least_loaded", count)
     clusters = []
     while len(clusters) < 1500:
         cluster = Cluster(rng, tags=rng.randrange(1, 4))

@@ -1,4 +1,4 @@
-"""``kafkaclient experiment task-handover``, with a small state, on a broker of its own."""
+"""``python -m experiments task-handover`` with a small state, on its own broker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-MAIN = [sys.executable, "-c", "from kafkaclient.cli import main; main()"]
+MAIN = [sys.executable, "-m", "experiments"]
 STEPS = ["start", "join-2", "join-3", "crash", "restart"]
 KEYS, VALUE_SIZE = 20_000, 1_000
 
@@ -22,7 +22,7 @@ KEYS, VALUE_SIZE = 20_000, 1_000
 def test_tasks_are_handed_over_and_counted_exactly(tmp_path: Path) -> None:
     result = subprocess.run(
         [
-            *(*MAIN, "experiment", "task-handover", "--out", str(tmp_path), "--settle", "1"),
+            *(*MAIN, "task-handover", "--out", str(tmp_path), "--settle", "1"),
             *("--keys", str(KEYS), "--value-size", str(VALUE_SIZE)),
             *("--tasks", "3", "--acceptable-recovery-lag", "500"),
         ],

@@ -81,7 +81,7 @@ async def test_the_coordinator_is_killed(
 async def kill_coordinator(cluster: LocalCluster, producer: Producer) -> int:
     assert producer._core is not None
     assert producer._core.transactions is not None
-    (node,) = producer._core.transactions.calls._coordinators._nodes.values()
+    (node,) = producer._core.transactions.requests._coordinators._nodes.values()
     await cluster.kill(node)
     return node
 

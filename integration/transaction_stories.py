@@ -62,7 +62,7 @@ async def everything(cluster: LocalCluster, topic: str, name: str, *, v2: bool) 
     async with Producer(cluster.bootstrap, transactional_id=name, linger_ms=5) as producer:
         assert producer._core is not None
         assert producer._core.transactions is not None
-        assert producer._core.transactions.calls.v2 is v2
+        assert producer._core.transactions.requests.v2 is v2
         for n in range(3):
             async with producer.transaction():
                 for m in range(50):
@@ -145,10 +145,10 @@ async def nothing_after_the_end(cluster: LocalCluster, topic: str) -> None:
             await producer.send_and_wait(topic, b"first")
             await cluster.proxy(1).resume()
             await cluster.proxy(0).cut_before(ApiKey.ADD_PARTITIONS_TO_TXN)
-            adding = producer._core.transactions._enlistment.task
+            adding = producer._core.transactions._added_partitions.task
             while adding is None or adding.done():
                 await producer.send_and_wait(topic, b"second")
-                adding = producer._core.transactions._enlistment.task
+                adding = producer._core.transactions._added_partitions.task
                 await asyncio.sleep(0.001)
             await producer.commit_transaction()
             await asyncio.sleep(1)
@@ -167,7 +167,7 @@ async def _coordinated_by(cluster: LocalCluster, node: int, prefix: str) -> str:
         async with Producer(cluster.bootstrap, transactional_id=name) as producer:
             assert producer._core is not None
             assert producer._core.transactions is not None
-            if set(producer._core.transactions.calls._coordinators._nodes.values()) == {node}:
+            if set(producer._core.transactions.requests._coordinators._nodes.values()) == {node}:
                 return name
     raise AssertionError("one of two brokers coordinates nothing")
 

@@ -199,12 +199,15 @@ _RESOURCES: dict[int, tuple[str, str | None]] = {
 def denied(code: int, operation: str, resource: str = "", *, by_itself: bool = False) -> str | None:
     """What an authorisation error code denies, to be given to :func:`broker_error` as advice.
 
-    ``operation`` and ``resource`` are as in an ACL; a cluster has no name. ``by_itself``: to grant
-    this operation is enough, whatever a producer needs. None for other codes.
+    ``operation`` and ``resource`` are as in an ACL; a cluster has no name, so ``resource`` is left
+    out there. ``by_itself``: to grant this operation is enough, whatever a producer needs. None for
+    other codes.
     """
     if code not in _RESOURCES:
         return None
     kind, granted = _RESOURCES[code]
+    if kind == "cluster":
+        resource = ""
     what = f"the {kind} {resource!r}" if resource else f"the {kind}"
     flag = f"--{kind} {resource}".rstrip()
     wanted = operation if by_itself or granted is None else granted

@@ -96,6 +96,16 @@ class KafkaError(Exception):
         return own
 
 
+def defect(
+    what: str, cause: BaseException | None = None, kind: type[KafkaError] = KafkaError
+) -> KafkaError:
+    """The error for a defect of this package: ``what`` failed, with ``cause`` if there is one."""
+    problem = what if cause is None else f"{what} failed: {cause!r}"
+    error = kind(f"{problem}; this is a defect of kafkaclient, please report it")
+    error.__cause__ = cause
+    return error
+
+
 # --- what happened on this side -------------------------------------------------------------
 
 

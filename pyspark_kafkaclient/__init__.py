@@ -1,8 +1,9 @@
-"""Where Spark finds ``format("kafkaclient")``: it looks through the top-level modules whose name
-begins with ``pyspark_`` for a ``DefaultSource``.
+"""Lets Spark find ``format("kafkaclient")``: Spark imports top-level modules named ``pyspark_*``
+and looks for ``DefaultSource``.
 
-It does so in every session that uses any Python data source, so nothing may fail here: without
-what the source needs there is no ``DefaultSource``, and ``kafkaclient.spark.register`` says why.
+Every session that uses a Python data source does so. An import error must not break it: if
+dependencies are missing, there is no ``DefaultSource``, and ``kafkaclient.spark.register`` reports
+the reason.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 _HERE = Path(__file__).parent
 _PRODUCT = _HERE.parent / "kafkaclient"
-_TOOLS = tuple(str(_PRODUCT / name) for name in ("testing", "cli", "experiments", "streams/state"))
+_TOOLS = tuple(str(_PRODUCT / name) for name in ("testing", "cli", "perf", "streams/state"))
 """Tools may wait. A task's state is on the local disk, and is read and written between records."""
 _BLOCKING = frozenset(
     {

@@ -10,7 +10,9 @@ import pytest
 
 _ROOT = Path(__file__).parent.parent
 _NAMED = re.compile(r"`([a-z_0-9/]+)\.py:([A-Za-z_][\w.]*)`")
-_PATHS = re.compile(r"`((?:kafkaclient|tests|integration|examples|docs|benchmarks)/[\w./-]+)`")
+_PATHS = re.compile(
+    r"`((?:kafkaclient|experiments|tests|integration|examples|docs|benchmarks)/[\w./-]+)`"
+)
 
 _TESTS = re.compile(r"`((?:tests|integration)/[\w/]+\.py)::(test_\w+)`")
 
@@ -35,6 +37,21 @@ def test_every_path_named_exists(page: Path) -> None:
         assert (_ROOT / path).exists(), f"{page.name} names {path}"
     for link in re.findall(r"\]\(([\w./-]+)(?:#[\w-]+)?\)", text):
         assert (page.parent / link).exists(), f"{page.name} links to {link}"
+
+
+def test_the_file_map_names_every_module_once() -> None:
+    """Modules whose names begin with ``_`` are other forms of the module that they are named
+    after."""
+    page = (_ROOT / "docs" / "architecture.md").read_text()
+    named, folder = [], ""
+    for line in page.partition("\n## File map\n")[2].splitlines():
+        if heading := re.fullmatch(r"### `(kafkaclient/[\w/]*)`", line):
+            folder = heading[1]
+        elif row := re.match(r"\| `(\w+\.py)` \| \S", line):
+            named.append(folder + row[1])
+    modules = (_ROOT / "kafkaclient").rglob("*.py")
+    found = [str(m.relative_to(_ROOT)) for m in modules if not m.name.startswith("_")]
+    assert sorted(named) == sorted(found)
 
 
 def test_every_test_named_exists() -> None:

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 __all__ = ["FLIGHTS", "Entry", "Job"]
 
 FLIGHTS = 0
-"""In place of a value's size: the flights of ``kafkaclient.experiments.flights``."""
+"""In place of a value's size: the flights of ``examples.flights``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

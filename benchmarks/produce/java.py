@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import psutil
 
 from benchmarks.produce.result import Measured, UnavailableError
+from experiments.java import parse_line
 from kafkaclient.errors import KafkaError
-from kafkaclient.experiments.java import parse_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

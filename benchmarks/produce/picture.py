@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.produce.entries import AIO, KAFKA_PYTHON, RAW
 from benchmarks.produce.table import number
 from benchmarks.produce.targets import medians
-from kafkaclient.experiments.pictures import BAR_INCHES, STYLE, TEXT
-from kafkaclient.experiments.slow_broker.figures import CLIENT_COLOURS
+from experiments.slow_broker.figures import CLIENT_COLORS
+from experiments.slow_broker.pictures import BAR_INCHES, STYLE, TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["draw"]
 
-_COLOURS = CLIENT_COLOURS | {AIO: "#a46ede", KAFKA_PYTHON: "#14a38b", RAW: "#8d99ae"}
+_COLORS = CLIENT_COLORS | {AIO: "#a46ede", KAFKA_PYTHON: "#14a38b", RAW: "#8d99ae"}
 _PANELS = (("records/s", "records_per_s"), ("client's CPU per record, µs", "cpu_us_per_record"))
 _LEFT_OUT = ("event loop", "overload", "round trip")
 
@@ -50,7 +50,7 @@ def _bars(axis: Any, title: str, values: Mapping[str, float]) -> None:
     bars = axis.barh(
         range(len(values)),
         [max(value, lowest / 2) for value in values.values()],
-        color=[_COLOURS.get(entry.partition(":")[0], TEXT) for entry in values],
+        color=[_COLORS.get(entry.partition(":")[0], TEXT) for entry in values],
         height=0.72,
     )
     labels = [number(value) for value in values.values()]

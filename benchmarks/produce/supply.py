@@ -9,8 +9,8 @@ from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.produce.entry import FLIGHTS
-from kafkaclient.experiments.flights import flights
-from kafkaclient.experiments.payload import random_payloads
+from examples.flights import flights
+from kafkaclient.perf.payload import random_payloads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,9 +9,9 @@ from importlib import import_module
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
+from experiments.topics import create_topics, delete_topics
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import KafkaError
-from kafkaclient.experiments.topics import create_topics, delete_topics
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -24,8 +24,8 @@ import pyarrow.compute as pc
 from rich.console import Console
 from rich.table import Table
 
+from experiments.machine import machine_facts
 from kafkaclient.admin import Admin
-from kafkaclient.experiments.machine import machine_facts
 from kafkaclient.producer.producer import Producer
 from kafkaclient.reader import Reader
 from kafkaclient.testing.cluster import LocalCluster

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from integration.compose import stand_in
 from integration.compose.daemon import docker_daemon
 from kafkaclient.testing.broker import dies_with_parent
-from kafkaclient.testing.plugin import BOOTSTRAP_VARIABLE, COMPOSE_VARIABLE
 from kafkaclient.testing.settings import DEFAULT_VERSION
+from pytest_kafkaclient import BOOTSTRAP_VARIABLE, COMPOSE_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

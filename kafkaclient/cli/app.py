@@ -10,13 +10,12 @@ from kafkaclient.cli import configs, limits, reassign, streams, throttle, topics
 from kafkaclient.cli.describe import describe
 from kafkaclient.cli.perf_test import PerfTestCommand, perf_test
 from kafkaclient.cli.report import report
-from kafkaclient.cli.run import FAILED, stderr_console
 
 __all__ = ["app"]
 
 app = typer.Typer(
-    help="An asyncio Kafka producer: its demonstration, its load test, its experiments, "
-    "the report on its telemetry, local brokers, and what looks after a cluster.",
+    help="An asyncio Kafka producer: its load test, the report on its telemetry, local brokers, "
+    "and the administration of a cluster.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -32,52 +31,22 @@ app.add_typer(throttle.app, name="throttle")
 app.add_typer(streams.app, name="streams")
 
 
-def _mount_demo() -> None:
-    app.command("demo")(import_module("kafkaclient.cli.demo").demo)
-
-
 def _mount_cluster() -> None:
-    app.add_typer(import_module("kafkaclient.cli.cluster").app, name="cluster")
-
-
-def _mount_experiment() -> None:
-    app.add_typer(import_module("kafkaclient.cli.experiment").app, name="experiment")
-
-
-def _mount_hint(name: str, missing: str | None) -> None:
-    """In place of a command whose libraries are not installed, one that says how to get them."""
-    if name == "cluster":  # a part of it needs nothing more
-        group = typer.Typer(
-            help=f"Local brokers need {missing}, which is not installed: "
-            "pip install 'kafkaclient[demo]'. Any cluster can be described.",
-            no_args_is_help=True,
-        )
-        group.command("describe")(describe)
-        app.add_typer(group, name=name)
-        return
-
-    @app.command(
-        name,
-        help=f"Not available: {missing} is not installed.",
-        add_help_option=False,
-        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-    )
-    def hint() -> None:
-        stderr_console().print(
-            f"`kafkaclient {name}` needs {missing}, which is not installed: "
-            "pip install 'kafkaclient[demo]'",
-            markup=False,
-            soft_wrap=True,
-        )
-        raise typer.Exit(FAILED)
-
-
-for _name, _mount in (
-    ("demo", _mount_demo),
-    ("cluster", _mount_cluster),
-    ("experiment", _mount_experiment),
-):
+    """Add ``cluster``; without its libraries, a group that says how to install them."""
     try:
-        _mount()
+        group = import_module("kafkaclient.cli.cluster").app
     except ModuleNotFoundError as error:
-        _mount_hint(_name, error.name)
+        group = _cluster_hint(error.name)
+    app.add_typer(group, name="cluster")
+
+
+def _cluster_hint(missing: str | None) -> typer.Typer:
+    hint = (
+        f"Local brokers need {missing}, which is not installed: pip install 'kafkaclient[testing]'."
+    )
+    group = typer.Typer(help=f"{hint} Any cluster can be described.", no_args_is_help=True)
+    group.command("describe")(describe)
+    return group
+
+
+_mount_cluster()

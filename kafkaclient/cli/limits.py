@@ -221,9 +221,9 @@ def _row(name: str, rack: str, used: int, limit: int | None) -> tuple[str, ...]:
 
 
 def _bar(share: float) -> str:
-    colour = "red" if share > 1 else "yellow" if share >= 0.8 else "green"
+    color = "red" if share > 1 else "yellow" if share >= 0.8 else "green"
     filled = min(_BAR, round(share * _BAR))
-    return f"[{colour}]{'█' * filled}[/][dim]{'░' * (_BAR - filled)}[/] {share:.0%}"
+    return f"[{color}]{'█' * filled}[/][dim]{'░' * (_BAR - filled)}[/] {share:.0%}"
 
 
 def _number(limit: int | None) -> str:

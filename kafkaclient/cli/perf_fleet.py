@@ -1,4 +1,4 @@
-"""``kafkaclient perf-test --spark-master``: the load through many producers in Spark's tasks."""
+"""``kafkaclient perf-test --spark-master``: a load through many producers in Spark's tasks."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from kafkaclient.cli.perf_report import show_run
+from kafkaclient.cli.perf_report import print_summary, show_run
 from kafkaclient.cli.run import stderr_console
 from kafkaclient.errors import ConfigError
-from kafkaclient.experiments.growth import growth_followed
-from kafkaclient.experiments.record import write_runs
-from kafkaclient.experiments.spark_load import Fleet, check_slots, merged, shares
+from kafkaclient.perf.growth import growth_followed
+from kafkaclient.perf.record import write_runs
+from kafkaclient.perf.spark_load import Fleet, check_slots, merged, shares
 from kafkaclient.spark.failures import spark_failures
-from kafkaclient.spark.progress import followed
+from kafkaclient.spark.progress import report_progress
 from kafkaclient.spark.session import QUICK_START, spark_session
 
 if TYPE_CHECKING:
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from kafkaclient.cli.perf_test import PerfTestPlan
-    from kafkaclient.experiments.run import Run
+    from kafkaclient.cli.perf_plan import PerfTestPlan
+    from kafkaclient.perf.run import Run
 
 __all__ = ["run_fleet"]
 
 
 def run_fleet(plan: PerfTestPlan, master: str, producers: int) -> list[Run]:
-    """Run the load as often as asked; each run by as many new producers, merged into one."""
+    """The runs of the load, each through new producers and merged into one."""
     if plan.print_metrics:
-        raise ConfigError("--print-metrics tells of one producer: it goes without --spark-master")
+        raise ConfigError("--print-metrics is for one producer: leave it out with --spark-master")
     check_slots(master, producers)
     console = stderr_console()
     runs, records = [], []
@@ -50,10 +50,7 @@ def run_fleet(plan: PerfTestPlan, master: str, producers: int) -> list[Run]:
                 runs.append(whole)
                 each = [run.record.as_json() for run in alone]
                 records.append({**whole.record.as_json(), "producers": each})
-                sys.stdout.write(whole.outcome.summary.line() + "\n")
-                if whole.outcome.steady_state is not None:
-                    sys.stdout.write(whole.outcome.steady_state.line(steady_state=True) + "\n")
-                sys.stdout.flush()
+                print_summary(whole)
                 show_run(console, whole)
         finally:
             spark.stop()
@@ -81,18 +78,18 @@ def _run(
         facts = f"{records:,} of {plan.spec.num_records:,} arrived, {speed:,.0f}/s"
         progress.update(task, records=facts)
 
-    with followed(spark, ended), _arrivals(plan, progress, arrived):
+    with report_progress(spark, ended), _arrivals(plan, progress, arrived):
         alone = Fleet(spark).run(plans)
     return merged(alone, plan.producer, plan.spec, labels), alone
 
 
 def _arrivals(
-    plan: PerfTestPlan, progress: Progress, tell: Callable[[int], None]
+    plan: PerfTestPlan, progress: Progress, on_progress: Callable[[int], None]
 ) -> AbstractContextManager[None]:
-    """The producers may be on other machines; that their records arrive can be seen from here."""
+    """Follow the records that arrive in the topic: the producers may run on other machines."""
     if progress.disable:
         return nullcontext()
-    return growth_followed(plan.config, plan.topic, tell)
+    return growth_followed(plan.config, plan.topic, on_progress)
 
 
 def _progress(console: Console) -> Progress:

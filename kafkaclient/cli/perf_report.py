@@ -1,10 +1,11 @@
-"""What ``perf-test`` shows on stderr: a progress bar, then tables of where everything went."""
+"""The output of ``perf-test``: lines of results on stdout, a bar and tables on stderr."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 from contextlib import asynccontextmanager
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from rich.console import Group
@@ -20,16 +21,16 @@ from rich.progress import (
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator, Mapping
 
     from rich.console import Console
 
-    from kafkaclient.cli.perf_test import PerfTestPlan
-    from kafkaclient.experiments.load import Load
-    from kafkaclient.experiments.run import Run
-    from kafkaclient.experiments.traffic import Traffic
+    from kafkaclient.cli.perf_plan import PerfTestPlan
+    from kafkaclient.perf.load import Load
+    from kafkaclient.perf.run import Run
+    from kafkaclient.perf.traffic import Traffic
 
-__all__ = ["progress_shown", "show_run"]
+__all__ = ["metrics_lines", "print_line", "print_summary", "progress_shown", "show_run"]
 
 _REFRESH_S = 0.25
 _PERCENTILES = (50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99)
@@ -40,7 +41,7 @@ _MOST_PARTITIONS = 48
 async def progress_shown(
     console: Console, load: Load, plan: PerfTestPlan, run: int
 ) -> AsyncIterator[None]:
-    """A bar that follows the load; drawn by the event loop, between the load's turns."""
+    """Show a bar that follows the load; the event loop draws it."""
     name = plan.producer if plan.repeat == 1 else f"{plan.producer} {run}/{plan.repeat}"
     progress = Progress(
         TextColumn("{task.description}"),
@@ -49,10 +50,10 @@ async def progress_shown(
         TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(),
         console=console,
-        # A thread of its own would fight the load for the interpreter.
+        # A thread that draws would compete with the load for the interpreter.
         auto_refresh=False,
         transient=True,
-        # On a terminal the lines for stdout go above the bar; into a pipe they must go as they are.
+        # On a terminal the lines of stdout go above the bar; in a pipe they stay unchanged.
         redirect_stdout=sys.stdout.isatty(),
         redirect_stderr=False,
         disable=not console.is_terminal,
@@ -77,8 +78,41 @@ async def _follow(progress: Progress, task: TaskID, load: Load) -> None:
         progress.update(task, completed=done, rate=rate, refresh=True)
 
 
+def print_summary(run: Run) -> None:
+    """Print the final lines of a run on stdout."""
+    print_line(run.outcome.summary.line())
+    if run.outcome.steady_state is not None:
+        print_line(run.outcome.steady_state.line(steady_state=True))
+
+
+def print_line(line: str) -> None:
+    """Print a line on stdout, above the progress bar."""
+    # typer.echo would bypass the redirection with which the bar protects a terminal's stdout.
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def metrics_lines(metrics: Mapping[str, object]) -> str:
+    """Metrics in the form of Kafka's tools (Java: ``ToolsUtils.printMetrics``)."""
+    flat = dict(sorted(_flattened(metrics, "")))
+    width = max((len(name) for name in flat), default=0)
+    lines = (
+        f"{name:<{width}} : {f'{value:.3f}' if isinstance(value, int | float) else value}"
+        for name, value in flat.items()
+    )
+    return "\n".join(chain(["", f"{'Metric Name':<{width}}   Value"], lines))
+
+
+def _flattened(metrics: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
+    for name, value in metrics.items():
+        if isinstance(value, dict):
+            yield from _flattened(value, f"{prefix}{name}:")
+        else:
+            yield f"{prefix}{name}", value
+
+
 def show_run(console: Console, run: Run) -> None:
-    """The latency percentiles, and bytes and requests per broker and partition."""
+    """Print tables of latency percentiles, and of bytes and requests by broker and partition."""
     console.print()
     tables = [_latency_table(run)]
     if run.traffic is not None:

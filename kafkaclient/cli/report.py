@@ -1,4 +1,4 @@
-"""``kafkaclient report``: gigabytes of telemetry, through Spark, into tables and a page."""
+"""``kafkaclient report``: Spark aggregates telemetry into tables and a page."""
 
 from __future__ import annotations
 
@@ -10,27 +10,26 @@ from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console, Group
+from rich.console import Group
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from kafkaclient.cli.run import run_blocking, stderr_console
+from kafkaclient.cli.run import WIDE, run_blocking, stderr_console, stdout_console
 from kafkaclient.errors import ConfigError
-from kafkaclient.experiments.facts.report import write_report
-from kafkaclient.experiments.facts.results import findings, write_findings
 from kafkaclient.spark.failures import spark_failures
-from kafkaclient.spark.progress import followed
+from kafkaclient.spark.progress import report_progress
+from kafkaclient.spark.report.findings import findings, write_findings
+from kafkaclient.spark.report.page import write_report
 from kafkaclient.spark.report.runs import find_runs
 from kafkaclient.spark.session import QUICK_START, spark_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kafkaclient.experiments.facts.results import Findings
+    from kafkaclient.spark.report.findings import Findings
 
 __all__ = ["report"]
 
-_PIPE_WIDTH = 200
 _STARTING = "starting Spark"
 
 
@@ -42,7 +41,7 @@ def report(
             metavar="DIR...",
             exists=True,
             file_okay=False,
-            help="Folders of telemetry; each, and each below one, is a run.",
+            help="Folders of telemetry; each folder, and each folder in it, is a run.",
         ),
     ],
     out: Annotated[
@@ -53,16 +52,16 @@ def report(
         typer.Option(help="Spark's master URL; its workers must see the folders. [local[*]]"),
     ] = None,
     window_ms: Annotated[
-        float, typer.Option(min=1, help="Decisions are compared within so many milliseconds.")
+        float, typer.Option(min=1, help="Milliseconds within which decisions are compared.")
     ] = 100.0,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print summary.json on stdout instead of tables.")
     ] = False,
 ) -> None:
-    """Tell what happened to the batches that producers recorded with the option telemetry.
+    """Report on the batches that producers recorded with the option telemetry.
 
-    Percentiles of latency by run, topic, broker and partition; skew in every second; what the
-    chosen brokers took against what the others took; runs side by side, each against the first.
+    Percentiles of latency by run, topic, broker and partition; skew in every second; the latency of
+    chosen brokers beside the other brokers; runs side by side, each compared with the first.
 
     Example: kafkaclient report facts/before facts/after --out build/report
     """
@@ -70,13 +69,12 @@ def report(
     if as_json:
         sys.stdout.write((out / "summary.json").read_text("utf-8"))
     else:
-        width = None if sys.stdout.isatty() else _PIPE_WIDTH
-        Console(highlight=False, width=width).print(Group(*_tables(found)))
+        stdout_console(WIDE).print(Group(*_tables(found)))
     stderr_console().print(f"written: {out / 'report.html'}", markup=False, soft_wrap=True)
 
 
 def _report(folders: Sequence[Path], out: Path, master: str | None, window_ms: float) -> Any:
-    # pyarrow and Spark may be missing: the command's own help must work without them.
+    # pyarrow and Spark may be missing, and --help must work without them.
     telemetry: Any = import_module("kafkaclient.telemetry")
     job: Any = import_module("kafkaclient.spark.report.job")
     runs = find_runs(folders, telemetry.started_at)
@@ -92,11 +90,11 @@ def _report(folders: Sequence[Path], out: Path, master: str | None, window_ms: f
                 place = job.STEPS.index(step)
                 progress.update(task, description=step, completed=place, tasks="")
 
-            def tell(done: int, tasks: int) -> None:
+            def show_tasks(done: int, tasks: int) -> None:
                 progress.update(task, tasks=f"{done} of {tasks} tasks")
 
             progress.update(task, total=len(job.STEPS))
-            with followed(spark, tell), spark_failures("the report"):
+            with report_progress(spark, show_tasks), spark_failures("the report"):
                 tables = job.aggregate(spark, runs, out / "tables", judgement, begin)
             made_with = f"kafkaclient {version('kafkaclient')}, Spark {spark.version}"
         finally:

@@ -171,10 +171,10 @@ def _cells(copy: CopyDescription | None) -> tuple[str, ...]:
 def _outlook(found: ApplicationDescription) -> str:
     if found.next_rebalance_ms is None:
         return "balanced: nothing is to move"
-    warming = sum(copy.role is Role.WARMUP for member in found.members for copy in member.copies)
+    warmups = sum(copy.role is Role.WARMUP for member in found.members for copy in member.copies)
     seconds = found.next_rebalance_ms / 1000 - time.time()
     when = f"in {seconds:,.0f} s" if seconds > 0 else "now"
     return (
-        f"not balanced: {warming} tasks warm up; the next rebalance is when one has caught up, or "
+        f"not balanced: {warmups} tasks warm up; the next rebalance is when one has caught up, or "
         f"{when}"
     )

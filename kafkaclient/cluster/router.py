@@ -79,8 +79,9 @@ class Router:
         rng: Random | None = None,
         meter: Meter | None = None,
         security: Security | None = None,
+        on_connection_change: Callable[[int], None] | None = None,
     ) -> None:
-        self.on_connection_change: Callable[[int], None] | None = None
+        self.on_connection_change = on_connection_change
         """Called with the node id when a produce connection came up, was lost, can be written to
         again, or could not be made. A connection is remade only when it is asked for again."""
         self._config = config
@@ -111,13 +112,22 @@ class Router:
         wall_clock: Callable[[], float] = time.time,
         rng: Random,
         meter: Meter | None = None,
+        on_connection_change: Callable[[int], None] | None = None,
     ) -> Self:
         """A router with TLS and SASL as ``config`` has them; over TCP, if not by ``dialer``."""
         security = Security(config, clock=clock, wall_clock=wall_clock, rng=rng)
         dialer = dialer or TcpDialer(
             config.send_buffer_bytes, config.receive_buffer_bytes, tls=security.tls
         )
-        return cls(config, dialer, clock=clock, rng=rng, meter=meter, security=security)
+        return cls(
+            config,
+            dialer,
+            clock=clock,
+            rng=rng,
+            meter=meter,
+            security=security,
+            on_connection_change=on_connection_change,
+        )
 
     # --- brokers ----------------------------------------------------------------------------
 

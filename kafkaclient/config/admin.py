@@ -27,8 +27,8 @@ class AdminConfig(ProducerConfig):
     default_api_timeout_ms: int = option(
         60_000,
         integer(at_least(0)),
-        "How long a call of the admin client may take, retries included, in milliseconds, when no "
-        "time is given with the call.",
+        "How long a call of the admin client may take, retries included, in milliseconds, if the "
+        "call gives no time limit.",
         section="Admin",
     )
 

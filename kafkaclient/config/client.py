@@ -42,66 +42,69 @@ class ClientConfig(SecurityOptions):
     bootstrap_servers: tuple[Address, ...] = option(
         REQUIRED,
         addresses(),
-        "The brokers to ask first; the others are learnt from them.",
+        "The brokers to connect to first. The client learns the other brokers from them.",
         section=_CONNECTIONS,
     )
     client_id: str = option(
         "kafkaclient",
         text(),
-        "The name under which brokers log, meter and limit (quotas) this client.",
+        "The client's name in the brokers' logs, metrics and quotas.",
         section=_CONNECTIONS,
     )
     request_timeout_ms: int = option(
         30_000,
         integer(at_least(1)),
-        "How long a broker may take to answer one request, in milliseconds; then the connection "
-        "is closed and the request is made again, as far as the time for the whole allows.",
+        "How long the client waits for a broker's response to one request, in milliseconds. Then "
+        "it closes the connection and retries the request, if the time limit of the whole call "
+        "allows it.",
         section=_CONNECTIONS,
     )
     reconnect_backoff_ms: int = option(
         50,
         integer(at_least(0, INT64_MAX)),
-        "The pause before a broker is dialled again after a failure, in milliseconds. It doubles "
-        "with each failure in a row, varied by up to 20 %.",
+        "The pause before the client connects to a broker again after a failure, in milliseconds. "
+        "It doubles with each consecutive failure, and varies randomly by up to 20 %.",
         section=_CONNECTIONS,
     )
     reconnect_backoff_max_ms: int = option(
         1_000,
         integer(at_least(0, INT64_MAX)),
-        "The longest of those pauses, in milliseconds.",
+        "The longest pause before the client connects to a broker again, in milliseconds.",
         section=_CONNECTIONS,
     )
     socket_connection_setup_timeout_ms: int = option(
         10_000,
         integer(at_least(1, INT64_MAX)),
-        "How long a connection may take to be made, in milliseconds. It doubles with each failure "
-        "in a row, varied by up to 20 %.",
+        "How long a connection attempt may take, in milliseconds. It doubles with each "
+        "consecutive failure, and varies randomly by up to 20 %.",
         section=_CONNECTIONS,
     )
     socket_connection_setup_timeout_max_ms: int = option(
         30_000,
         integer(at_least(1, INT64_MAX)),
-        "The longest of those times, in milliseconds.",
+        "The longest time for a connection attempt, in milliseconds.",
         section=_CONNECTIONS,
     )
     connections_max_idle_ms: int = option(
         540_000,
         integer(at_least(-1, INT64_MAX)),
-        "A connection unused for this many milliseconds is closed; -1 keeps all of them.",
+        "The client closes a connection that was unused for this many milliseconds; -1 closes "
+        "none.",
         section=_CONNECTIONS,
     )
     send_buffer_bytes: int = option(
         -1,
         integer(at_least(-1)),
-        "Size of the socket's send buffer (SO_SNDBUF); -1 leaves it to the system, which makes it "
-        "larger as it is needed. Java's 131072 holds less than an event loop can fill and a "
-        "broker take in a millisecond.",
+        "The size of the socket's send buffer in bytes (SO_SNDBUF). With -1 the operating system "
+        "decides and enlarges the buffer as needed. Java's 131072 is less than an event loop can "
+        "fill, and a broker can read, in a millisecond.",
         section=_CONNECTIONS,
     )
     receive_buffer_bytes: int = option(
         32_768,
         integer(at_least(-1)),
-        "Size of the socket's receive buffer (SO_RCVBUF); -1 leaves it to the system.",
+        "The size of the socket's receive buffer in bytes (SO_RCVBUF). With -1 the operating "
+        "system decides.",
         section=_CONNECTIONS,
     )
 
@@ -110,37 +113,38 @@ class ClientConfig(SecurityOptions):
     metadata_max_age_ms: int = option(
         300_000,
         integer(at_least(0, INT64_MAX)),
-        "Metadata is asked for again after this many milliseconds, even when nothing has failed.",
+        "The client requests metadata again after this many milliseconds, even if nothing has "
+        "failed.",
         section=_METADATA,
     )
     metadata_max_idle_ms: int = option(
         300_000,
         integer(at_least(5_000, INT64_MAX)),
-        "A topic that was not used for this many milliseconds is left out of later metadata "
-        "requests (KIP-526).",
+        "The client leaves a topic out of metadata requests when the topic was not used for this "
+        "many milliseconds (KIP-526).",
         section=_METADATA,
     )
     metadata_recovery_strategy: str = option(
         "rebootstrap",
         one_of("rebootstrap", "none"),
-        "What to do when no known broker answers any more: 'rebootstrap' asks the bootstrap "
-        "servers again, and follows a broker that says to (KIP-899, KIP-1102); 'none' goes on with "
-        "the brokers that are known.",
+        "What the client does when no known broker answers: 'rebootstrap' asks the bootstrap "
+        "servers again, also when a broker asks for it (KIP-899, KIP-1102); 'none' continues with "
+        "the known brokers.",
         section=_METADATA,
     )
     metadata_recovery_rebootstrap_trigger_ms: int = option(
         300_000,
         integer(at_least(0)),
-        "The bootstrap servers are asked again when the known brokers can be connected but have "
-        "not answered for this many milliseconds (KIP-1102). When none can be connected, that is "
-        "done at once.",
+        "The client asks the bootstrap servers again when it can connect to known brokers but "
+        "they have not answered for this many milliseconds (KIP-1102). If it can connect to none "
+        "of them, it asks the bootstrap servers at once.",
         section=_METADATA,
     )
     allow_auto_create_topics: bool = option(
         True,
         boolean(),
-        "Whether brokers may create a topic that does not exist, if their own "
-        "auto.create.topics.enable agrees.",
+        "Whether brokers may create a topic that does not exist. The brokers' own "
+        "auto.create.topics.enable must allow it, too.",
         section=_METADATA,
     )
 
@@ -155,14 +159,14 @@ class ClientConfig(SecurityOptions):
     retry_backoff_ms: int = option(
         100,
         integer(at_least(0, INT64_MAX)),
-        "The pause before a retry, in milliseconds. It doubles with each failure in a row, varied "
-        "by up to 20 % (KIP-580).",
+        "The pause before a retry, in milliseconds. It doubles with each consecutive failure, and "
+        "varies randomly by up to 20 % (KIP-580).",
         section=_TIME,
     )
     retry_backoff_max_ms: int = option(
         1_000,
         integer(at_least(0, INT64_MAX)),
-        "The longest of those pauses, in milliseconds.",
+        "The longest pause before a retry, in milliseconds.",
         section=_TIME,
     )
 

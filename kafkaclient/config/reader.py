@@ -33,7 +33,7 @@ class ReaderConfig(ClientConfig):
     fetch_min_bytes: int = option(
         1,
         integer(at_least(0)),
-        "A broker answers when it has this many bytes, or when fetch_max_wait_ms are over.",
+        "A broker answers when it has this many bytes, or after fetch_max_wait_ms.",
         section=_FETCHING,
     )
     fetch_max_wait_ms: int = option(
@@ -45,22 +45,24 @@ class ReaderConfig(ClientConfig):
     fetch_max_bytes: int = option(
         52_428_800,
         integer(between(1, _LARGEST_FETCH)),
-        "How many bytes of a read may be fetched and not yet taken, over all brokers. A broker's "
-        "answer exceeds its part of them by at most one batch (KIP-74).",
+        "How many bytes of a read may be fetched and not yet taken by the caller, over all "
+        "brokers. The brokers share this amount. A broker's response exceeds its share by at most "
+        "one batch (KIP-74).",
         section=_FETCHING,
     )
     max_partition_fetch_bytes: int = option(
         1_048_576,
         integer(at_least(1)),
-        "How many bytes of a partition are fetched at a time, and about how many are decoded into "
-        "one batch of columns. A larger batch of records is fetched whole (KIP-74).",
+        "How many bytes of a partition are fetched at a time, and the approximate number of bytes "
+        "decoded into one batch of columns. A larger batch of records is fetched completely "
+        "(KIP-74).",
         section=_FETCHING,
     )
     isolation_level: str = option(
         "read_uncommitted",
         one_of("read_uncommitted", "read_committed"),
-        "read_committed leaves out records of transactions that were aborted, and ends where the "
-        "oldest open one begins (KIP-98).",
+        "read_committed leaves out records of aborted transactions, and ends where the oldest "
+        "open transaction begins (KIP-98).",
         section=_FETCHING,
     )
     check_crcs: bool = option(
@@ -72,22 +74,22 @@ class ReaderConfig(ClientConfig):
     client_rack: str = option(
         "",
         text(),
-        "The rack that this client is in: brokers whose replica.selector.class knows racks send it "
-        "to a follower nearby (KIP-392).",
+        "The rack of this client. Brokers with a rack-aware replica.selector.class direct the "
+        "client to a follower in this rack (KIP-392).",
         section=_FETCHING,
     )
     receive_buffer_bytes: int = option(
         -1,
         integer(at_least(-1)),
-        "Size of the socket's receive buffer (SO_RCVBUF); -1 leaves it to the system, which makes "
-        "it larger as it is needed (Java: 65536).",
+        "The size of the socket's receive buffer in bytes (SO_RCVBUF). With -1 the operating "
+        "system decides and enlarges the buffer as needed (Java: 65536).",
         section=_FETCHING,
     )
     allow_auto_create_topics: bool = option(
         False,
         boolean(),
-        "Whether brokers may create a topic that does not exist, if their own "
-        "auto.create.topics.enable agrees (Java: true).",
+        "Whether brokers may create a topic that does not exist (Java: true). The brokers' own "
+        "auto.create.topics.enable must allow it, too.",
         section=_FETCHING,
     )
     max_block_ms: int = option(

@@ -17,11 +17,12 @@ _HEAD = """\
 
 <!-- Written by `python -m kafkaclient.config` from the declarations in the code: do not edit. -->
 
-Options are given by keyword, `Producer("localhost:9092", linger_ms=5)`, or as a mapping with
-Kafka's dotted names, `Producer({"bootstrap.servers": "localhost:9092", "linger.ms": 5})`; both take
-both spellings. Text is read as in Java's property files (`"5"`, `"true"`, `"all"`). Defaults are
-those of the Java producer 4.3 unless the option says otherwise. An unknown option, a wrong type, a
-value out of range and options in conflict raise `ConfigError` when the producer is made.
+Give options by keyword, `Producer("localhost:9092", linger_ms=5)`, or as a mapping with Kafka's
+dotted names, `Producer({"bootstrap.servers": "localhost:9092", "linger.ms": 5})`. Both forms accept
+both spellings. Text values are read as in Java's property files (`"5"`, `"true"`, `"all"`). The
+defaults are those of the Java producer 4.3 unless the option says otherwise. An unknown option, a
+wrong type, a value out of range and conflicting options raise `ConfigError` when the producer is
+created.
 """
 
 

@@ -74,61 +74,63 @@ class SecurityOptions:
     security_protocol: str = option(
         "PLAINTEXT",
         one_of_ignoring_case("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
-        "How brokers are spoken to: SSL and SASL_SSL encrypt (TLS), SASL_PLAINTEXT and SASL_SSL "
-        "authenticate this client by sasl_mechanism. With SASL_PLAINTEXT anybody on the way can "
-        "read what is sent, and with PLAIN or OAUTHBEARER the credentials, too.",
+        "How the client talks to brokers: SSL and SASL_SSL encrypt the connection (TLS); "
+        "SASL_PLAINTEXT and SASL_SSL authenticate this client with sasl_mechanism. With "
+        "SASL_PLAINTEXT anybody on the network can read the data, and with PLAIN or OAUTHBEARER "
+        "the credentials, too.",
         section=_SECURITY,
     )
     ssl_truststore_location: Path | None = option(
         None,
         optional(path()),
-        "A PEM file with the certificates that brokers' certificates must lead to. Without it, "
-        "the ones that the operating system trusts. It is read again for a new connection when "
-        "it has changed.",
+        "A PEM file with the trusted certificates: a broker's certificate must be signed by one "
+        "of them. Without it the client uses the operating system's certificates. If the file has "
+        "changed, the client reads it again for a new connection.",
         section=_SECURITY,
         aliases=("ssl.ca.location", "ssl.cafile"),
     )
     ssl_truststore_certificates: str | None = option(
         None,
         optional(pem()),
-        "These certificates themselves, as PEM text, instead of a file.",
+        "The trusted certificates as PEM text, instead of a file.",
         section=_SECURITY,
         aliases=("ssl.ca.pem",),
     )
     ssl_truststore_type: str = option(
         "PEM",
         one_of_ignoring_case("PEM"),
-        "The format of the certificates. Java's own formats, JKS and PKCS12, are not read: "
-        "`keytool -exportcert -rfc` writes PEM.",
+        "The format of the trusted certificates. Java's own formats, JKS and PKCS12, are not "
+        "supported: `keytool -exportcert -rfc` writes PEM.",
         section=_SECURITY,
     )
     ssl_keystore_location: Path | None = option(
         None,
         optional(path()),
-        "A PEM file with this client's certificate, those between it and its root, and (unless "
-        "ssl_key_location names another file) its private key, for brokers that ask for one. It "
-        "is read again for a new connection when it has changed.",
+        "A PEM file for brokers that require a client certificate. It has this client's "
+        "certificate, the intermediate certificates, and the private key (unless ssl_key_location "
+        "names another file). If the file has changed, the client reads it again for a new "
+        "connection.",
         section=_SECURITY,
         aliases=("ssl.certificate.location", "ssl.certfile"),
     )
     ssl_key_location: Path | None = option(
         None,
         optional(path()),
-        "The PEM file of the private key, when it is not in ssl_keystore_location.",
+        "The PEM file of the private key, if the key is not in ssl_keystore_location.",
         section=_SECURITY,
         aliases=("ssl.keyfile",),
     )
     ssl_keystore_certificate_chain: str | None = option(
         None,
         optional(pem()),
-        "This client's certificate and those between it and its root, as PEM text.",
+        "This client's certificate and the intermediate certificates, as PEM text.",
         section=_SECURITY,
         aliases=("ssl.certificate.pem",),
     )
     ssl_keystore_key: str | None = option(
         None,
         optional(pem()),
-        "The private key of that certificate, as PEM text (PKCS#8, also encrypted).",
+        "The private key of the client's certificate, as PEM text (PKCS#8, also encrypted).",
         section=_SECURITY,
         aliases=("ssl.key.pem",),
         secret=True,
@@ -142,7 +144,7 @@ class SecurityOptions:
     ssl_key_password: str | None = option(
         None,
         optional(verbatim()),
-        "What the private key is encrypted with.",
+        "The password of the private key.",
         section=_SECURITY,
         aliases=("ssl.password",),
         secret=True,
@@ -150,21 +152,21 @@ class SecurityOptions:
     ssl_endpoint_identification_algorithm: str = option(
         "https",
         one_of_ignoring_case("https", ""),
-        "https checks that a broker's certificate is for the name or address that it is connected "
-        "by; an empty string does not, and lets every owner of a certificate of the same "
-        "authority pass for the broker.",
+        "https checks that a broker's certificate is for the host name or address that the client "
+        "connects to. An empty string disables the check; then every owner of a certificate of "
+        "the same authority can impersonate the broker.",
         section=_SECURITY,
     )
     ssl_enabled_protocols: tuple[str, ...] = option(
         ("TLSv1.2", "TLSv1.3"),
         some_of("TLSv1.2", "TLSv1.3"),
-        "The versions of TLS to offer.",
+        "The versions of TLS that the client offers.",
         section=_SECURITY,
     )
     ssl_context: ssl.SSLContext | None = option(
         None,
         optional(ssl_context()),
-        "An ssl.SSLContext of your own, used as it is, instead of all other ssl options.",
+        "Your own ssl.SSLContext. The client uses it unchanged, instead of all other ssl options.",
         section=_SECURITY,
     )
 
@@ -173,15 +175,15 @@ class SecurityOptions:
     sasl_mechanism: str | None = option(
         None,
         optional(one_of_ignoring_case(*_MECHANISMS)),
-        "How this client proves who it is. Java's default, GSSAPI (Kerberos), is not available, "
-        "so that it must be given with SASL_PLAINTEXT and SASL_SSL.",
+        "How this client authenticates. It must be given with SASL_PLAINTEXT and SASL_SSL, "
+        "because Java's default, GSSAPI (Kerberos), is not available.",
         section=_LOGIN,
         aliases=("sasl.mechanisms",),
     )
     sasl_username: str | None = option(
         None,
         optional(verbatim()),
-        "The user, for PLAIN and SCRAM.",
+        "The user name, for PLAIN and SCRAM.",
         section=_LOGIN,
         aliases=("sasl.plain.username",),
     )
@@ -196,8 +198,9 @@ class SecurityOptions:
     sasl_jaas_config: str | None = option(
         None,
         optional(text()),
-        "The same in Java's words, `org.apache.kafka.common.security.scram.ScramLoginModule "
-        'required username="..." password="...";` (or plain.PlainLoginModule), and for OIDC '
+        "The credentials in Java's syntax, "
+        '`org.apache.kafka.common.security.scram.ScramLoginModule required username="..." '
+        'password="...";` (or plain.PlainLoginModule), and for OIDC '
         "oauthbearer.OAuthBearerLoginModule with clientId, clientSecret and scope.",
         section=_LOGIN,
         secret=True,
@@ -205,31 +208,32 @@ class SecurityOptions:
     sasl_oauth_token_provider: Any = option(
         None,
         optional(token_provider()),
-        "Where OAUTHBEARER gets its tokens: an async function without arguments, or an object "
-        "with an async method token(), that returns a kafkaclient.Token. It is asked again after "
-        "80 % of a token's life, by one connection for all; an error it raises is taken for a "
-        "passing one unless it is a kafkaclient.errors.AuthenticationError.",
+        "The source of tokens for OAUTHBEARER: an async function without arguments, or an object "
+        "with an async method token(), that returns a kafkaclient.Token. The client calls it "
+        "again after 80 % of a token's lifetime, once for all connections. The client retries "
+        "after an error that it raises, unless the error is a "
+        "kafkaclient.errors.AuthenticationError.",
         section=_LOGIN,
         secret=True,  # it may hold some, and show them in its repr
     )
     sasl_oauthbearer_token_endpoint_url: str | None = option(
         None,
         optional(text()),
-        "Where OAUTHBEARER gets its tokens by itself, with OIDC's client credentials (KIP-768): "
-        "the https address of the identity provider's token endpoint.",
+        "The https address of the identity provider's token endpoint. With it OAUTHBEARER "
+        "requests tokens itself, with OIDC's client credentials (KIP-768).",
         section=_LOGIN,
     )
     sasl_oauthbearer_client_credentials_client_id: str | None = option(
         None,
         optional(text()),
-        "The client's id there.",
+        "The client's id at the identity provider.",
         section=_LOGIN,
         aliases=("sasl.oauthbearer.client.id",),
     )
     sasl_oauthbearer_client_credentials_client_secret: str | None = option(
         None,
         optional(verbatim()),
-        "The client's secret there.",
+        "The client's secret at the identity provider.",
         section=_LOGIN,
         aliases=("sasl.oauthbearer.client.secret",),
         secret=True,
@@ -237,22 +241,22 @@ class SecurityOptions:
     sasl_oauthbearer_scope: str | None = option(
         None,
         optional(text()),
-        "The scope to ask for, if the identity provider wants one.",
+        "The scope to request, if the identity provider requires one.",
         section=_LOGIN,
     )
     https_ca_location: Path | None = option(
         None,
         optional(path()),
-        "A PEM file with the certificates that the identity provider's certificate must lead to; "
-        "without it, the ones that the operating system trusts. ssl_truststore_location is for "
-        "brokers only, as in Java, where this is the option ssl.truststore.location of the login "
-        "module in sasl.jaas.config; the name is librdkafka's.",
+        "A PEM file with the trusted certificates for the identity provider. Without it the "
+        "client uses the operating system's certificates. ssl_truststore_location is for brokers "
+        "only, as in Java, where the option ssl.truststore.location of the login module in "
+        "sasl.jaas.config has this purpose. The name https.ca.location is librdkafka's.",
         section=_LOGIN,
     )
     https_ca_pem: str | None = option(
         None,
         optional(pem()),
-        "These certificates themselves, as PEM text, instead of a file.",
+        "The trusted certificates for the identity provider as PEM text, instead of a file.",
         section=_LOGIN,
     )
 

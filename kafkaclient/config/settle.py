@@ -23,7 +23,7 @@ __all__ = ["MAX_IN_FLIGHT_IDEMPOTENT", "settle"]
 _log = logging.getLogger(__name__)
 
 MAX_IN_FLIGHT_IDEMPOTENT = 5
-"""How many batches per partition a broker remembers to recognise duplicates (KIP-98)."""
+"""How many batches per partition a broker remembers to recognize duplicates (KIP-98)."""
 
 
 def settle(values: dict[str, Any], given: Mapping[str, Given]) -> None:

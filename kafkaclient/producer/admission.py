@@ -1,4 +1,4 @@
-"""The way in: from a checked record to its place in a batch, waiting where the caller allows it."""
+"""Appends checked records to batches, or has them wait for metadata or buffer space."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from kafkaclient.config.limit import Limit
-from kafkaclient.errors import BufferFullError, PartitionOutOfRangeError
+from kafkaclient.errors import BufferFullError, KafkaError, PartitionOutOfRangeError
 from kafkaclient.producer.accumulator.incomplete import largest_backlog
 from kafkaclient.producer.pending_sends import PendingSends
 from kafkaclient.wire.murmur2 import partition_for_key
@@ -21,17 +21,21 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.delivery import BatchResult, Delivery
     from kafkaclient.producer.batches.record import Record
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
-    from kafkaclient.producer.pending_sends import PendingSend
+    from kafkaclient.producer.topic_waiters import PendingSend
 
 __all__ = ["Admission"]
 
 
 class Admission:
-    """``check_open()`` raises when the producer takes no more records. Times in seconds.
+    """The last step of ``send``. Times in seconds.
 
-    ``ignore_keys``: the partitioner also chooses for records with a key. ``ask_once``: the
-    partitioner is user code; it is called once per record, and only when there is buffer space for
-    the record whichever partition it chooses.
+    ``new_guard()`` is called before a record waits. The function that it returns is called after
+    the wait, and raises if the producer, or the transaction of before the wait, takes no more
+    records. ``on_failed(error)`` is called for each held record that fails.
+
+    ``ignore_keys``: the partitioner also chooses for records with a key.
+    ``call_partitioner_once``: the partitioner is user code. It is called exactly once per record,
+    and only when there is buffer space for the record whichever partition it chooses.
     """
 
     def __init__(
@@ -42,39 +46,39 @@ class Admission:
         *,
         max_block: float,
         ignore_keys: bool,
-        ask_once: bool = False,
+        call_partitioner_once: bool = False,
         clock: Callable[[], float],
         new_result: Callable[[str], BatchResult],
-        check_open: Callable[[], None],
+        new_guard: Callable[[], Callable[[], None]],
+        on_failed: Callable[[KafkaError], None],
     ) -> None:
         self._accumulator = accumulator
         self._metadata = metadata
         self._metrics = metrics
         self._max_block = max_block
         self._ignore_keys = ignore_keys
-        self._ask_once = ask_once
+        self._call_partitioner_once = call_partitioner_once
         self._clock = clock
-        self.check_open = check_open
-        self.transaction_guard: Callable[[], Callable[[], None]] = lambda: self.check_open
-        """Called before the intake waits. The function that it returns is called after the wait,
-        and raises if the producer or its transaction no longer accepts the record."""
+        self._new_guard = new_guard
+        self._on_failed = on_failed
         self.pending_sends = PendingSends(
             accumulator,
             metadata,
             max_block=max_block,
             clock=clock,
-            place=self._place_kept,
+            append=self._append_held,
             new_result=new_result,
-            on_failed=lambda topic: metrics.records_failed(topic, 1),
+            on_failed=self._held_failed,
         )
 
-    def put(self, topic: str, record: Record) -> Delivery:
-        """Append, or keep until its turn; raises BufferFullError instead of waiting."""
+    def append_or_hold(self, topic: str, record: Record) -> Delivery:
+        """Append a record of ``send_nowait``, or hold it until its turn; raises BufferFullError
+        instead of waiting."""
         buffer = self._accumulator.topic(topic)
         if buffer.view is None or buffer.has_waiters:
             delivery = self.pending_sends.hold(buffer, record)
         else:
-            delivery = self._place_at_once(buffer, record)
+            delivery = self._append_nowait(buffer, record)
         if delivery is None:
             self._metrics.buffer_exhausted()
             raise self._buffer_full(
@@ -82,131 +86,143 @@ class Admission:
             )
         return delivery
 
-    def try_put(self, topic: str, record: Record) -> Delivery | None:
-        """Append if nothing and nobody has to be waited for."""
-        return None if self.has_waiters(topic) else self.append(topic, record)
+    def try_append(self, topic: str, record: Record) -> Delivery | None:
+        """Append; None: the record has to wait."""
+        buffer, partition = self._accumulator.topic(topic), record.partition
+        if buffer.view is None or buffer.has_waiters:
+            return None
+        if partition is not None and self._is_new_partition(buffer, partition, refreshed=False):
+            return None
+        return self._append(buffer, record)
 
     def has_waiters(self, topic: str) -> bool:
-        """Whether the topic is not known yet, or others wait for it."""
+        """Whether the topic's metadata is not known yet, or other records wait for it."""
         buffer = self._accumulator.topics.get(topic)
         return buffer is None or buffer.view is None or buffer.has_waiters
 
     def append(
-        self, topic: str, record: Record, *, force: bool = False, grown: bool = False
+        self, topic: str, record: Record, *, force: bool = False, refreshed: bool = False
     ) -> Delivery | None:
-        """Append without waiting. Call it only if the topic has no line, or in the caller's turn.
-        Returns None if there is no buffer space, or if :meth:`is_new_partition` is true."""
+        """Append without waiting. Call it only if the topic has no waiters, or for an admitted
+        caller. Returns None if there is no buffer space (``force`` exceeds it), or if
+        :meth:`is_new_partition` is true."""
         buffer = self._accumulator.topic(topic)
-        if self._is_new_partition(buffer, record.partition, grown=grown):
+        if self._is_new_partition(buffer, record.partition, refreshed=refreshed):
             return None
-        return self._place(buffer, record, force=force)
+        return self._append(buffer, record, force=force)
 
-    def is_new_partition(self, topic: str, partition: int | None, *, grown: bool) -> bool:
+    def is_new_partition(self, topic: str, partition: int | None, *, refreshed: bool) -> bool:
         """Whether the record must wait for metadata first: the partition is not in the latest
-        metadata, or earlier records still wait to learn whether the topic has grown. ``grown``: the
-        caller has waited for that already, and does not wait for the earlier records."""
-        return self._is_new_partition(self._accumulator.topic(topic), partition, grown=grown)
+        metadata, or earlier records still wait to learn whether the topic has grown.
+        ``refreshed``: the caller has waited for that already, and does not wait for the earlier
+        records."""
+        return self._is_new_partition(
+            self._accumulator.topic(topic), partition, refreshed=refreshed
+        )
 
-    async def wait_and_put(self, topic: str, record: Record) -> Delivery:
-        """Append once the topic is known, there is room, and all who came before have appended;
-        within ``max_block``."""
+    async def wait_and_append(self, topic: str, record: Record) -> Delivery:
+        """Append once the topic's metadata is known, there is buffer space, and all earlier records
+        of the topic are appended; within ``max_block``."""
         deadline = self._clock() + self._max_block
-        buffer, check_open = self._accumulator.topic(topic), self.transaction_guard()
-        grown = False
+        buffer, guard = self._accumulator.topic(topic), self._new_guard()
+        refreshed = False
         while True:
-            turn = self.pending_sends.turn(buffer, record.upper_bound)
+            send = self.pending_sends.join(buffer, record.upper_bound)
             try:
-                await self._wait_turn(turn, deadline)
-                check_open()
-                if not self._is_new_partition(buffer, record.partition, grown=grown):
-                    with turn.spend():
-                        delivery = self._place(buffer, record, force=True)
+                await self._wait_admitted(send, deadline)
+                guard()
+                if not self._is_new_partition(buffer, record.partition, refreshed=refreshed):
+                    with self.pending_sends.spend(send):
+                        delivery = self._append(buffer, record, force=True)
                     assert delivery is not None
                     return delivery
             finally:
-                turn.end()
-            await self._wait_grown(buffer, record.partition, deadline)
-            grown = True
+                self.pending_sends.end(send)
+            await self._wait_new_partition(buffer, record.partition, deadline)
+            refreshed = True
 
-    async def turn(self, topic: str, room: int) -> PendingSend:
-        """Wait for a turn with ``room`` bytes of buffer space, to append many records; at most
-        ``max_block`` seconds. The caller must call :meth:`PendingSend.end`."""
-        check_open = self.transaction_guard()
-        turn = self.pending_sends.turn(self._accumulator.topic(topic), room, exclusive=True)
+    async def wait_exclusive(self, topic: str, room: int) -> PendingSend:
+        """Wait until many records may be appended, with ``room`` bytes of buffer space; at most
+        ``max_block`` seconds. The caller must call :meth:`PendingSends.end`."""
+        guard = self._new_guard()
+        send = self.join_exclusive(topic, room)
         try:
-            await self._wait_turn(turn, self._clock() + self._max_block)
-            check_open()
+            await self._wait_admitted(send, self._clock() + self._max_block)
+            guard()
         except BaseException:
-            turn.end()
+            self.pending_sends.end(send)
             raise
-        return turn
+        return send
 
-    def join(self, topic: str) -> PendingSend:
-        """A turn for a caller that waits for nothing, but lets other tasks run meanwhile."""
-        return self.pending_sends.turn(self._accumulator.topic(topic), 0, exclusive=True)
+    def join_exclusive(self, topic: str, room: int = 0) -> PendingSend:
+        """Join the topic's waiters, so that no other record comes in between while the caller lets
+        other tasks run."""
+        return self.pending_sends.join(self._accumulator.topic(topic), room, exclusive=True)
 
-    async def wait_more(self, turn: PendingSend, room: int) -> None:
-        """Wait for more room within ``max_block``, while everybody else waits for this caller."""
-        check_open = self.transaction_guard()
-        if turn.waits_in_vain(room):
-            turn.step_back(room)
-        else:
-            turn.ask_more(room)
-        await self._wait_turn(turn, self._clock() + self._max_block)
-        check_open()
+    async def wait_for_more(self, send: PendingSend, room: int) -> None:
+        """Wait for ``room`` more bytes within ``max_block``. Other waiters of the topic wait for
+        this caller meanwhile."""
+        guard = self._new_guard()
+        self.pending_sends.wait_for_more(send, room)
+        await self._wait_admitted(send, self._clock() + self._max_block)
+        guard()
 
-    async def wait_grown(self, topic: str, partition: int | None) -> int:
-        """Ask once more whether the topic has the partition; how many it has.
+    async def wait_new_partition(self, topic: str, partition: int | None) -> int:
+        """Fetch metadata once more if the partition is not known; returns the partition count.
 
-        Raises PartitionOutOfRangeError when ``partition`` is not one of them.
+        Raises PartitionOutOfRangeError when the topic does not have ``partition``.
         """
-        buffer, check_open = self._accumulator.topic(topic), self.transaction_guard()
-        if self._is_new_partition(buffer, partition, grown=False):
-            await self._wait_grown(buffer, partition, self._clock() + self._max_block)
-            check_open()
+        buffer, guard = self._accumulator.topic(topic), self._new_guard()
+        if self._is_new_partition(buffer, partition, refreshed=False):
+            await self._wait_new_partition(buffer, partition, self._clock() + self._max_block)
+            guard()
         return buffer.known_view.partition_count
 
     def update_topic(self, view: TopicView) -> None:
-        """Take up a topic's metadata, and what waited for it."""
+        """Take up a topic's metadata, and admit the records that waited for it."""
         buffer = self._accumulator.update_topic(view, self._clock())
         if buffer is not None:
-            self.pending_sends.on_topic_known(buffer)
+            self.pending_sends.admit_waiting(buffer)
 
-    def _place_kept(self, buffer: TopicBuffer, record: Record, since: float) -> Delivery | None:
-        return self._place_at_once(buffer, record, force=True, since=since)
+    def _append_held(self, buffer: TopicBuffer, record: Record, created: float) -> Delivery | None:
+        return self._append_nowait(buffer, record, force=True, created=created)
 
-    def _place_at_once(
+    def _held_failed(self, topic: str, error: KafkaError) -> None:
+        self._metrics.records_failed(topic, 1)
+        self._on_failed(error)
+
+    def _append_nowait(
         self,
         buffer: TopicBuffer,
         record: Record,
         *,
         force: bool = False,
-        since: float | None = None,
+        created: float | None = None,
     ) -> Delivery | None:
-        """Append a record of ``send_nowait``, which cannot wait behind callers that wait to hear
+        """Append a record of ``send_nowait``, which cannot wait behind callers that wait to learn
         whether the topic has grown. Their metadata may be here before they have appended."""
         if record.partition in buffer.awaiting_partitions:
             raise PartitionOutOfRangeError(
-                f"partition {record.partition} of topic {buffer.name!r} is new or does not exist, "
-                "and earlier calls wait for metadata that tells. The record was not sent: "
+                f"partition {record.partition} of topic {buffer.name!r} is new or does not exist; "
+                "earlier calls wait for metadata that shows which. The record was not sent: "
                 "send_nowait does not wait. Try again in a moment, or use send."
             )
-        return self._place(buffer, record, force=force, since=since)
+        return self._append(buffer, record, force=force, created=created)
 
-    def _place(
+    def _append(
         self,
         buffer: TopicBuffer,
         record: Record,
         *,
         force: bool = False,
-        since: float | None = None,
+        created: float | None = None,
     ) -> Delivery | None:
-        """Append; None: no buffer space, which ``force`` goes beyond. ``since``: when the record's
+        """Append; None: no buffer space, which ``force`` exceeds. ``created``: when the record's
         delivery timeout began, if that was before now."""
         view, partition, key = buffer.view, record.partition, record.key
         assert view is not None
-        ask = self._ask_once and partition is None and not force
-        if ask and self._accumulator.buffer_pool.room < record.upper_bound:
+        user_code = self._call_partitioner_once and partition is None and not force
+        if user_code and self._accumulator.buffer_pool.room < record.upper_bound:
             return None
         if partition is not None:
             if partition >= view.partition_count:
@@ -215,17 +231,19 @@ class Admission:
         elif key is not None and not self._ignore_keys:
             partition = partition_for_key(key, view.partition_count)
         return self._accumulator.append(
-            buffer, partition, record, self._clock(), force=force, since=since
+            buffer, partition, record, self._clock(), force=force, since=created
         )
 
-    def _is_new_partition(self, buffer: TopicBuffer, partition: int | None, *, grown: bool) -> bool:
+    def _is_new_partition(
+        self, buffer: TopicBuffer, partition: int | None, *, refreshed: bool
+    ) -> bool:
         if partition is None or buffer.view is None:
             return False
-        others_wait = partition in buffer.awaiting_partitions and not grown
+        others_wait = partition in buffer.awaiting_partitions and not refreshed
         return others_wait or partition >= buffer.view.partition_count
 
-    async def _wait_turn(self, turn: PendingSend, deadline: float) -> None:
-        asked_at, buffer = self._clock(), turn.line.topic
+    async def _wait_admitted(self, send: PendingSend, deadline: float) -> None:
+        asked_at, buffer = self._clock(), send.waiters.topic
         try:
             if buffer.view is None:
                 view = await self._metadata.wait_topic(buffer.name, deadline - asked_at)
@@ -234,24 +252,24 @@ class Admission:
         finally:
             known_at = self._clock()
             self._metrics.metadata_waited(known_at - asked_at)
-        if turn.come:
+        if send.may_append:
             return
         try:
             async with asyncio.timeout(deadline - known_at) as limit:
-                await turn.wait()
+                await send.wait()
         except TimeoutError:
             if not limit.expired():
                 raise
             self._metrics.buffer_exhausted()
             within = f"within {Limit(self._max_block, 'max.block.ms')}"
-            raise self._buffer_full(buffer.name, turn.room, within) from None
+            raise self._buffer_full(buffer.name, send.room, within) from None
         finally:
             self._metrics.buffer_waited(self._clock() - known_at)
 
-    async def _wait_grown(
+    async def _wait_new_partition(
         self, buffer: TopicBuffer, partition: int | None, deadline: float
     ) -> None:
-        """The topic may have grown since: ask once more before refusing."""
+        """The topic may have grown: fetch fresh metadata before refusing the partition."""
         assert partition is not None
         asked_at = self._clock()
         buffer.await_partition(partition)

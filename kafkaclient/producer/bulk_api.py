@@ -5,12 +5,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from kafkaclient.producer.batches.record import RawRecord
 from kafkaclient.producer.bulk.send_many import BulkSend, send_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-    from kafkaclient.config import ProducerConfig
     from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
     from kafkaclient.producer.runtime import ProducerRuntime
     from kafkaclient.types import HeadersLike
@@ -19,10 +19,7 @@ __all__ = ["SendManyMixin"]
 
 
 class SendManyMixin:
-    """What :class:`~kafkaclient.Producer` is called by for records in bulk."""
-
-    config: ProducerConfig
-    _wall_clock: Callable[[], float]
+    """The methods of :class:`~kafkaclient.Producer` for many records."""
 
     async def send_many(
         self,
@@ -40,33 +37,27 @@ class SendManyMixin:
             delivery = await producer.send_many("flights", values, keys=carriers)
             metadata = await delivery  # BulkMetadata(topic, records, partitions)
 
-        All are checked before the first is taken. The call returns when the last has been taken:
-        it waits for buffer space, up to ``max.block.ms`` at a time, and lets other tasks run about
-        every millisecond. Cancelled, those taken are delivered, the others not. See docs/bulk.md.
+        All records are checked before the first is appended to a batch. The call returns when the
+        last is appended: it waits for buffer space, up to ``max.block.ms`` at a time, and lets
+        other tasks run about every millisecond. If the call is cancelled, the records appended
+        before are delivered, the others are not sent. See docs/bulk.md.
 
-        Parameters: ``values``, and one of ``keys`` for each, as for :meth:`send`; the others hold
-        for all records. Without ``timestamp_ms`` records have the time when they are taken.
+        Parameters: ``values`` and ``keys`` as for :meth:`send`, a key for each value; the other
+        parameters apply to all records. Without ``timestamp_ms`` a record has the time when it is
+        appended.
 
         Raises:
-            InvalidRecordError: as for :meth:`send`; ``index`` tells which. Nothing was sent.
+            InvalidRecordError: as for :meth:`send`; ``index`` is the record's. Nothing was sent.
             KafkaError: what :meth:`send` raises while it waits (BufferFullError,
                 MetadataTimeoutError, ProducerClosedError, PartitionerError, ...); its ``delivery``
-                is the :class:`BulkDelivery` of the records that had been taken by then.
+                is the :class:`BulkDelivery` of the records that were appended before.
         """
-        bulk = BulkSend(
-            self._open(),
-            self.config,
-            self._wall_clock,
-            topic,
-            partition=partition,
-            timestamp_ms=timestamp_ms,
-            headers=headers,
-            serialize=True,
-        )
+        shared = RawRecord(topic, None, None, partition, timestamp_ms, headers)
+        bulk = BulkSend(self._open(), shared, serialize=True)
         try:
             await send_values(bulk, values, keys, partition, timestamp_ms)
         finally:
-            bulk.end_turn()
+            bulk.end()
         return bulk.delivery
 
     async def send_arrow(
@@ -85,11 +76,11 @@ class SendManyMixin:
         ``data`` is a pyarrow Table, RecordBatch or RecordBatchReader, or anything with the Arrow
         C stream or array interface (pandas, Polars, DuckDB). Its columns, by name: ``key``,
         ``value`` (binary or string), ``headers``, ``timestamp``, ``partition``; null means the
-        same as None does in :meth:`send`. ``partition`` and ``timestamp_ms`` hold for rows without
-        one of their own. Serializers are not applied. Needs the extra ``arrow``.
+        same as None in :meth:`send`. ``partition`` and ``timestamp_ms`` apply to rows without a
+        partition or timestamp. Serializers are not applied. Needs the extra ``arrow``.
 
         A stream is read chunk by chunk, in the event loop's thread. A chunk is checked before its
-        first record is taken; the chunks before it are on their way by then.
+        first record is appended; earlier chunks may have been sent by then.
 
         Raises:
             ConfigError: pyarrow cannot be imported.
@@ -97,19 +88,13 @@ class SendManyMixin:
                 acceptable and streams that cannot be read. ``index`` counts rows from 0.
         """
         columns = import_module("kafkaclient.producer.bulk.arrow")  # it needs pyarrow
-        bulk = BulkSend(
-            self._open(),
-            self.config,
-            self._wall_clock,
-            topic,
-            partition=partition,
-            timestamp_ms=timestamp_ms,
-        )
+        shared = RawRecord(topic, None, None, partition, timestamp_ms)
+        bulk = BulkSend(self._open(), shared)
         try:
             await columns.send_columns(bulk, data, partition, timestamp_ms)
         finally:
-            bulk.end_turn()
+            bulk.end()
         return bulk.delivery
 
     def _open(self, *, in_transaction: bool = True) -> ProducerRuntime:
-        raise NotImplementedError
+        raise NotImplementedError  # Producer implements it

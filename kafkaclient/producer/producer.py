@@ -1,4 +1,4 @@
-"""The producer: what applications call."""
+"""``Producer``, the public class: its life cycle, and sending one record."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kafkaclient.errors import (
 )
 from kafkaclient.net.fork import guard
 from kafkaclient.producer.batches.direct_append import DirectAppend
-from kafkaclient.producer.batches.record import Record, checked_record
+from kafkaclient.producer.batches.record import RawRecord, checked_record
 from kafkaclient.producer.bulk_api import SendManyMixin
 from kafkaclient.producer.runtime import ProducerRuntime
 from kafkaclient.producer.transaction_api import TransactionMixin
@@ -31,15 +31,13 @@ if TYPE_CHECKING:
     from kafkaclient.cluster.view import PartitionView
     from kafkaclient.metrics.producer import Snapshot
     from kafkaclient.net.dialer import Dialer
-    from kafkaclient.producer.admission import Admission
     from kafkaclient.producer.batches.delivery import Delivery
     from kafkaclient.producer.partitioning.load_view import LoadSnapshot
     from kafkaclient.types import HeadersLike, RecordMetadata
 
 __all__ = ["Producer"]
 
-# More than a batch with one record without headers takes besides its key and value (bytes).
-_OVERHEAD = 128
+_OVERHEAD = 128  # bytes: a batch with one record without headers takes less besides key and value
 
 
 class _State(Enum):
@@ -48,7 +46,7 @@ class _State(Enum):
     RUNNING = "is running"
     STOPPING = "is being stopped"
     STOPPED = "is stopped"
-    FORKED = "belongs to the process that started it; a forked child needs a producer of its own"
+    FORKED = "belongs to the process that started it; create a new producer in a forked child"
 
 
 class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
@@ -59,27 +57,27 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
         async with Producer("localhost:9092", linger_ms=5) as producer:
             metadata = await producer.send_and_wait("flights", b"value", key=b"UA")
 
-    Parameters: bootstrap servers (``"host:port,host:port"`` or a list of such), or a mapping of
-    options under Kafka's dotted names (``{"bootstrap.servers": ..., "linger.ms": 5}``); further
-    options by keyword (``linger_ms=5``). docs/configuration.md lists them; names, defaults and
-    meaning are those of Java's ``ProducerConfig``. ``dialer``, ``clock`` (monotonic seconds),
-    ``wall_clock`` (seconds since the epoch, stamps records) and ``rng`` are seams for tests.
+    Parameters: bootstrap servers (``"host:port,host:port"`` or a list of strings ``"host:port"``),
+    or a mapping of options under Kafka's dotted names (``{"bootstrap.servers": ...,
+    "linger.ms": 5}``); further options by keyword (``linger_ms=5``). docs/configuration.md lists
+    the options; their names, defaults and meaning are the same as in Java's ``ProducerConfig``.
+    ``dialer``, ``clock`` (monotonic seconds), ``wall_clock`` (seconds since the epoch, stamps
+    records) and ``rng`` are for tests.
 
-    Creating a producer does no I/O; :meth:`start` or ``async with`` connects. It belongs to the
-    event loop it was started in. Its only threads compress large batches and write ``telemetry``.
-    A forked child cannot use it, and cannot disturb it; it cannot be copied or pickled. One that
-    is dropped without a :meth:`stop` warns (ResourceWarning), and is stopped in the background
-    while its event loop runs.
+    Creating a producer does no I/O; :meth:`start` or ``async with`` connects. A producer belongs to
+    the event loop it was started in. Its only threads compress large batches and write
+    ``telemetry``. A forked child cannot use the producer, and does not disturb it. A producer
+    cannot be copied or pickled. A producer that is dropped without :meth:`stop` warns
+    (ResourceWarning), and is stopped in the background while its event loop runs.
 
     Raises:
-        ConfigError: an option is unknown, unusable or in conflict with another, or ``telemetry``
-            is wanted without pyarrow.
+        ConfigError: an option is unknown, not usable or in conflict with another, or ``telemetry``
+            is set and pyarrow is not installed.
     """
 
+    # Class-level defaults: __del__ also runs when __init__ raised.
     _state = _State.NEW
-    _core: ProducerRuntime | None = (
-        None  # class-level default: __del__ also runs when __init__ raised
-    )
+    _core: ProducerRuntime | None = None
 
     def __init__(
         self,
@@ -94,13 +92,12 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
     ) -> None:
         self.config = ProducerConfig.build(bootstrap_or_mapping, options)
         if self.config.telemetry is not None:
-            # If it cannot be imported, say so now.
+            # Raises ConfigError now if pyarrow cannot be imported.
             import_module("kafkaclient.producer.observability.batch_telemetry")
         self._dialer = dialer
         self._clock = clock
         self._wall_clock = wall_clock
         self._rng = rng or Random()
-        self._core = None
         self._stopping: asyncio.Task[int] | None = None
 
     def __repr__(self) -> str:
@@ -112,7 +109,7 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
 
     def __reduce_ex__(self, protocol: object) -> Never:
         raise TypeError(
-            "a Producer cannot be copied or pickled: it owns its connections and records; make "
+            "a Producer cannot be copied or pickled: it owns its connections and records; create "
             "another one from the same options"
         )
 
@@ -128,23 +125,23 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
         self._close_direct_append()
         self._state = _State.FORKED
 
-    # --- life ---------------------------------------------------------------------------------
+    # --- life cycle ---------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Connect to the cluster. With a ``transactional.id``, end what an older producer with the
-        same one left open, and fence it.
+        """Connect to the cluster. With a ``transactional.id``, fence any older producer with the
+        same id, and abort the transaction that it left open.
 
         Raises:
-            BootstrapError: no bootstrap server could be reached within ``max.block.ms`` (where that
-                is 0, ``request.timeout.ms``).
+            BootstrapError: no bootstrap server could be reached within ``max.block.ms`` (if that is
+                0, within ``request.timeout.ms``).
             TransactionTimeoutError: the transaction coordinator did not give a producer id within
-                that time.
-            BrokerError: it refused to.
-            AuthenticationError: they and this client could not agree on who is who; at once, with
-                the cause (also SslAuthenticationError, SaslAuthenticationError).
+                the same time.
+            BrokerError: the coordinator refused to give a producer id.
+            AuthenticationError: a bootstrap server refused this client, or this client the server;
+                raised at once (also SslAuthenticationError, SaslAuthenticationError).
             ConfigError: a certificate or key cannot be read.
             ProducerClosedError: :meth:`stop` was called meanwhile.
-            ProducerStateError: it has been started before.
+            ProducerStateError: the producer has been started before.
         """
         if self._state is not _State.NEW:
             raise ProducerStateError(f"the producer cannot be started: it {self._state.value}")
@@ -154,7 +151,8 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
             clock=self._clock,
             wall_clock=self._wall_clock,
             rng=self._rng,
-            check_open=_open_check(weakref.ref(self)),
+            check_open=_weakly(self._open, _dropped),
+            on_open=_weakly(self._set_direct_append, _ignored),
         )
         self._state = _State.STARTING
         guard(self)
@@ -171,41 +169,39 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
         self._state = _State.RUNNING
         core.start_sender()
         if core.transactions is None:
-            self._let_in()
-        else:
-            core.transactions.on_begin = _weakly(self._let_in)
-            core.transactions.on_end = _weakly(self._close_direct_append)
+            self._set_direct_append(True)
 
-    def _let_in(self) -> None:
-        """From now on records take the fast way, if they may."""
-        core = self._core
-        assert core is not None
-        if self.config.key_serializer is None and self.config.value_serializer is None:
-            largest = min(self.config.max_request_size, self.config.buffer_memory) - _OVERHEAD
+    def _set_direct_append(self, is_open: bool) -> None:
+        """Open direct append, unless records have to be serialized; or close it."""
+        core, config = self._core, self.config
+        if core is None or not is_open:
+            self._close_direct_append()
+        elif config.key_serializer is None and config.value_serializer is None:
+            largest = min(config.max_request_size, config.buffer_memory) - _OVERHEAD
             self._open_direct_append(
                 core.accumulator.append_slots, core.loop, largest, self._wall_clock
             )
 
     async def stop(self, timeout: float | None = None) -> int:
-        """Send what is there, wait for its outcome, disconnect. A transaction that is open is
-        aborted instead, unless it is prepared.
+        """Send all records, wait for their outcome, and disconnect. An open transaction is aborted
+        instead, unless it is prepared.
 
-        After ``timeout`` seconds (None: as long as ``delivery.timeout.ms`` lets records live) what
-        is left fails with :class:`ProducerClosedError`. Returns how many records that were; 0 means
-        that every record had its outcome. A second call waits for the first. A cancelled call
-        lets the stop go on in the background. A :meth:`start` under way ends with an error.
-        In a forked child nothing is done: the records are the parent's.
+        Records without an outcome after ``timeout`` seconds (None: no limit but
+        ``delivery.timeout.ms``) fail with :class:`ProducerClosedError`. Returns the number of these
+        records; 0 means that every record had its outcome. A second call waits for the first. When
+        the call is cancelled, the stop goes on in the background. A :meth:`start` under way ends
+        with an error. In a forked child, ``stop`` does nothing: the records belong to the parent.
 
         Raises:
-            ProducerStateError: this is not the event loop that the producer was started in.
+            ProducerStateError: the call was made in another event loop than :meth:`start`.
         """
         core = self._core
         if core is None:
             self._state = _State.STOPPED
-        over = self._state is _State.STOPPED and self._stopping is None
-        if core is None or over or self._state is _State.FORKED:
+        never_ran = self._state is _State.STOPPED and self._stopping is None
+        if core is None or never_ran or self._state is _State.FORKED:
             return 0
-        self._check_home(core, "stop")
+        self._check_loop(core, "stop")
         if self._stopping is None:
             started, self._state = self._state is _State.RUNNING, _State.STOPPING
             self._close_direct_append()
@@ -239,33 +235,31 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
     ) -> Delivery:
         """Hand over a record; await the returned :class:`Delivery` for its acknowledgement.
 
-        This call itself waits only for the topic's metadata and for buffer space, both together
-        up to ``max.block.ms``. Cancelled while it waits, the record is not sent; once it has
-        returned, the record is sent whatever happens to the caller.
+        The call waits only for the topic's metadata and for buffer space, for both together up to
+        ``max.block.ms``. If the call is cancelled while it waits, the record is not sent. Once the
+        call has returned, the record is sent even if the caller is cancelled.
 
-        Parameters: ``value`` and ``key`` are bytes (or what the serializers make bytes of), None
-        for no value (a tombstone) and no key. Records with the same key go to the same partition
-        (murmur2, as in Java), without key to one chosen by load; ``partition`` overrides both.
-        ``timestamp_ms``: milliseconds since the epoch, default now. ``headers``: pairs of str and
-        bytes or None, or a mapping.
+        Parameters: ``value`` and ``key`` are bytes (or objects that the serializers turn into
+        bytes); None is no value (a tombstone) or no key. Records with the same key go to the same
+        partition (murmur2, as in Java), records without key to a partition chosen by load;
+        ``partition`` overrides both. ``timestamp_ms``: milliseconds since the epoch, default now.
+        ``headers``: pairs of a str and bytes or None, or a mapping.
 
         Raises:
-            InvalidRecordError: the record cannot be sent as it is (also InvalidTopicError,
+            InvalidRecordError: the record is not acceptable (also InvalidTopicError,
                 SerializationError, RecordTooLargeError, PartitionOutOfRangeError,
                 PartitionerError).
-            MetadataTimeoutError: the topic was not known within ``max.block.ms``.
+            MetadataTimeoutError: the topic's metadata did not arrive within ``max.block.ms``.
             BufferFullError: ``buffer.memory`` stayed full for ``max.block.ms``.
-            BrokerError: access to the topic is denied, say.
+            BrokerError: a broker refused, for example access to the topic.
             ProducerStateError: the producer is not running, or has a ``transactional.id`` and no
                 transaction is open.
-            TransactionAbortableError: something of the transaction has failed.
+            TransactionAbortableError: a record or request of the transaction has failed.
         """
         delivery = self._put(topic, value, key, partition, timestamp_ms, headers)
         if delivery is None:
-            admission, record = self._admit(topic, value, key, partition, timestamp_ms, headers)
-            delivery = admission.try_put(topic, record) or await admission.wait_and_put(
-                topic, record
-            )
+            raw = RawRecord(topic, value, key, partition, timestamp_ms, headers)
+            delivery = await self._append(raw)
         return delivery
 
     async def send_and_wait(
@@ -285,55 +279,42 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
         """
         delivery = self._put(topic, value, key, partition, timestamp_ms, headers)
         if delivery is None:
-            admission, record = self._admit(topic, value, key, partition, timestamp_ms, headers)
-            delivery = admission.try_put(topic, record) or await admission.wait_and_put(
-                topic, record
-            )
+            raw = RawRecord(topic, value, key, partition, timestamp_ms, headers)
+            delivery = await self._append(raw)
         return await delivery
 
-    def _send_slowly(
-        self,
-        topic: str,
-        value: Any,
-        key: Any,
-        partition: int | None,
-        timestamp_ms: int | None,
-        headers: HeadersLike,
-    ) -> Delivery:
-        admission, record = self._admit(topic, value, key, partition, timestamp_ms, headers)
-        return admission.put(topic, record)
+    async def _append(self, raw: RawRecord) -> Delivery:
+        topic, admission = raw.topic, self._open().admission
+        record = checked_record(self.config, self._wall_clock, raw)
+        return admission.try_append(topic, record) or await admission.wait_and_append(topic, record)
 
-    def _admit(
-        self,
-        topic: str,
-        value: Any,
-        key: Any,
-        partition: int | None,
-        timestamp_ms: int | None,
-        headers: HeadersLike,
-    ) -> tuple[Admission, Record]:
-        """The way in for a record, and the record, if both are in order."""
-        return self._open().admission, checked_record(
-            self.config, self._wall_clock, topic, value, key, partition, timestamp_ms, headers
-        )
+    def _send_slowly(self, *fields: Any) -> Delivery:
+        """:meth:`send_nowait` where direct append is not possible (see DirectAppend)."""
+        raw = RawRecord(*fields)
+        admission = self._open().admission
+        record = checked_record(self.config, self._wall_clock, raw)
+        return admission.append_or_hold(raw.topic, record)
 
     def _open(self, *, in_transaction: bool = True) -> ProducerRuntime:
-        """The parts, while records are taken; or the producer runs, but for its transactions."""
+        """The runtime of a running producer; raises if records are not taken now.
+
+        ``in_transaction`` False: the call does not need an open transaction.
+        """
         core = self._core
         if core is not None and core.fatal is not None:
-            raise core.fatal.with_traceback(None)  # it is raised again and again
+            raise core.fatal.with_traceback(None)  # it is raised many times
         if core is None or self._state is not _State.RUNNING:
             raise self._not_running("the record was not sent")
         if asyncio._get_running_loop() is not core.loop:
-            self._check_home(core, "the record was not sent")
+            self._check_loop(core, "the record was not sent")
         if in_transaction and core.transactions is not None:
             core.transactions.check_open()
         return core
 
-    def _check_home(self, core: ProducerRuntime, what: str) -> None:
+    def _check_loop(self, core: ProducerRuntime, what: str) -> None:
         if asyncio._get_running_loop() is not core.loop:
             advice = (
-                "which is closed: start a producer in the new one"
+                "that loop is closed: start a producer in the new one"
                 if core.loop.is_closed()
                 else "from another thread, use asyncio.run_coroutine_threadsafe"
             )
@@ -344,16 +325,16 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
     # --- waiting and looking ------------------------------------------------------------------
 
     async def flush(self, timeout: float | None = None) -> None:
-        """Send everything at once, without lingering, and wait until all of it has an outcome.
+        """Send all records without lingering, and wait until each has an outcome.
 
-        Failures are told by the deliveries, not here.
+        Failures are reported by the deliveries, not by this call.
 
         Raises:
-            FlushTimeoutError: ``timeout`` (seconds; None: no limit of its own) passed before;
-                ``undelivered`` says how many records are left. They stay on their way.
+            FlushTimeoutError: ``timeout`` seconds (None: no limit) have passed; ``undelivered`` is
+                the number of records without an outcome, which the producer still sends.
         """
         core = self._started("flush")
-        self._check_home(core, "flush")
+        self._check_loop(core, "flush")
         asked_at = core.now()
         try:
             async with asyncio.timeout(timeout):
@@ -361,8 +342,8 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
         except TimeoutError:
             undelivered = core.pending_records()
             error = FlushTimeoutError(
-                f"flush ended after {timeout} s with {undelivered} records undelivered; they are "
-                "still on their way"
+                f"flush ended after {timeout} s with {undelivered} records undelivered; the "
+                "producer still sends them"
             )
             error.undelivered = undelivered
             raise error from None
@@ -374,21 +355,21 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
 
         Raises:
             InvalidTopicError: no topic can have this name.
-            MetadataTimeoutError: the topic was not known within ``max.block.ms``.
+            MetadataTimeoutError: the topic's metadata did not arrive within ``max.block.ms``.
         """
         core = self._started("partitions_for")
-        self._check_home(core, "partitions_for")
+        self._check_loop(core, "partitions_for")
         return (await core.metadata.wait_topic(topic, core.max_block)).partitions
 
     async def refresh_metadata(self, *, max_age_s: float = 0.0) -> None:
-        """Learn now what has changed in the cluster, instead of within ``metadata.max.age.ms``: of
-        a topic that has more partitions, or was deleted and created anew. Nothing is asked if
-        all topics in use were asked for within the last ``max_age_s`` seconds.
+        """Fetch the metadata of all topics in use now, instead of within ``metadata.max.age.ms``:
+        for example when a topic was given more partitions, or was deleted and created again. Does
+        nothing if the metadata is at most ``max_age_s`` seconds old.
 
         Raises:
-            MetadataTimeoutError: no broker answered within ``max.block.ms`` (where that is 0,
+            MetadataTimeoutError: no broker answered within ``max.block.ms`` (if that is 0, within
                 ``request.timeout.ms``).
-            KafkaError: the producer cannot send any more; see there.
+            KafkaError: the producer cannot send any more, with this error.
         """
         core = self._open(in_transaction=False)
         await core.metadata.refresh(max_age_s=max_age_s)
@@ -403,7 +384,7 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
         return self._started("load").load.snapshot()
 
     def _started(self, what: str) -> ProducerRuntime:
-        """The parts, from the start on."""
+        """The runtime, from :meth:`start` on, also of a stopped producer."""
         if self._core is None or self._state is _State.FORKED:
             raise self._not_running(what)
         return self._core
@@ -415,26 +396,22 @@ class Producer(DirectAppend, SendManyMixin, TransactionMixin, Client):
         )
 
 
-def _weakly(method: Callable[[], None]) -> Callable[[], None]:
-    """The method of a producer, without keeping the producer alive; see :func:`_open_check`."""
+def _weakly(
+    method: Callable[..., object], when_dropped: Callable[..., object]
+) -> Callable[..., None]:
+    """Calls ``method`` of a producer without keeping the producer alive: the warning about a
+    dropped producer depends on its deletion. Calls ``when_dropped`` once the producer is gone."""
     known = weakref.WeakMethod(method)
 
-    def call() -> None:
-        found = known()
-        if found is not None:
-            found()
+    def call(*args: object) -> None:
+        (known() or when_dropped)(*args)
 
     return call
 
 
-def _open_check(producer: weakref.ref[Producer]) -> Callable[[], None]:
-    """Raises when no more records are taken. What works for a producer must not keep it alive, or
-    nobody would notice that the application has dropped it."""
+def _dropped() -> Never:
+    raise ProducerClosedError("the producer was dropped without a stop")
 
-    def check() -> None:
-        owner = producer()
-        if owner is None:
-            raise ProducerClosedError("the producer was dropped without a stop")
-        owner._open()
 
-    return check
+def _ignored(_is_open: bool) -> None:
+    """There is no producer left to open or close."""

@@ -1,4 +1,4 @@
-"""A started producer from the inside: its parts, how they are joined, and their end."""
+"""The parts of a started producer: made and joined here, and ended in order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kafkaclient.cluster.coordinator import Coordinators
 from kafkaclient.cluster.metadata import Metadata
 from kafkaclient.cluster.router import Router
-from kafkaclient.errors import KafkaError, ProducerClosedError, TransactionAbortedError
+from kafkaclient.errors import KafkaError, ProducerClosedError, TransactionAbortedError, defect
 from kafkaclient.metrics import ProducerMetrics
 from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
 from kafkaclient.producer.accumulator.compressor import CompressionThreads
@@ -27,8 +27,8 @@ from kafkaclient.producer.sender.sender import Sender
 from kafkaclient.producer.sender.wakeup import Wakeup
 from kafkaclient.producer.settings import accumulator_settings, sender_settings
 from kafkaclient.producer.transactions.manager import TransactionManager
+from kafkaclient.producer.transactions.participants import TransactionRecords
 from kafkaclient.producer.transactions.producer_id import ProducerIdFetcher
-from kafkaclient.producer.transactions.records import TransactionRecords
 from kafkaclient.producer.transactions.requests import TransactionalIdentity, TransactionRequests
 from kafkaclient.wire.produce import FIRST_OF_TRANSACTIONS_V2, MAX_VERSION, MIN_VERSION
 
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from kafkaclient.config import ProducerConfig
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.producer.batches.batch import ProducerBatch
-    from kafkaclient.producer.batches.strategy import PartitionStrategy
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
     from kafkaclient.producer.observability.batch_telemetry import BatchTelemetry
+    from kafkaclient.producer.partitioning.partitioners import Partitioner
 
 __all__ = ["ProducerRuntime"]
 
@@ -50,10 +50,11 @@ _log = logging.getLogger(__name__)
 
 
 class ProducerRuntime:
-    """The parts; docs/architecture.md shows how they stand to each other.
+    """The parts of one producer; docs/architecture.md shows how they work together.
 
-    Made in the event loop that it works in. ``check_open()`` raises when the producer takes no
-    more records. Once ``fatal`` is set, everything has failed with it, and nothing is sent.
+    Make it in the producer's event loop. ``check_open()`` raises when the producer takes no more
+    records. ``on_open(is_open)`` is called when a transaction begins or can take no more records.
+    Once ``fatal`` is set, everything has failed with that error, and nothing is sent.
     """
 
     def __init__(
@@ -65,8 +66,11 @@ class ProducerRuntime:
         wall_clock: Callable[[], float],
         rng: Random,
         check_open: Callable[[], None],
+        on_open: Callable[[bool], None],
     ) -> None:
-        self._config = config
+        self.config = config
+        self.wall_clock = wall_clock
+        self.check_open = check_open
         self.fatal: KafkaError | None = None
         self.loop = asyncio.get_running_loop()
         now = self.now = clock or _fine_clock(self.loop)
@@ -76,21 +80,25 @@ class ProducerRuntime:
         )
         self._failures = UnobservedFailures(now, config.on_error, self.loop)
         self.router = Router.secured(
-            config, dialer, clock=now, wall_clock=wall_clock, rng=rng, meter=metrics
+            config,
+            dialer,
+            clock=now,
+            wall_clock=wall_clock,
+            rng=rng,
+            meter=metrics,
+            on_connection_change=lambda _node: self.sender.wake(),
         )
-        transactional = config.transactional_id is not None
         identity = (
-            TransactionalIdentity()
-            if transactional
-            else ProducerIdentity(config.enable_idempotence)
+            ProducerIdentity(config.enable_idempotence)
+            if config.transactional_id is None
+            else TransactionalIdentity(self._transaction_failed)
         )
-        self._partitioner = partitioner = named_partitioner(
+        self._telemetry = self._open_telemetry()
+        partitioner = named_partitioner(
             config.partitioner,
             lambda: rng.getrandbits(31),
             ignore_keys=config.partitioner_ignore_keys,
         )
-        self.transactions: TransactionManager | None = None
-        self._telemetry = self._open_telemetry(wall_clock)
         wakeup = Wakeup(now)
         self.accumulator = RecordAccumulator(
             accumulator_settings(config, early=0.0 if clock else _lateness(now)),
@@ -99,10 +107,12 @@ class ProducerRuntime:
             wake=wakeup.wake_at,
             new_result=self._new_result,
             on_switch=metrics.partition_switched,
-            on_failed=self._batch_failed,
-            background=CompressionThreads(self.loop),
+            on_failed=self._transaction_failed,
             observer=self._telemetry,
-            new_strategy=None if partitioner is None else self._custom_strategy,
+            new_strategy=(
+                None if partitioner is None else partial(self._custom_strategy, partitioner)
+            ),
+            background=CompressionThreads(self.loop),
         )
         self.metadata = Metadata(
             config,
@@ -129,10 +139,11 @@ class ProducerRuntime:
             metrics,
             max_block=self.max_block,
             ignore_keys=config.partitioner_ignore_keys or partitioner is not None,
-            ask_once=partitioner is not None,
+            call_partitioner_once=partitioner is not None,
             clock=now,
             new_result=self._new_result,
-            check_open=check_open,
+            new_guard=self._new_guard,
+            on_failed=self._transaction_failed,
         )
         settings = sender_settings(config)
         self.sender = Sender(
@@ -155,15 +166,15 @@ class ProducerRuntime:
             clock=now,
         )
         self.metadata.subscribe(self._view_changed)
+        self.transactions = None
         if isinstance(identity, TransactionalIdentity):
-            self.transactions = self._new_transactions(identity, rng)
-        self.router.on_connection_change = lambda _node: self.sender.wake()
+            self.transactions = self._new_transactions(identity, rng, on_open)
         self._task: asyncio.Task[None] | None = None
         self._bind_gauges()
         bind_load_gauges(metrics, self.accumulator, self.sender.lanes)
 
     def start_sender(self) -> None:
-        """The cluster is known: ask for the producer id, and start the sender."""
+        """Fetch the producer id, and start the sender. The cluster's metadata must be known."""
         self.producer_ids.ensure()
         self._task = asyncio.create_task(self._run_sender(), name="kafkaclient-sender")
 
@@ -172,31 +183,29 @@ class ProducerRuntime:
             await self.sender.run()
         except asyncio.CancelledError:
             self._crashed("the sender", None)
-        except Exception as error:  # noqa: BLE001 - nobody may be left waiting
+        except Exception as error:  # noqa: BLE001 - no delivery may stay without an outcome
             self._crashed("the sender", error)
 
     def _crashed(self, what: str, error: BaseException | None) -> None:
-        """A task of ours has ended that should not have; without an error it was cancelled."""
+        """A task that the producer needs has ended; without an error it was cancelled."""
         if error is None:
             # Programs that end cancel every task of the loop, and then await their deliveries.
             self.fail_fatally(ProducerClosedError(f"{what}'s task was cancelled; nothing is sent"))
             return
         _log.error("%s failed; the producer cannot go on", what, exc_info=error)
-        crash = ProducerClosedError(f"{what} failed: {error!r}; this is a defect")
-        crash.__cause__ = error
-        self.fail_fatally(crash)
+        self.fail_fatally(defect(what, error, ProducerClosedError))
 
     def fail_fatally(self, error: KafkaError) -> None:
         """Fail everything pending, and every further send, with ``error``."""
         if self.fatal is None:
             self.fatal = error
             if self.transactions is not None:
-                self.transactions.dead(error)
+                self.transactions.to_fatal_error(error)
             self._fail_pending(error)
 
     async def stop(self, timeout: float | None) -> int:
-        """Send what is there, wait for its outcome up to ``timeout`` seconds, disconnect; how
-        many records were left without an outcome."""
+        """Send all records, wait up to ``timeout`` seconds for their outcome, and disconnect.
+        Returns how many records were left without an outcome."""
         self.accumulator.close(self.now())
         undelivered = 0
         try:
@@ -226,19 +235,19 @@ class ProducerRuntime:
         return undelivered
 
     async def disconnect(self) -> None:
-        """End everything that is under way, also a start."""
+        """End every task and connection, also those of a start under way."""
         await self.admission.pending_sends.close()
         await self.producer_ids.close()
         await self.metadata.stop()
         await self.router.close()
 
     async def drain(self) -> None:
-        """Send what is there without lingering; wait until all of it has an outcome."""
-        asked_at, waiting = self.now(), self.admission.pending_sends
-        held = waiting.holds_from(asked_at)
+        """Send all records without lingering, and wait until each has an outcome."""
+        asked_at, pending_sends = self.now(), self.admission.pending_sends
+        held = pending_sends.has_held(asked_at)
         await self.accumulator.incomplete.flush(asked_at)
         if held:
-            await waiting.wait_gone(asked_at)
+            await pending_sends.wait_appended(asked_at)
             await self.accumulator.incomplete.flush(self.now())
 
     async def initialize_transactions(self) -> None:
@@ -247,10 +256,13 @@ class ProducerRuntime:
             await self.transactions.timed("init", self.transactions.initialize())
             first = FIRST_OF_TRANSACTIONS_V2
             v1, v2 = (MIN_VERSION, first - 1), (first, MAX_VERSION)
-            self.sender.produce_versions = v2 if self.transactions.calls.v2 else v1
+            # Assigned here: the coordinator's answer decides between transactions v1 and v2.
+            self.sender.produce_versions = v2 if self.transactions.requests.v2 else v1
 
-    def _new_transactions(self, identity: TransactionalIdentity, rng: Random) -> TransactionManager:
-        config, name = self._config, self._config.transactional_id or ""
+    def _new_transactions(
+        self, identity: TransactionalIdentity, rng: Random, on_open: Callable[[bool], None]
+    ) -> TransactionManager:
+        config, name = self.config, self.config.transactional_id or ""
         coordinators = Coordinators(
             self.router,
             retry_backoff=config.retry_backoff_ms / 1000,
@@ -259,7 +271,7 @@ class ProducerRuntime:
             rng=rng,
             on_unknown=self.metadata.request_refresh,
         )
-        transactions = TransactionManager(
+        return TransactionManager(
             name,
             TransactionRecords(
                 self.accumulator, self.admission.pending_sends, self.drain, self.now
@@ -268,45 +280,47 @@ class ProducerRuntime:
             TransactionRequests(name, config.transaction_timeout_ms, identity, coordinators),
             limit=config.call_limit,
             clock=self.now,
+            on_open=on_open,
             on_fatal=self.fail_fatally,
             on_waited=self.metrics.transaction_waited,
             wake=self.sender.wake,
         )
-        self.admission.pending_sends.on_failed = transactions.failed
-        self.admission.transaction_guard = partial(
-            transactions.admission, self.admission.check_open
-        )
-        return transactions
 
-    def _custom_strategy(self, topic: TopicBuffer) -> PartitionStrategy:
-        assert self._partitioner is not None
-        return CustomPartitioner(topic, self._partitioner, lambda: self.metadata.view, self.load)
-
-    def _batch_failed(self, error: KafkaError) -> None:
+    def _transaction_failed(self, error: KafkaError) -> None:
+        """A record has failed: an open transaction can only be aborted."""
         if self.transactions is not None:
-            self.transactions.failed(error)
+            self.transactions.to_abortable_error(error)
+
+    def _new_guard(self) -> Callable[[], None]:
+        """See :class:`Admission`."""
+        if self.transactions is None:
+            return self.check_open
+        return self.transactions.new_guard(self.check_open)
+
+    def _custom_strategy(self, partitioner: Partitioner, topic: TopicBuffer) -> CustomPartitioner:
+        return CustomPartitioner(topic, partitioner, lambda: self.metadata.view, self.load)
 
     def _new_result(self, topic: str) -> BatchResult:
         self.sender.lanes.watch()
         if self.transactions is not None:
-            self.transactions.new_batch()
+            self.transactions.on_new_batch()
         if self.producer_ids.refusals:
             self.producer_ids.ensure()
         batch_result = BatchResult(topic, self._report_unobserved)
-        batch_result.loop, batch_result.on_delivery = self.loop, self._config.on_delivery
+        batch_result.loop, batch_result.on_delivery = self.loop, self.config.on_delivery
         return batch_result
 
     def _report_unobserved(
         self, batch_result: BatchResult, error: KafkaError, records: int
     ) -> None:
         if isinstance(error, TransactionAbortedError):
-            return  # as the application wished, or for a failure that is told of by itself
+            return  # the application has aborted, or the failure behind it is reported
         self.metrics.errors_unseen(records)
         self._failures.report(batch_result, error, records)
 
     def _identity_assigned(self) -> None:
         self.accumulator.incomplete.reschedule(self.now())
-        self.sender.wake()  # batches without a partition were ready all the time
+        self.sender.wake()  # unbound batches count as ready without a producer id
 
     def _identity_denied(self, error: KafkaError) -> None:
         self._fail_batches(error, [b for b in self.accumulator.incomplete if not b.in_flight])
@@ -322,7 +336,8 @@ class ProducerRuntime:
         self.sender.wake()
 
     def _release(self, topic: str) -> bool:
-        """A topic was not used for long: free what is kept for it, if nothing depends on it."""
+        """Free the buffers and metrics of a topic that was idle for ``metadata.max.idle.ms``;
+        returns whether no record depends on its metadata."""
         if not self.accumulator.release(topic):
             return False
         self.metrics.forget_topic(topic)
@@ -344,22 +359,19 @@ class ProducerRuntime:
             self.accumulator.incomplete.abandon(batch, error, now)
         return failed
 
-    def _open_telemetry(self, wall_clock: Callable[[], float]) -> BatchTelemetry | None:
-        directory = self._config.telemetry
+    def _open_telemetry(self) -> BatchTelemetry | None:
+        directory = self.config.telemetry
         if directory is None:
             return None
         from kafkaclient.producer.observability.batch_telemetry import BatchTelemetry  # noqa: PLC0415 - it needs pyarrow
 
         return BatchTelemetry(
-            self._config,
+            self.config,
             directory,
-            in_flight_of=self._in_flight_of,
+            in_flight_of=lambda lane: self.sender.lanes.in_flight_of(lane),  # noqa: PLW0108 - made later
             clock=self.now,
-            wall_clock=wall_clock,
+            wall_clock=self.wall_clock,
         )
-
-    def _in_flight_of(self, lane: int) -> tuple[int, int]:
-        return self.sender.lanes.in_flight_of(lane)
 
     def _bind_gauges(self) -> None:
         metrics, buffer_pool = self.metrics, self.accumulator.buffer_pool
@@ -372,14 +384,14 @@ class ProducerRuntime:
 
 
 def _lateness(clock: Callable[[], float]) -> float:
-    """By how much the event loop's timers come too late on average, in seconds: they count whole
-    milliseconds, but for a loop with a time of its own."""
+    """How late the event loop's timers fire on average, in seconds: they count whole milliseconds.
+    A loop with virtual time is exact."""
     return 0.0005 if clock is time.monotonic else 0.0
 
 
 def _fine_clock(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
-    """The loop's time in fine grain: uvloop's own counts whole milliseconds.
+    """The loop's time with fine resolution: uvloop's own clock counts whole milliseconds.
 
-    A loop with a time of its own (tests in virtual time) keeps it.
+    A loop with virtual time (tests) keeps its own clock.
     """
     return time.monotonic if abs(loop.time() - time.monotonic()) < 1.0 else loop.time

@@ -1,4 +1,4 @@
-"""From the user's options (milliseconds, names) to what the parts work with (seconds, codecs)."""
+"""Converts the user's options (milliseconds, names) to internal settings (seconds, codecs)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ if TYPE_CHECKING:
     from kafkaclient.config import ProducerConfig
 
 GROWTH = 0.1
-"""The part of delivery.timeout.ms for which a batch takes records. They expire with its first one,
-so its last one may fail this part of delivery.timeout.ms too early."""
+"""The fraction of delivery.timeout.ms for which a batch takes records. They expire with its first
+record, so its last record may fail this fraction of delivery.timeout.ms too early."""
 
-# More than a request with one batch has besides it: header, client id, topic name.
-_REQUEST_OVERHEAD = 1024
+_REQUEST_OVERHEAD = 1024  # bytes: header, client id and topic name of a request take less
 
 __all__ = [
     "GROWTH",
@@ -38,18 +37,18 @@ class AccumulatorSettings:
     codec: Codec = Codec.NONE
     level: int | None = None
     late: bool = False
-    """Records without key get their partition when a broker can take their batch."""
+    """Late binding: unkeyed records get their partition when a broker can take their batch."""
     adaptive: bool = True
     elastic_limit: int = 16384
-    """How large a batch without a partition may grow while no broker takes it."""
+    """How large an unbound batch may grow while no broker can take it."""
     share_floor: float = 0.6
-    """Late binding: the least part of its fair share that a partition gets."""
+    """Late binding: the smallest fraction of its fair share that a partition gets."""
     ignore_keys: bool = False
-    """Whoever chooses partitions is asked for records with a key as well."""
+    """The partitioner also chooses for records with a key."""
     rack: str = ""
-    """Of the client, if partitions led in it are preferred (KIP-1123)."""
+    """The client's rack, if partitions with their leader in it are preferred (KIP-1123)."""
     one_in_flight: bool = False
-    """max.in.flight.requests.per.connection=1: a partition is muted while a batch is out."""
+    """max.in.flight.requests.per.connection=1: a partition is muted while a batch is in flight."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,13 +74,13 @@ class SenderSettings:
     idempotent: bool = False
     adaptive: bool = True
     adaptive_window: bool = False
-    """Late binding: keep no more requests in flight than hide the network."""
+    """Late binding: keep only as many requests in flight as the network's latency needs."""
     availability_timeout: float = 0.0
     retrying: RetrySettings = RetrySettings()
 
 
 def accumulator_settings(config: ProducerConfig, early: float = 0.0) -> AccumulatorSettings:
-    """``early``: how late timers are on average; lingering ends so much sooner (seconds)."""
+    """``early``: how late timers fire on average, in seconds; lingering ends earlier by it."""
     delivery_timeout = config.delivery_timeout_ms / 1000
     linger = min(config.linger_ms / 1000, GROWTH * delivery_timeout)
     codec = Codec[config.compression_type.upper()]
@@ -118,7 +117,7 @@ def sender_settings(config: ProducerConfig) -> SenderSettings:
         delivery_timeout=config.delivery_timeout_ms / 1000,
         idempotent=config.enable_idempotence,
         adaptive=_adaptive(config),
-        # With acks=0 there is no answer to measure by; the transport's own buffer is the window.
+        # With acks=0 no response can be measured; the transport's own buffer is the window.
         adaptive_window=config.partitioner == "late" and config.acks != 0,
         availability_timeout=config.availability_timeout_ms / 1000,
         retrying=RetrySettings(
@@ -130,7 +129,7 @@ def sender_settings(config: ProducerConfig) -> SenderSettings:
 
 
 def _adaptive(config: ProducerConfig) -> bool:
-    # Partitioners that are asked see the load themselves, if they want to (as in Java).
+    # Custom partitioners read the load themselves, if they need it (as in Java).
     return config.adaptive_partitioning_enable and _built_in(config)
 
 

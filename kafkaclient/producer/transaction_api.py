@@ -24,81 +24,84 @@ __all__ = ["Transaction", "TransactionMixin"]
 
 
 class TransactionMixin:
-    """What :class:`~kafkaclient.Producer` with a ``transactional.id`` is called by.
+    """The methods of a :class:`~kafkaclient.Producer` with a ``transactional.id``.
 
-    All of a transaction's records, and the offsets sent in it, become visible to consumers with
-    ``isolation.level=read_committed``, or none does. See docs/transactions.md.
+    Consumers with ``isolation.level=read_committed`` see either all records of a transaction, and
+    the offsets sent in it, or none. See docs/transactions.md.
 
-    Methods that wait do so for up to ``max.block.ms``, and then raise TransactionTimeoutError; what
-    they wait for goes on, also when they are cancelled. Called again they wait for the same
-    outcome. Beyond what is said with each, they raise ProducerFencedError once another producer
-    with the same transactional id has been started, which ends this one.
+    Methods that wait do so for up to ``max.block.ms``, and then raise TransactionTimeoutError. The
+    work goes on, also when the call is cancelled; the same call made again waits for the same
+    outcome. Besides the errors listed with each method, all raise ProducerFencedError once another
+    producer with the same transactional id has been started; the fenced producer cannot go on.
     """
 
     def transaction(self) -> Transaction:
-        """A transaction as a block: committed at its end, aborted when it raises or is cancelled::
+        """A block that commits its transaction at the end, or aborts it on an exception::
 
             async with producer.transaction():
                 await producer.send("orders", order)
                 await producer.send_offsets_to_transaction(offsets, group)
 
-        A commit that fails is followed by an abort, and its error is raised. Cancelled while it is
-        being committed, the transaction is aborted if its coordinator cannot know of the commit
-        yet; else the commit goes on, and :meth:`commit_transaction` tells its outcome.
+        When the commit fails, the transaction is aborted, and the commit's error is raised. When
+        the block is cancelled during the commit, the transaction is aborted if its coordinator
+        cannot know of the commit yet; else the commit goes on, and :meth:`commit_transaction`
+        returns its outcome.
 
         Raises what :meth:`begin_transaction` and :meth:`commit_transaction` raise.
         """
         return Transaction(self._transactions("transaction"))
 
     async def begin_transaction(self) -> None:
-        """Begin a transaction: from now on records can be sent. Waits for the end of one that is
-        still being committed or aborted.
+        """Begin a transaction: from now on records can be sent. Waits while the transaction before
+        is still being committed or aborted.
 
         Raises:
             ProducerStateError: a transaction is open.
-            TransactionAbortableError: the one before could not be committed, and was not aborted.
+            TransactionAbortableError: the transaction before could not be committed, and was not
+                aborted.
         """
         transactions = self._transactions("begin_transaction")
         await transactions.timed("begin", transactions.begin())
 
     async def commit_transaction(self) -> None:
-        """Send everything at once, without lingering, and commit when all of it is written.
+        """Send all records without lingering, and commit when all of them are written.
 
         Raises:
-            TransactionAbortableError: something of the transaction has failed. Nothing is
-                committed: call :meth:`abort_transaction`, and the producer can go on.
+            TransactionAbortableError: a record or request of the transaction has failed. Nothing
+                is committed: call :meth:`abort_transaction`, then the producer can go on.
             ProducerStateError: no transaction is open.
         """
         transactions = self._transactions("commit_transaction")
         await transactions.timed("commit", transactions.commit())
 
     async def prepare_transaction(self) -> PreparedTransaction | None:
-        """Send everything at once, wait until all of it is written, and leave the transaction to be
-        ended: here by :meth:`commit_transaction` or :meth:`abort_transaction`, or by any other
-        client with :meth:`kafkaclient.admin.Admin.end_transaction`. :meth:`stop` leaves it open.
+        """Send all records without lingering, and wait until all of them are written. Then the
+        transaction can be ended here, by :meth:`commit_transaction` or :meth:`abort_transaction`,
+        or by another client, with :meth:`kafkaclient.admin.Admin.end_transaction`. :meth:`stop`
+        leaves it open.
 
-        What is returned names the transaction; None: nothing was sent in it, there is nothing to
-        end. From the call on nothing more can be sent in it. Its coordinator aborts it
+        Returns the identity of the transaction; None if no record was sent in it, so there is
+        nothing to end. No more records can be sent in the transaction. Its coordinator aborts it
         ``transaction.timeout.ms`` after its first record, or when a producer is started with the
-        same transactional id. Calls repeated return the same.
+        same transactional id. A repeated call returns the same.
 
-        The first phase of KIP-939 (``KafkaProducer.prepareTransaction``), without the broker's part
-        of it: brokers do not know that it is prepared, so that the time-out holds.
+        This is the first phase of KIP-939 (``KafkaProducer.prepareTransaction``) without the part
+        of the brokers: they do not know that the transaction is prepared, so the timeout applies.
 
         Raises:
-            TransactionAbortableError: something of the transaction has failed: call
+            TransactionAbortableError: a record or request of the transaction has failed: call
                 :meth:`abort_transaction`.
             ProducerStateError: no transaction is open, or it is being ended.
         """
         return await self._transactions("prepare_transaction").prepare()
 
     async def abort_transaction(self) -> None:
-        """Abort: records that were not sent yet fail with TransactionAbortedError and never are;
-        those that were written stay invisible to consumers that read committed records only.
+        """Abort the transaction. Records that were not sent yet fail with TransactionAbortedError,
+        and are not sent; consumers of committed records never see the records that were written.
 
         Raises:
-            ProducerStateError: no transaction is open, or its commit is on its way to the
-                coordinator already.
+            ProducerStateError: no transaction is open, or its commit was sent to the coordinator
+                already.
         """
         transactions = self._transactions("abort_transaction")
         await transactions.timed("abort", transactions.abort())
@@ -108,19 +111,20 @@ class TransactionMixin:
         offsets: Mapping[Any, OffsetAndMetadata | int | Any],
         group: str | ConsumerGroupMetadata,
     ) -> None:
-        """Have the offsets of what was consumed committed with the transaction, or not at all.
+        """Have the offsets of consumed records committed together with the transaction.
 
         Parameters: ``offsets`` maps (topic, partition) pairs, such as aiokafka's TopicPartition,
         to the offset of the next record to read: an int, or an object with ``offset`` and
-        ``metadata`` (a str).
-        ``group`` with the member's id and generation (:class:`ConsumerGroupMetadata`) has the group
-        refuse offsets of a member that it has given up on (KIP-447); a name alone does not.
+        ``metadata`` (a str). ``group`` is the group's name, or a :class:`ConsumerGroupMetadata`
+        with the member's id and generation: then the group's coordinator refuses the offsets of a
+        member that is no longer in the group (KIP-447).
 
         Raises:
-            TransactionAbortableError: they were refused, because the group has rebalanced, say.
+            TransactionAbortableError: the offsets were refused, for example because the group has
+                rebalanced.
             ProducerStateError: no transaction is open.
             ValueError, TypeError: ``offsets`` or ``group`` are not as above. The transaction can
-                only be aborted then, too, so that it is not committed without them.
+                only be aborted then, so that it is not committed without the offsets.
         """
         transactions = self._transactions("send_offsets_to_transaction")
         transactions.check_open()
@@ -135,13 +139,14 @@ class TransactionMixin:
     async def committed(
         self, group_id: str, partitions: Iterable[Any]
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """A group's committed offsets, None where there is none. Waits until no open transaction is
-        about to change them (KIP-447, ``require_stable``), so that nothing is processed twice.
+        """A group's committed offsets, None for partitions without one. Waits until no open
+        transaction is about to change them (KIP-447, ``require_stable``), so that no record is
+        processed twice.
 
-        After :meth:`start` this producer's own earlier instance cannot change them any more.
+        After :meth:`start` an earlier instance of this producer cannot change them any more.
 
         Raises:
-            AuthorizationError: the group may not be read.
+            AuthorizationError: the user has no permission to read the group.
             TransactionTimeoutError: ``max.block.ms`` have passed.
         """
         pairs = tuple(TopicPartition(*tp) for tp in partitions)
@@ -150,15 +155,15 @@ class TransactionMixin:
     def _transactions(self, what: str) -> TransactionManager:
         transactions = self._open(in_transaction=False).transactions
         if transactions is None:
-            raise ProducerStateError(f"{what}: the producer was made without a transactional.id")
+            raise ProducerStateError(f"{what}: the producer has no transactional.id")
         return transactions
 
     def _open(self, *, in_transaction: bool = True) -> ProducerRuntime:
-        raise NotImplementedError
+        raise NotImplementedError  # Producer implements it
 
 
 class Transaction:
-    """What :meth:`Producer.transaction` returns: good for one ``async with``."""
+    """The result of :meth:`Producer.transaction`, for one ``async with``."""
 
     __slots__ = ("_transactions",)
 
@@ -184,8 +189,8 @@ class Transaction:
             raise
 
     async def _abort(self, cause: BaseException) -> None:
-        """Abort if that is possible. The cause is what the caller is told, whatever comes of it;
-        but that the producer may not go on is more than that something could not be committed."""
+        """Abort if the transaction is still open. The caller gets ``cause``, unless that is a
+        failed commit and the abort shows that the producer cannot go on."""
         if not self._transactions.abortable:
             return
         try:
@@ -200,25 +205,25 @@ def _group(group: Any) -> ConsumerGroupMetadata:
     if isinstance(group, str):
         return ConsumerGroupMetadata(group)
     if not isinstance(getattr(group, "group_id", None), str):
-        raise TypeError(f"a group is a str or ConsumerGroupMetadata, not {group!r}")
+        raise TypeError(f"group must be a str or ConsumerGroupMetadata, not {group!r}")
     return group  # type: ignore[no-any-return]
 
 
 def _offsets(offsets: Any) -> dict[TopicPartition, OffsetAndMetadata]:
     if not isinstance(offsets, Mapping):
-        raise TypeError(f"offsets are a mapping, not {offsets!r}")
+        raise TypeError(f"offsets must be a mapping, not {offsets!r}")
     return {_partition(tp): _offset(value) for tp, value in offsets.items()}
 
 
 def _partition(pair: Any) -> TopicPartition:
     if not isinstance(pair, tuple) or len(pair) != 2:
-        raise TypeError(f"a key of offsets is a pair (topic, partition), not {pair!r}")
+        raise TypeError(f"a key of offsets must be a pair (topic, partition), not {pair!r}")
     topic, partition = pair
     check_topic_name(topic)
     if isinstance(partition, bool) or not hasattr(partition, "__index__"):
-        raise TypeError(f"a partition is an int, not {partition!r}")
+        raise TypeError(f"a partition must be an int, not {partition!r}")
     if not 0 <= (number := index(partition)) < 2**31:
-        raise ValueError(f"a partition is an int from 0 to 2**31 - 1, not {partition!r}")
+        raise ValueError(f"a partition must be an int from 0 to 2**31 - 1, not {partition!r}")
     return TopicPartition(topic, number)
 
 
@@ -228,9 +233,11 @@ def _offset(value: Any) -> OffsetAndMetadata:
     try:
         offset, metadata = value.offset, value.metadata
     except AttributeError:
-        raise TypeError(f"an offset is an int, or has offset and metadata; not {value!r}") from None
+        raise TypeError(
+            f"an offset must be an int, or have offset and metadata, not {value!r}"
+        ) from None
     if isinstance(offset, bool) or not isinstance(offset, int) or not 0 <= offset < 2**63:
-        raise ValueError(f"an offset is an int from 0 to 2**63 - 1, not {offset!r}")
+        raise ValueError(f"an offset must be an int from 0 to 2**63 - 1, not {offset!r}")
     if not isinstance(metadata, (str, NoneType)):
-        raise TypeError(f"an offset's metadata is a str, not {metadata!r}")
+        raise TypeError(f"an offset's metadata must be a str, not {metadata!r}")
     return OffsetAndMetadata(int(offset), metadata or "", getattr(value, "leader_epoch", -1))

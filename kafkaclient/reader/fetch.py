@@ -17,6 +17,7 @@ from kafkaclient.errors import (
     LeaderChangedError,
     OffsetOutOfRangeError,
     UnknownTopicError,
+    defect,
 )
 from kafkaclient.reader.cursor import Fetch
 from kafkaclient.reader.part import Part
@@ -199,11 +200,10 @@ class Fetches:
             for cursor in fetch.cursors:
                 if cursor.fetch is fetch:
                     self._failed(cursor, error, now)
-        except Exception as defect:  # noqa: BLE001 - nobody may be left waiting
+        except Exception as cause:  # noqa: BLE001 - no reader may wait for ever
             _log.exception("a Fetch failed in an unexpected way")
             for cursor in fetch.cursors:
-                cursor.error = KafkaError(f"reading failed: {defect!r}; this is a defect")
-                cursor.error.__cause__ = defect
+                cursor.error = defect("reading", cause)
         finally:
             del self._under_way[fetch.node_id]
             for cursor in fetch.cursors:

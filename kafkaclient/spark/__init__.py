@@ -1,4 +1,4 @@
-"""Kafka from PySpark, without the JVM's connector. Needs the extra ``kafkaclient[spark]``."""
+"""Kafka data source for PySpark, without the JVM's connector. Needs ``kafkaclient[spark]``."""
 
 from __future__ import annotations
 

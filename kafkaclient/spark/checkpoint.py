@@ -1,4 +1,4 @@
-"""What a query's checkpoint says of a batch, where this process can read it."""
+"""Reads a batch's end offsets from a query's checkpoint, if the checkpoint is on this machine."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from pathlib import Path
 
 __all__ = ["end_offsets"]
 
-_HEADER_LINES = 2  # the version, and metadata with the time at which the batch was planned
+_HEADER_LINES = 2  # the version, and metadata with the time of planning
 
 
 def end_offsets(location: str | None, batch: int) -> str | None:
-    """Where a batch ends in each of its sources, a line per source, as Spark notes it before the
-    batch runs and reads it again to repeat the batch (Java: ``OffsetSeqLog``).
+    """The end offsets of a batch, one line per source, as Spark wrote them before the batch ran.
 
-    ``location`` is the option checkpointLocation. None when the file cannot be read: the checkpoint
-    is in HDFS or in an object store, was given by configuration, or is another machine's.
+    Spark reads the same file to repeat the batch (Java: ``OffsetSeqLog``). ``location`` is the
+    option checkpointLocation. None if the file cannot be read: the checkpoint is in HDFS, in an
+    object store or on another machine, or it was set by configuration.
     """
     folder = _local(location)
     if folder is None:
@@ -31,7 +31,7 @@ def end_offsets(location: str | None, batch: int) -> str | None:
 def _local(location: str | None) -> Path | None:
     if not location:
         return None
-    # As Java's org.apache.hadoop.fs.Path: neither %20 nor ? nor # mean anything in it.
+    # Parsed as Java's org.apache.hadoop.fs.Path does: %20, ? and # have no special meaning.
     scheme, colon, rest = location.partition(":")
     if not colon or "/" in scheme:
         return Path(location)

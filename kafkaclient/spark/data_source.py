@@ -1,9 +1,9 @@
 """The data source behind ``format("kafkaclient")``.
 
-Spark makes it from the options wherever it needs one, and sends copies to its workers: nothing
-here opens a connection before a read is planned or a task runs. It is imported by a process for
-each step of planning, and by all sessions that use any Python data source; so what a method needs
-is imported there.
+Spark creates it from the options wherever it needs one, and sends copies to workers. So no
+connection is opened before a read is planned or a task runs. Each planning step imports this module
+in a new process, and so does every session that uses any Python data source. Methods therefore
+import what only they need.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from pyspark.sql.datasource import DataSource
 
 from kafkaclient.errors import ConfigError
 from kafkaclient.spark.garbage import freeze_imports
-from kafkaclient.spark.options import SUBSCRIPTIONS, ReadOptions, WriteOptions
+from kafkaclient.spark.given_options import SUBSCRIPTIONS
+from kafkaclient.spark.options import ReadOptions, WriteOptions
 from kafkaclient.spark.schema import read_schema
 
 if TYPE_CHECKING:
@@ -30,17 +31,17 @@ __all__ = ["KafkaDataSource"]
 
 
 class KafkaDataSource(DataSource):
-    """``format("kafkaclient")``: reads and writes Kafka's topics, with the columns and options of
-    spark-sql-kafka (docs/spark.md)."""
+    """``format("kafkaclient")``, with the columns and options of spark-sql-kafka
+    (docs/spark.md)."""
 
     @classmethod
     def name(cls) -> str:
         return "kafkaclient"
 
     def schema(self) -> StructType:
-        """Asked for by ``load()``, which so fails for options that no read accepts."""
+        """The columns of a read. ``load()`` calls it, and fails here for invalid options."""
         if not any(name in self.options for name in SUBSCRIPTIONS):
-            return read_schema(headers=False)  # for a write; the reader will say what is missing
+            return read_schema(headers=False)  # a write, or a read whose reader() will raise
         try:
             options = ReadOptions.parse(self.options, "batch")
         except ConfigError:
@@ -78,7 +79,7 @@ class KafkaDataSource(DataSource):
         from kafkaclient.spark.sink import KafkaStreamWriter  # noqa: PLC0415
 
         _check_append(overwrite)
-        freeze_imports()  # asked in two processes for each micro-batch, which collect after it
+        freeze_imports()  # two processes per micro-batch call this and then collect garbage
         options = WriteOptions.parse(self.options, "streaming")
         columns = WriteColumns.check(schema, options.topic)
         if options.exactly_once:
@@ -91,8 +92,8 @@ class KafkaDataSource(DataSource):
 def _check_append(overwrite: bool) -> None:
     if overwrite:
         raise ConfigError(
-            "a topic cannot be overwritten: use .mode('append') for batches, and the output modes "
-            "append or update for streams"
+            "a topic cannot be overwritten: use .mode('append') for a batch, or the output mode "
+            "append or update for a stream"
         )
 
 

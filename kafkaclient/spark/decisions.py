@@ -1,16 +1,16 @@
-"""When the transactions of a streaming write's tasks are committed: the decision, and its order.
+"""Decides which transactions make up a batch of an exactly-once write, and commits them.
 
-Spark commits a batch by itself when the sink's commit has returned, and repeats one that it has
-not committed, perhaps with other tasks and other partitions. So a batch is decided once, durably,
-and before anything of it becomes visible: from then on there is one set of transactions that will
-be committed, whatever dies when. A decision may only be taken back while it is certain that nothing
-of it was committed, and that nothing of it ever can be.
+Spark marks a batch as committed after the sink's commit has returned. A batch that Spark has not
+marked is repeated, perhaps with other tasks and partitions. So the driver writes one durable
+decision before anything of the batch becomes visible: the set of transactions to commit. After a
+crash the same set is committed. A decision may be revoked only while none of its transactions is
+committed, and none ever can be.
 
-A repeated batch reads the same offsets of its source. If the checkpoint was put back or copied, the
-number of the batch is the same and its rows are others: the decision keeps what it decided
-(:class:`Contents`), and a batch with other contents is an error.
+A repeated batch reads the same source offsets. If the checkpoint was restored or copied, a batch
+with the same number may have other rows. The decision stores its :class:`Contents`, so that this is
+detected as an error.
 
-Nothing here does I/O: :class:`Ledger` and :class:`Transactions` say what they must promise.
+This module does no I/O: :class:`Ledger` and :class:`Transactions` are its interfaces.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ __all__ = [
     "Contents",
     "Decision",
     "Ledger",
-    "Seen",
     "State",
+    "TransactionStatus",
     "Transactions",
     "abort_batch",
     "commit_batch",
@@ -42,27 +42,28 @@ __all__ = [
 
 _log = logging.getLogger(__name__)
 
-_LEFT_TO_DECIDE = 0.1  # part of each transaction's time-out that a new decision needs
-_LEFT_TO_COMMIT = 0.05  # part below which a decision of which nothing is committed is taken back
-_CLEAN_UP_S = 30.0  # how long transactions of lost attempts are looked for and aborted
+# Fractions of the transaction timeout:
+_MIN_LEFT_TO_DECIDE = 0.1  # below it, no new decision is written
+_MIN_LEFT_TO_COMMIT = 0.05  # below it, an uncommitted decision is revoked
+_CLEAN_UP_TIMEOUT_S = 30.0  # for aborting the transactions of lost attempts
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What tells a repeated batch from another batch with the same number."""
+    """Distinguishes a repeated batch from another batch with the same number."""
 
     rows: int
     checksum: int
-    """The same for the same rows, in whatever order and number of tasks."""
+    """Equal for equal rows, regardless of their order and of the number of tasks."""
     target: str | None
-    """The topic of all rows; None: each row names its own."""
+    """The topic of all rows. None: each row names its topic."""
     end_offsets: str | None = None
-    """Where the batch ends in its sources, as Spark's checkpoint has it; None: not readable."""
+    """The batch's end offsets in its sources, from Spark's checkpoint. None: not readable."""
 
     def difference(self, now: Contents) -> str | None:
-        """How the repeated batch differs from the decided one; None if it is the same batch. If
-        both have end offsets, only these are compared: the same input may yield other rows
-        (``rand()``), and committing the decided rows loses no input."""
+        """How the batch of ``now`` differs from the decided one. None if it is the same batch. If
+        both have end offsets, only these are compared: a nondeterministic query (``rand()``) may
+        yield other rows for the same input, and committing the decided rows loses no input."""
         if self.target != now.target:
             return f"it was decided for {_topic(self.target)} and is for {_topic(now.target)} now"
         if self.end_offsets is not None and now.end_offsets is not None:
@@ -79,17 +80,17 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """These transactions, and no others, are batch ``batch``; ``done``: all are committed."""
+    """Exactly these transactions make up batch ``batch``. ``done``: all are committed."""
 
     batch: int
     transactions: tuple[PreparedTransaction, ...]
     done: bool = False
     contents: Contents | None = None
-    """None: decided by a release that did not keep them."""
+    """None: written by a release that did not store contents."""
 
     def to_json(self) -> bytes:
         names = [each.transactional_id for each in self.transactions]
-        prefix = os.path.commonprefix(names)  # noqa: RUF071 - these are no paths
+        prefix = os.path.commonprefix(names)  # noqa: RUF071 - not paths
         fields = {
             "batch": self.batch,
             "done": self.done,
@@ -104,7 +105,7 @@ class Decision:
 
     @classmethod
     def from_json(cls, text: bytes) -> Decision:
-        """Also what earlier releases wrote, without prefix and contents."""
+        """Decode :meth:`to_json`. Also accepts the older format without prefix and contents."""
         read = json.loads(text)
         prefix = read.get("prefix", "")
         transactions = tuple(
@@ -115,7 +116,7 @@ class Decision:
 
 
 class State(Enum):
-    """What has become of a transaction whose id is used once."""
+    """The state of a transaction. Its transactional id is used only once."""
 
     OPEN = "open"
     COMMITTED = "committed"
@@ -124,65 +125,65 @@ class State(Enum):
     """It may have been committed."""
 
 
-class Seen(NamedTuple):
-    """A transaction as its coordinator describes it."""
+class TransactionStatus(NamedTuple):
+    """A transaction's status, from its coordinator."""
 
     state: State
-    left: float = 0.0
-    """The part of its time-out that is left while it is open, 0 to 1."""
+    time_left: float = 0.0
+    """Remaining fraction of the timeout while the transaction is open, 0 to 1."""
 
 
 class Ledger(Protocol):
-    """Where decisions last. Each query has one of its own."""
+    """Durable storage of one query's decisions."""
 
     async def last(self) -> Decision | None:
-        """The last decision. Fences no other run."""
+        """The last decision. Does not fence other runs."""
         ...
 
-    async def writing(self) -> bool:
-        """Whether a decision is being written, by any run, that :meth:`last` does not show yet."""
+    async def is_writing(self) -> bool:
+        """Whether any run is writing a decision that :meth:`last` does not return yet."""
         ...
 
     async def claim(self) -> Decision | None:
-        """The last decision. A run that claimed before can write no more."""
+        """Fence earlier runs, so that they can no longer write, and return the last decision."""
         ...
 
     async def write(self, decision: Decision) -> None:
-        """Needs :meth:`claim` before. When this has returned, the decision lasts; if it raised, it
-        may last."""
+        """Write a decision, after :meth:`claim`. It is durable on return, perhaps also after an
+        error."""
         ...
 
 
 class Transactions(Protocol):
-    """The transactions of one query's tasks. No id is ever used for two of them."""
+    """The transactions of one query's tasks. Each transactional id is used only once."""
 
     async def states(
         self, prepared: Sequence[PreparedTransaction]
-    ) -> Mapping[PreparedTransaction, Seen]: ...
+    ) -> Mapping[PreparedTransaction, TransactionStatus]: ...
 
     async def end(self, prepared: PreparedTransaction, *, commit: bool) -> bool:
-        """Whether it is ended this way, now or since earlier. Of one that has timed out it may not
-        be known that it is aborted."""
+        """Commit or abort the transaction. Returns whether it has ended in this way, now or
+        earlier; perhaps False after aborting a timed-out one."""
         ...
 
-    async def left(self, batch: int) -> list[PreparedTransaction]:
-        """The open ones of all batches up to this one."""
+    async def open_up_to(self, batch: int) -> list[PreparedTransaction]:
+        """The open transactions of all batches up to this one."""
         ...
 
 
 async def commit_batch(
     ledger: Ledger, transactions: Transactions, wanted: Decision, *, accept_loss: bool = False
 ) -> None:
-    """Have the batch visible, each row once: as ``wanted``, or as it was decided before.
+    """Make each row of the batch visible exactly once, as ``wanted`` or as decided before.
 
     Raises:
-        TransactionLostError: transactions are not open any more, or not for long enough. If the
-            batch is not decided, no row of it is visible, and a restart of the query repeats it.
-            If the batch is decided, some of its rows may be visible and others never will be;
-            ``accept_loss`` then logs an error and goes on.
-        CheckpointMismatchError: the batch was decided with other contents, or a later batch has
-            been decided. ``accept_loss`` goes on with the contents that were decided.
-        ProducerFencedError: another run of the query has claimed the ledger meanwhile.
+        TransactionLostError: a transaction is not open any more, or is about to time out. If
+            the batch is not decided, none of its rows is visible, and a restarted query repeats
+            it. If the batch is decided, some rows may be visible while others are lost; with
+            ``accept_loss`` this is logged as an error, and the query continues.
+        CheckpointMismatchError: the batch was decided with other contents, or a later batch is
+            decided. With ``accept_loss`` the decided contents count.
+        ProducerFencedError: another run of the query has claimed the ledger.
     """
     decision = await ledger.last()
     _check_order(decision, wanted)
@@ -190,15 +191,15 @@ async def commit_batch(
         decision = await ledger.claim()
         _check_order(decision, wanted)
     if decision is not None and decision.batch < wanted.batch:
-        await _complete(ledger, transactions, decision, accept_loss=accept_loss)
+        await _commit_decided(ledger, transactions, decision, accept_loss=accept_loss)
         decision = None
-    elif decision is not None and not decision.done and await _taken_back(transactions, decision):
+    elif decision is not None and not decision.done and await _try_revoke(transactions, decision):
         decision = None
     if decision is None:
         decision = await _decide(ledger, transactions, wanted)
-    await _complete(ledger, transactions, decision, accept_loss=accept_loss)
-    await _clean_up(transactions, decision)
-    _check_same(decision, wanted, accept_loss=accept_loss)
+    await _commit_decided(ledger, transactions, decision, accept_loss=accept_loss)
+    await _abort_leftovers(transactions, decision)
+    _check_contents(decision, wanted, accept_loss=accept_loss)
 
 
 async def abort_batch(
@@ -207,12 +208,12 @@ async def abort_batch(
     batch: int,
     prepared: tuple[PreparedTransaction, ...],
 ) -> None:
-    """Abort what is not decided. Spark calls for it also when a commit has failed, which may have
-    left a decision; one that is still being written protects everything."""
-    if await ledger.writing():
+    """Abort the transactions that are not decided. Spark also calls this after a failed commit,
+    which may have written a decision. While a decision is being written, nothing is aborted."""
+    if await ledger.is_writing():
         _log.warning(
-            "batch %d: a decision is being written; its transactions are left open until the batch "
-            "is repeated, or until they time out",
+            "batch %d: a decision is being written, so its transactions are not aborted. They stay "
+            "open until the batch is repeated or they time out",
             batch,
         )
         return
@@ -225,12 +226,12 @@ def _check_order(last: Decision | None, wanted: Decision) -> None:
     if last is not None and last.batch > wanted.batch:
         raise CheckpointMismatchError(
             f"batch {wanted.batch} is not committed: batch {last.batch} of this query has been "
-            f"decided{_up_to(last)}. The query runs twice, or its checkpoint was put back. Stop "
-            f"all runs but one; {_WAYS_BACK}"
+            f"decided{_up_to(last)}. The query runs twice, or an old checkpoint was restored. Stop "
+            f"all runs but one. {_RECOVERY_ADVICE}"
         )
 
 
-def _check_same(decided: Decision, wanted: Decision, *, accept_loss: bool) -> None:
+def _check_contents(decided: Decision, wanted: Decision, *, accept_loss: bool) -> None:
     if decided.contents is None or wanted.contents is None:
         return
     difference = decided.contents.difference(wanted.contents)
@@ -238,23 +239,23 @@ def _check_same(decided: Decision, wanted: Decision, *, accept_loss: bool) -> No
         return
     what = (
         f"batch {wanted.batch} of this query was decided before, with {decided.contents.rows} rows"
-        f"{_up_to(decided)}; these rows are committed. The batch that Spark repeats is another "
-        f"one: {difference}"
+        f"{_up_to(decided)}; these rows are committed. The batch that Spark repeats now is "
+        f"different: {difference}"
     )
     if accept_loss:
-        _log.error("%s; failOnDataLoss=false: its rows are not written", what)
+        _log.error("%s. failOnDataLoss=false: the repeated batch's rows are not written", what)
         return
     raise CheckpointMismatchError(
-        f"{what}. The checkpoint was put back, a copy of it is in use, the target was changed, or "
-        "(where the end offsets cannot be read) the query makes other rows of the same input; "
-        f"{_WAYS_BACK} failOnDataLoss=false goes on with the rows that were decided: rows that only"
-        " the batch of now has are lost, rows that later batches bring again are there twice"
+        f"{what}. An old checkpoint was restored, a copy of it is in use, the target was changed, "
+        "or (if the end offsets cannot be read) the query yields other rows for the same input. "
+        f"{_RECOVERY_ADVICE} failOnDataLoss=false continues with the decided rows: rows only in "
+        "the repeated batch are lost, and rows that later batches contain again are duplicated"
     )
 
 
-_WAYS_BACK = (
-    "put the newest checkpoint back, or give the query a new checkpointLocation and let it start at"
-    " the end offsets that were decided."
+_RECOVERY_ADVICE = (
+    "Restore the newest checkpoint, or give the query a new checkpointLocation and start it at the "
+    "decided end offsets."
 )
 
 
@@ -267,76 +268,80 @@ def _up_to(decision: Decision) -> str:
 
 async def _decide(ledger: Ledger, transactions: Transactions, wanted: Decision) -> Decision:
     prepared = wanted.transactions
-    seen = await transactions.states(prepared)
-    lost = [each for each in prepared if seen[each].state is not State.OPEN]
+    statuses = await transactions.states(prepared)
+    lost = [each for each in prepared if statuses[each].state is not State.OPEN]
     if lost:
-        raise _repeat(wanted, f"{_names(lost)} not open any more")
-    late = [each for each in prepared if seen[each].left < _LEFT_TO_DECIDE]
+        raise _not_committed(wanted, f"{_transaction_names(lost)} not open any more")
+    late = [each for each in prepared if statuses[each].time_left < _MIN_LEFT_TO_DECIDE]
     if late:
-        part = f"{_LEFT_TO_DECIDE:.0%} of kafka.transaction.timeout.ms by this machine's clock"
-        raise _repeat(wanted, f"{_names(late)} about to time out, within {part}")
+        limit = f"{_MIN_LEFT_TO_DECIDE:.0%} of kafka.transaction.timeout.ms by this machine's clock"
+        names = _transaction_names(late)
+        raise _not_committed(wanted, f"{names} about to time out, within {limit}")
     decision = replace(wanted, done=not prepared)
     await ledger.write(decision)
-    if not decision.done and await _taken_back(transactions, decision):
-        raise _repeat(wanted, "transactions timed out while the decision was written")
+    if not decision.done and await _try_revoke(transactions, decision):
+        raise _not_committed(wanted, "transactions timed out while the decision was written")
     return decision
 
 
-def _repeat(wanted: Decision, why: str) -> TransactionLostError:
+def _not_committed(wanted: Decision, why: str) -> TransactionLostError:
     return TransactionLostError(
-        f"batch {wanted.batch} is not committed, and nothing of it is visible: {why}; did the batch"
-        " take longer than kafka.transaction.timeout.ms? Restart the query, which repeats the batch"
+        f"batch {wanted.batch} is not committed, and nothing of it is visible: {why}. Did the "
+        "batch take longer than kafka.transaction.timeout.ms? Restart the query to repeat the batch"
     )
 
 
-async def _taken_back(transactions: Transactions, decision: Decision) -> bool:
-    """Take a decision back that cannot be carried out as a whole in time; whether that was done."""
-    seen = await transactions.states(decision.transactions)
-    if not {each.state for each in seen.values()} <= {State.OPEN, State.ABORTED}:
-        return False  # it may be visible in part: only its other transactions can follow
-    still_open = [each for each, (state, _) in seen.items() if state is State.OPEN]
-    if len(still_open) == len(seen) and all(each.left >= _LEFT_TO_COMMIT for each in seen.values()):
+async def _try_revoke(transactions: Transactions, decision: Decision) -> bool:
+    """Revoke the decision if it cannot be committed completely in time. Returns whether it did."""
+    statuses = await transactions.states(decision.transactions)
+    if not {each.state for each in statuses.values()} <= {State.OPEN, State.ABORTED}:
+        return False  # it may be visible in part: commit the other transactions
+    still_open = [each for each, (state, _) in statuses.items() if state is State.OPEN]
+    if len(still_open) == len(statuses) and all(
+        each.time_left >= _MIN_LEFT_TO_COMMIT for each in statuses.values()
+    ):
         return False
     await _end(transactions, still_open, commit=False)
-    # Another run may have committed one at this moment.
-    seen = await transactions.states(decision.transactions)
-    return all(each.state is State.ABORTED for each in seen.values())
+    # Another run may have committed a transaction meanwhile.
+    statuses = await transactions.states(decision.transactions)
+    return all(each.state is State.ABORTED for each in statuses.values())
 
 
-async def _complete(
+async def _commit_decided(
     ledger: Ledger, transactions: Transactions, decision: Decision, *, accept_loss: bool
 ) -> None:
-    """Commit what is decided, and note that it is done."""
+    """Commit the decided transactions, and mark the decision as done."""
     if decision.done:
         return
-    each = decision.transactions
-    ended = await _end(transactions, each, commit=True)
-    lost = [one for one, committed in zip(each, ended, strict=True) if not committed]
+    decided = decision.transactions
+    ended = await _end(transactions, decided, commit=True)
+    lost = [each for each, committed in zip(decided, ended, strict=True) if not committed]
     if lost:
         what = (
-            f"batch {decision.batch} was decided, and {_names(lost)} lost before being committed: "
-            f"their rows are missing, those of the other {len(each) - len(lost)} are visible"
+            f"batch {decision.batch} was decided, but {_transaction_names(lost)} lost before the "
+            "commit: their rows are missing. The rows of the other "
+            f"{len(decided) - len(lost)} are visible"
         )
         if not accept_loss:
             raise TransactionLostError(
-                f"{what}. The query was away for longer than kafka.transaction.timeout.ms; with "
-                "failOnDataLoss=false it goes on without them"
+                f"{what}. The query was down for longer than kafka.transaction.timeout.ms. With "
+                "failOnDataLoss=false it continues without the lost rows"
             )
         _log.error("%s", what)
     await ledger.write(replace(decision, done=True))
 
 
-async def _clean_up(transactions: Transactions, decision: Decision) -> None:
-    """Abort whatever else was written for this batch or an earlier one: it can never be decided any
-    more. The batch is committed whether or not this works; what is left over times out."""
+async def _abort_leftovers(transactions: Transactions, decision: Decision) -> None:
+    """Abort the undecided transactions of this batch and earlier ones: they can never be decided
+    any more. If this fails, they time out."""
     try:
-        async with asyncio.timeout(_CLEAN_UP_S):
-            left = set(await transactions.left(decision.batch)) - {*decision.transactions}
+        async with asyncio.timeout(_CLEAN_UP_TIMEOUT_S):
+            left = set(await transactions.open_up_to(decision.batch)) - {*decision.transactions}
             await _end(transactions, left, commit=False)
-    except Exception as error:  # noqa: BLE001 - the batch is visible: nothing may fail it now
+    except Exception as error:  # noqa: BLE001 - the batch is committed and must not fail now
         _log.warning(
-            "batch %d is committed; transactions of lost attempts could not be aborted, and hold up"
-            " read-committed consumers until the next batch, or until they time out: %r",
+            "batch %d is committed, but transactions of lost attempts could not be aborted. They "
+            "block read-committed consumers until the next batch or until they time out: %r",
             decision.batch,
             error,
         )
@@ -345,21 +350,21 @@ async def _clean_up(transactions: Transactions, decision: Decision) -> None:
 async def _end(
     transactions: Transactions, prepared: Iterable[PreparedTransaction], *, commit: bool
 ) -> list[bool]:
-    """End all of them; one that fails keeps none of the others from being ended."""
+    """Commit or abort all of them, then raise the first error."""
     ended = await asyncio.gather(
         *(transactions.end(each, commit=commit) for each in prepared), return_exceptions=True
     )
-    told = [each for each in ended if not isinstance(each, BaseException)]
-    if len(told) < len(ended):
+    results = [each for each in ended if not isinstance(each, BaseException)]
+    if len(results) < len(ended):
         raise next(each for each in ended if isinstance(each, BaseException))
-    return told
+    return results
 
 
 def _topic(target: str | None) -> str:
     return "the topics that rows name" if target is None else f"topic {target}"
 
 
-def _names(lost: list[PreparedTransaction]) -> str:
+def _transaction_names(lost: list[PreparedTransaction]) -> str:
     names = ", ".join(each.transactional_id for each in lost[:5])
     more = f" and {len(lost) - 5} more" if len(lost) > 5 else ""
     return f"transaction{'s' * (len(lost) > 1)} {names}{more} {'are' if len(lost) > 1 else 'is'}"

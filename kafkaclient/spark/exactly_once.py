@@ -1,12 +1,12 @@
-"""A streaming write that read-committed consumers see exactly once.
+"""A streaming write whose records read-committed consumers see exactly once.
 
-Each attempt of a task writes in a transaction of its own and only prepares it. What ends it is the
-driver's part, in the order of :mod:`kafkaclient.spark.decisions`, with a topic as its ledger.
+Each attempt of a task writes in its own transaction and only prepares it. The driver commits or
+aborts it as :mod:`kafkaclient.spark.decisions` describes, with a topic as ledger.
 
-PySpark makes a new writer for every batch, another one in each worker, and a third in a process of
-its own for each commit or abort, which knows nothing but the options, the messages of the tasks and
-the batch's number. So nothing is kept in a writer, and transactional ids are never used again: an
-attempt that Spark has given up on, and that goes on somewhere, cannot touch what is prepared.
+PySpark creates a new writer for every batch, another one in each worker, and a third one in a new
+process for each commit or abort. That process knows only the options, the tasks' messages and the
+batch number. So writers have no state. Transactional ids are never reused: an attempt that Spark
+has given up, but that still runs, cannot touch prepared transactions.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from kafkaclient.config.admin import AdminConfig
 from kafkaclient.errors import KafkaError, TransactionLostError
 from kafkaclient.producer.producer import Producer
 from kafkaclient.spark.checkpoint import end_offsets
+from kafkaclient.spark.client_cache import WORKER_CACHE
 from kafkaclient.spark.decisions import (
     Contents,
     Decision,
-    Seen,
     State,
+    TransactionStatus,
     abort_batch,
     commit_batch,
 )
 from kafkaclient.spark.garbage import freeze_imports
-from kafkaclient.spark.kept import WORKER
 from kafkaclient.spark.ledger import KafkaLedger, make_ledger
 from kafkaclient.spark.sink import TaskSink, write_rows
 from kafkaclient.types import PreparedTransaction
@@ -58,14 +58,13 @@ __all__ = [
     "begin",
 ]
 
+# How long a transaction may be open: from the batch's first record to its commit, including
+# downtime of the query. Brokers allow no more by default (transaction.max.timeout.ms).
 _TIMEOUT_MS = "900000"
-"""Brokers allow no more by default (transaction.max.timeout.ms); the query may be away for as long
-between a batch's first record and its commit."""
 
-_STOP_S = 5.0
-"""How long a failed task tries to abort its transaction."""
+_STOP_TIMEOUT_S = 5.0  # for a failed task to abort its transaction
 
-_AT_ONCE = 200  # requests under way: with thousands, coordinators' answers would come too late
+_MAX_REQUESTS = 200  # in flight; with thousands, responses would time out
 
 _STATES = {
     TxnState.ONGOING: State.OPEN,
@@ -79,55 +78,55 @@ _STATES = {
 
 @dataclass(frozen=True, slots=True)
 class Prepared(WriterCommitMessage):
-    """What a task tells the driver; ``transaction`` is None when it had no rows."""
+    """A task's message to the driver. ``transaction`` is None if the task had no rows."""
 
     query: str
-    """``{transactionalIdPrefix}-{query id}``: the query id lasts as long as the checkpoint."""
+    """``{transactionalIdPrefix}-{query id}``. The query id is stored in the checkpoint."""
     records: int
     transaction: PreparedTransaction | None
     checksum: int = 0
-    """Of the rows' keys and values (:meth:`WriteColumns.checksum`)."""
+    """Checksum of the rows' keys and values (:meth:`WriteColumns.checksum`)."""
 
 
 class ExactlyOnceWriter(DataSourceStreamArrowWriter):
-    """``exactlyOnce=true``."""
+    """The writer for ``exactlyOnce=true``."""
 
     def __init__(self, options: WriteOptions, columns: WriteColumns) -> None:
         self._options = options
         self._columns = columns
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        query, batch = _whose(self._options.transactional_id_prefix)
+        query, batch = _query_and_batch(self._options.transactional_id_prefix)
         options = {"transaction.timeout.ms": _TIMEOUT_MS} | self._options.client
         name = f"{query}-{batch}-{uuid.uuid4().hex}"
         producer = Producer(options | {"transactional.id": name})
         freeze_imports()
-        loop = WORKER.loop
+        loop = WORKER_CACHE.loop
         try:
             loop.run(begin(producer))
             return write_rows(loop, PreparingSink(producer, self._columns, query), iterator)
-        finally:  # what is not prepared is aborted
-            loop.run(producer.stop(timeout=_STOP_S))
+        finally:  # stop() aborts a transaction that is not prepared
+            loop.run(producer.stop(timeout=_STOP_TIMEOUT_S))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Raises as :func:`commit_batch`. Spark then calls :meth:`abort`, and ends the query."""
-        told = _told(messages)
-        if told:
+        """Raises as :func:`commit_batch`. Then Spark calls :meth:`abort` and ends the query."""
+        prepared = _prepared_messages(messages)
+        if prepared:
             options = self._options
             ends = end_offsets(options.checkpoint, batchId)
             contents = Contents(
-                sum(each.records for each in told),
-                sum(each.checksum for each in told),
+                sum(each.records for each in prepared),
+                sum(each.checksum for each in prepared),
                 options.topic,
                 ends,
             )
-            wanted = Decision(batchId, _prepared(told), contents=contents)
-            asyncio.run(self._commit(told[0].query, wanted))
+            wanted = Decision(batchId, _transactions(prepared), contents=contents)
+            asyncio.run(self._commit(prepared[0].query, wanted))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        told = _told(messages)
-        if told:
-            asyncio.run(self._abort(told[0].query, batchId, _prepared(told)))
+        prepared = _prepared_messages(messages)
+        if prepared:
+            asyncio.run(self._abort(prepared[0].query, batchId, _transactions(prepared)))
 
     async def _commit(self, query: str, wanted: Decision) -> None:
         accept_loss = not self._options.fail_on_data_loss
@@ -141,17 +140,17 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
             await abort_batch(ledger, transactions, batch, prepared)
 
 
-def _told(messages: list[WriterCommitMessage | None]) -> list[Prepared]:
-    """Empty: no task, no rows."""
+def _prepared_messages(messages: list[WriterCommitMessage | None]) -> list[Prepared]:
+    """The tasks' messages. Empty if there were no tasks."""
     return [message for message in messages if isinstance(message, Prepared)]
 
 
-def _prepared(told: list[Prepared]) -> tuple[PreparedTransaction, ...]:
-    return tuple(each.transaction for each in told if each.transaction is not None)
+def _transactions(prepared: list[Prepared]) -> tuple[PreparedTransaction, ...]:
+    return tuple(each.transaction for each in prepared if each.transaction is not None)
 
 
 class PreparingSink(TaskSink):
-    """In a transaction, which is prepared in the end."""
+    """Writes in a transaction, and prepares it at the end."""
 
     def __init__(self, producer: Producer, columns: WriteColumns, query: str) -> None:
         super().__init__(producer, columns)
@@ -169,20 +168,20 @@ class PreparingSink(TaskSink):
 
 
 async def begin(producer: Producer) -> None:
-    """A task's transaction, by a producer that is not started."""
+    """Start the producer, and begin the task's transaction."""
     await producer.start()
     await producer.begin_transaction()
 
 
-def _whose(prefix: str) -> tuple[str, int]:
-    """The query, and the number of the batch, that this task belongs to."""
+def _query_and_batch(prefix: str) -> tuple[str, int]:
+    """The query and the batch number of this task."""
     context = TaskContext.get()
     query = context and context.getLocalProperty("sql.streaming.queryId")
     batch = context and context.getLocalProperty("streaming.sql.batchId")
     if not query or not batch:
         raise KafkaError(
-            "exactlyOnce: Spark does not tell this task its query and batch; only micro-batches of "
-            "a streaming query can be written so"
+            "exactlyOnce: Spark does not tell this task its query and batch. Only micro-batches of "
+            "a streaming query can be written exactly once"
         )
     return f"{prefix}-{query}", int(batch)
 
@@ -210,40 +209,42 @@ async def _coordination(
 
 
 class KafkaTransactions:
-    """The transactions ``{query}-{batch}-{hex}``, as their coordinators know them. ``clock`` is the
-    wall clock in seconds: coordinators tell by theirs when a transaction began."""
+    """The transactions ``{query}-{batch}-{hex}``, as their coordinators report them. ``clock`` is
+    the wall clock in seconds: a transaction's start is in wall clock time."""
 
     def __init__(self, admin: Admin, query: str, *, clock: Callable[[], float] = time.time) -> None:
         self._admin = admin
         self._clock = clock
-        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._request_slots = asyncio.Semaphore(_MAX_REQUESTS)
         self._id = re.compile(re.escape(query) + r"-(\d+)-[0-9a-f]{32}")
         self._prefix = f"{query}-"
 
     async def states(
         self, prepared: Sequence[PreparedTransaction]
-    ) -> dict[PreparedTransaction, Seen]:
-        told = await self._described([each.transactional_id for each in prepared])
-        # This machine's clock may be behind the coordinators', but not by more than they show.
-        begun = [each.started_ms for each in told.values() if each is not None]
+    ) -> dict[PreparedTransaction, TransactionStatus]:
+        described = await self._describe([each.transactional_id for each in prepared])
+        # If this machine's clock is behind, the latest start time serves as the current time.
+        begun = [each.started_ms for each in described.values() if each is not None]
         now_ms = max([self._clock() * 1000, *begun])
-        return {each: _seen(each, told[each.transactional_id], now_ms) for each in prepared}
+        return {each: _status(each, described[each.transactional_id], now_ms) for each in prepared}
 
     async def end(self, prepared: PreparedTransaction, *, commit: bool) -> bool:
-        async with self._turns:
+        async with self._request_slots:
             try:
                 await self._admin.end_transaction(prepared, commit=commit)
             except TransactionLostError:
                 return False
         return True
 
-    async def _described(self, names: Sequence[str]) -> dict[str, TransactionDescription | None]:
-        told: dict[str, TransactionDescription | None] = {}
-        for start in range(0, len(names), _AT_ONCE):
-            told |= await self._admin.describe_transactions(names[start : start + _AT_ONCE])
-        return told
+    async def _describe(self, names: Sequence[str]) -> dict[str, TransactionDescription | None]:
+        described: dict[str, TransactionDescription | None] = {}
+        for start in range(0, len(names), _MAX_REQUESTS):
+            described |= await self._admin.describe_transactions(
+                names[start : start + _MAX_REQUESTS]
+            )
+        return described
 
-    async def left(self, batch: int) -> list[PreparedTransaction]:
+    async def open_up_to(self, batch: int) -> list[PreparedTransaction]:
         listed = await self._admin.list_transactions(self._prefix, states=[TxnState.ONGOING])
         names = [each.transactional_id for each in listed]
         old = [
@@ -251,20 +252,20 @@ class KafkaTransactions:
             for name in names
             if (match := self._id.fullmatch(name)) and int(match.group(1)) <= batch
         ]
-        told = await self._described(old)
+        described = await self._describe(old)
         return [
             PreparedTransaction(name, found.producer_id, found.producer_epoch)
-            for name, found in told.items()
+            for name, found in described.items()
             if found is not None and found.state is TxnState.ONGOING
         ]
 
 
-def _seen(
-    prepared: PreparedTransaction, told: TransactionDescription | None, now_ms: float
-) -> Seen:
-    if told is None or told.producer_id != prepared.producer_id:
-        return Seen(State.UNKNOWN)
-    state = _STATES.get(told.state, State.UNKNOWN)
+def _status(
+    prepared: PreparedTransaction, found: TransactionDescription | None, now_ms: float
+) -> TransactionStatus:
+    if found is None or found.producer_id != prepared.producer_id:
+        return TransactionStatus(State.UNKNOWN)
+    state = _STATES.get(found.state, State.UNKNOWN)
     if state is not State.OPEN:
-        return Seen(state)
-    return Seen(state, max(0.0, 1 - (now_ms - told.started_ms) / told.timeout_ms))
+        return TransactionStatus(state)
+    return TransactionStatus(state, max(0.0, 1 - (now_ms - found.started_ms) / found.timeout_ms))

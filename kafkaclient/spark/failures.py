@@ -1,4 +1,4 @@
-"""What Spark raises, as one error of this package's."""
+"""Spark's errors as one error of this package."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ if TYPE_CHECKING:
 
 __all__ = ["SparkJobError", "spark_failures"]
 
-_LINES = 3
+_MAX_LINES = 3
 _FRAME = re.compile(r"\s*at |\s*\.\.\.|Traceback \(|  ")
 
 
 class SparkJobError(KafkaError):
-    """A Spark job failed; the message has what Spark said first, ``__cause__`` all of it."""
+    """A Spark job failed. The message starts with Spark's; ``__cause__`` is Spark's error."""
 
 
 @contextmanager
 def spark_failures(what: str) -> Iterator[None]:
-    """Raise SparkJobError for what PySpark, or the JVM behind it, raises; ``what`` says doing what.
+    """Raise SparkJobError for errors of PySpark or of its JVM. ``what``: what was being done.
 
-    Errors of this package's pass.
+    Errors of this package are raised unchanged.
     """
     try:
         yield
     except Exception as error:
-        if isinstance(error, _kinds()):
+        if isinstance(error, _spark_error_types()):
             raise SparkJobError(f"{what}: {_first_lines(str(error))}") from error
         raise
 
 
-def _kinds() -> tuple[type[Exception], ...]:
+def _spark_error_types() -> tuple[type[Exception], ...]:
     try:
         return (
             import_module("pyspark.errors").PySparkException,
             import_module("py4j.protocol").Py4JError,
         )
-    except ImportError:  # then it is not Spark's
+    except ImportError:  # without PySpark it is not a Spark error
         return ()
 
 
 def _first_lines(text: str) -> str:
-    """Without stack traces, of the JVM or of a Python worker."""
+    """The first lines of the message, without stack traces of the JVM or a Python worker."""
     said = (line for line in text.splitlines() if line.strip() and not _FRAME.match(line))
-    return " ".join(line.strip() for line in islice(said, _LINES))
+    return " ".join(line.strip() for line in islice(said, _MAX_LINES))

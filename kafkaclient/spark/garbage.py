@@ -1,4 +1,4 @@
-"""What garbage collection costs in Spark's workers."""
+"""Keeps garbage collection cheap in Spark's workers."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _modules = 0
 
 
 def freeze_imports() -> None:
-    """Put aside what is there, mostly what has been imported, if more is than at the last call.
+    """Exclude all objects from garbage collection, if there are new imports since the last call.
 
-    Spark's daemon has its workers collect garbage after each task (``pyspark.daemon``). To look
-    through everything that PySpark, pandas, PyArrow and this package have defined took 20 to 60 ms,
-    more than a small task. What was put aside and has become garbage since goes at the next time.
+    Spark's daemon makes workers collect garbage after each task (``pyspark.daemon``). Scanning
+    everything that PySpark, pandas, PyArrow and this package define took 20 to 60 ms, longer than a
+    small task. The next call collects frozen objects that have become garbage.
     """
-    global _modules  # noqa: PLW0603 - as is what it counts
+    global _modules  # noqa: PLW0603 - sys.modules is global, too
     if len(sys.modules) > _modules:
         gc.unfreeze()
         gc.collect()

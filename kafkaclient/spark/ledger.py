@@ -1,4 +1,4 @@
-"""The topic in which a query's decisions last, and how one of any size is written to it."""
+"""The ledger: a topic that stores a query's decisions."""
 
 from __future__ import annotations
 
@@ -25,16 +25,14 @@ _log = logging.getLogger(__name__)
 
 _CONFIGS = {
     "cleanup.policy": "compact",
-    "segment.bytes": str(2**20),  # so that little is to be read
+    "segment.bytes": str(2**20),  # small segments, so that compaction leaves little to read
     "min.cleanable.dirty.ratio": "0.1",
     "unclean.leader.election.enable": "false",
 }
-_REPLICAS = 3  # as Kafka's own __transaction_state
+_REPLICAS = 3  # as __transaction_state
 _INVALID_REPLICATION_FACTOR = 38
 
-_SLICE_BYTES = 32 * 1024
-"""A record's part of a decision: any topic takes as much, and with the default batch.size each
-record is a batch of its own."""
+_SLICE_BYTES = 32 * 1024  # of a decision per record, far below the usual max.message.bytes
 
 _BEING_WRITTEN = frozenset(
     {
@@ -44,29 +42,29 @@ _BEING_WRITTEN = frozenset(
         TxnState.PREPARE_EPOCH_FENCE,
     }
 )
-_STOP_S = 5.0  # how long the ledger's producer may take to stop
+_STOP_TIMEOUT_S = 5.0  # for stopping the ledger's producer
 
 
 async def make_ledger(
     admin: Admin, query: str, *, replicas: int | None, min_insync: int | None
 ) -> None:
-    """Create the ledger's topic unless it is there.
+    """Create the ledger's topic unless it exists.
 
-    ``replicas`` None: 3, or as many as the cluster has brokers for, with a warning; ``min_insync``
-    None: 2 with 3 replicas or more, else 1. Raises the controller's BrokerError for numbers that
-    were given and that the cluster cannot have; AuthorizationError.
+    ``replicas`` None: 3, or fewer with a warning if the cluster has fewer brokers. ``min_insync``
+    None: 2 with at least 3 replicas, else 1. Raises the controller's BrokerError if the cluster
+    cannot provide the given numbers; AuthorizationError.
     """
     try:
-        there = await admin.describe_topic(query)
+        existing = await admin.describe_topic(query)
     except UnknownTopicError:
         pass
     else:
-        if there.replication_factor < (replicas or 0):
+        if existing.replication_factor < (replicas or 0):
             _log.warning(
-                "the ledger %s has %d replicas, not %s (ledgerReplicationFactor): it was created "
-                "before",
+                "the ledger %s has %d replicas, not %s (ledgerReplicationFactor): it already "
+                "existed",
                 query,
-                there.replication_factor,
+                existing.replication_factor,
                 replicas,
             )
         return
@@ -74,7 +72,7 @@ async def make_ledger(
         insync = min_insync if min_insync is not None else 2 if factor > 2 else 1
         configs = _CONFIGS | {"min.insync.replicas": str(insync)}
         try:
-            with suppress(TopicExistsError):  # of a run that is ending
+            with suppress(TopicExistsError):  # created by a run that is ending
                 await admin.create_topic(query, 1, factor, configs=configs)
         except KafkaError as error:
             if error.code != _INVALID_REPLICATION_FACTOR or replicas is not None or factor == 1:
@@ -82,8 +80,8 @@ async def make_ledger(
             continue
         if replicas is None and factor < _REPLICAS:
             _log.warning(
-                "the ledger %s has only %d of %d replicas, as the cluster has no more brokers; a "
-                "decision that is lost with them may repeat or lose a batch",
+                "the ledger %s has only %d of %d replicas: the cluster has too few brokers. If "
+                "decisions are lost with their brokers, batches may be duplicated or lost",
                 query,
                 factor,
                 _REPLICAS,
@@ -92,8 +90,8 @@ async def make_ledger(
 
 
 class KafkaLedger:
-    """The topic named as the query. Only :meth:`claim` starts a producer, with the query's name as
-    transactional id: the coordinator sees to it that only the run that claimed last writes."""
+    """The topic with the query's name. :meth:`claim` starts a producer with the same name as
+    transactional id, so that earlier runs are fenced. Other methods start no producer."""
 
     def __init__(
         self,
@@ -110,75 +108,75 @@ class KafkaLedger:
         self._producer: Producer | None = None
 
     async def close(self) -> None:
-        """What was written stays. Never raises a KafkaError: nothing depends on it."""
+        """Stop the producer. A KafkaError is only logged: the decisions are already written."""
         producer, self._producer = self._producer, None
         if producer is not None:
             try:
-                await producer.stop(timeout=_STOP_S)
+                await producer.stop(timeout=_STOP_TIMEOUT_S)
             except KafkaError as error:
-                _log.warning("the producer of the ledger %s: %s", self._query, error)
+                _log.warning("the producer of ledger %s did not stop: %s", self._query, error)
 
     async def last(self) -> Decision | None:
-        """The last decision that is committed. Fences no other run, and waits for none."""
+        """The last committed decision. Does not fence other runs, and does not wait for them."""
         decision = None
         tp = TopicPartition(self._query, 0)
         committed = self._options | {"isolation_level": "read_committed"}
         async with Reader(committed, dialer=self._dialer) as reader:
             first = await reader.offsets(self._query, at="earliest")
             end = await reader.offsets(self._query, at="latest")
-            slices = _Slices()
+            slices = _SliceJoiner()
             async for batch in reader.read({tp: (first[tp], end[tp])}):
                 for record in batch:
                     if record.value is not None:
                         decision = slices.add(bytes(record.value)) or decision
         return decision
 
-    async def writing(self) -> bool:
-        """Whether the ledger's transaction is open, or is being ended."""
-        told = (await self._admin.describe_transactions([self._query]))[self._query]
-        return told is not None and told.state in _BEING_WRITTEN
+    async def is_writing(self) -> bool:
+        """Whether the ledger's transaction is open or being committed or aborted."""
+        found = (await self._admin.describe_transactions([self._query]))[self._query]
+        return found is not None and found.state in _BEING_WRITTEN
 
     async def claim(self) -> Decision | None:
         await self.close()
-        # Before reading: what an earlier producer has begun to write is ended, and no more comes.
+        # Before reading: this fences earlier producers and ends their transactions.
         producer = Producer(self._options | {"transactional_id": self._query}, dialer=self._dialer)
         self._producer = producer
         await producer.start()
         return await self.last()
 
     async def write(self, decision: Decision) -> None:
-        """In one transaction, so that all of the decision is there, or nothing."""
-        assert self._producer is not None, "claim() comes first"
+        """Write the decision atomically, in one transaction."""
+        assert self._producer is not None, "call claim() first"
         async with self._producer.transaction():
             for number, value in enumerate(_slices(decision)):
-                # Compaction keeps the last record of each key: those of the last decision.
+                # Compaction keeps the last record of each key, and so the last decision.
                 key = f"{self._query}/{number}" if number else self._query
                 await self._producer.send(self._query, value, key.encode(), partition=0)
 
 
 def _slices(decision: Decision) -> Iterator[bytes]:
-    """``number/of\\n`` and a part of the JSON text."""
+    """Records of the form ``number/count\\n``, followed by a part of the JSON text."""
     text = decision.to_json()
     starts = range(0, len(text), _SLICE_BYTES)
     for number, start in enumerate(starts):
         yield b"%d/%d\n" % (number, len(starts)) + text[start : start + _SLICE_BYTES]
 
 
-class _Slices:
+class _SliceJoiner:
     """Joins the slices of decisions. Compaction may have removed the first slices of an older
-    decision: :meth:`add` ignores slices that do not follow a slice 0."""
+    decision, so :meth:`add` ignores slices that do not follow a slice 0."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
 
     def add(self, value: bytes) -> Decision | None:
-        if value.startswith(b"{"):  # of a release that wrote a decision as one record
+        if value.startswith(b"{"):  # the older format: a decision in one record
             return Decision.from_json(value)
         head, _, part = value.partition(b"\n")
-        number, of = map(int, head.split(b"/"))
+        number, count = map(int, head.split(b"/"))
         if number == 0:
             self._parts = []
         if number != len(self._parts):
             return None
         self._parts.append(part)
-        return Decision.from_json(b"".join(self._parts)) if len(self._parts) == of else None
+        return Decision.from_json(b"".join(self._parts)) if len(self._parts) == count else None

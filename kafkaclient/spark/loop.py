@@ -1,4 +1,4 @@
-"""An event loop on a thread of its own, for code that Spark calls and that must block."""
+"""An event loop on its own thread, for blocking code that Spark calls."""
 
 from __future__ import annotations
 
@@ -19,23 +19,22 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs coroutines for the thread that made it, one event loop for all of them.
+    """Runs coroutines for a blocking thread, all in one event loop.
 
-    Connections stay alive, and requests go on, while that thread is elsewhere: in Spark, or waiting
-    for rows. A context manager; at its end what still runs is cancelled.
+    Connections stay alive and requests continue while the calling thread does something else. A
+    context manager: at its end, running coroutines are cancelled.
     """
 
     def __init__(self, name: str) -> None:
         self._started = threading.Event()
-        self._factory = loop_factory()  # here, where the caller hears if uvloop is broken
-        # A daemon: a worker that Spark takes down must not wait for it.
+        self._factory = loop_factory()  # here, so that the caller gets the error of a broken uvloop
+        # A daemon thread: a worker that Spark ends must not wait for it.
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
         self._started.wait()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Its result, or its exception, when it has ended; cancelled if this thread is
-        interrupted while it waits."""
+        """The coroutine's result or exception. Interrupting this thread cancels the coroutine."""
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
@@ -44,8 +43,8 @@ class LoopThread:
             raise
 
     def feed(self, items: Iterable[S], take: Callable[[S], Coroutine[Any, Any, None]]) -> None:
-        """Have each item taken, one after the other, each while this thread gets the next. Raises
-        what ``items`` or ``take`` raise; nothing is taken after that."""
+        """Await ``take(item)`` for each item in order, while this thread gets the next item. Raises
+        the errors of ``items`` and ``take``; no item is taken after an error."""
         taking: Future[None] | None = None
         try:
             for item in items:
@@ -60,20 +59,20 @@ class LoopThread:
             raise
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
-        """The items, each awaited while the one before it is worked on. When it has ended, early
-        or not, nothing of ``items`` runs any more."""
-        ahead = self.run(_begun(items))
+        """The items; the next one is awaited while the caller uses the current one. After the
+        iteration, complete or not, ``items`` is no longer running."""
+        ahead = self.run(_start_next(items))
         try:
             while True:
-                found, ahead = self.run(_turn(ahead, items))
+                found, ahead = self.run(_take_and_start_next(ahead, items))
                 if found is None:
                     return
                 yield found
         finally:
-            self.run(_ended(ahead))
+            self.run(_cancel(ahead))
 
     def close(self) -> None:
-        """Cancel what runs, and end the thread. Calling it again does nothing."""
+        """Cancel what runs, and end the thread. May be called again."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._end.set)
             self._thread.join()
@@ -95,23 +94,18 @@ class LoopThread:
         await self._end.wait()
 
 
-async def _begun(items: AsyncIterator[T]) -> asyncio.Task[T | None]:
-    return asyncio.create_task(_next(items))
+async def _start_next(items: AsyncIterator[T]) -> asyncio.Future[T | None]:
+    return asyncio.ensure_future(anext(items, None))
 
 
-async def _turn(
-    ahead: asyncio.Task[T | None], items: AsyncIterator[T]
-) -> tuple[T | None, asyncio.Task[T | None]]:
-    found = await ahead
-    return found, asyncio.create_task(_next(items))
+async def _take_and_start_next(
+    ahead: asyncio.Future[T | None], items: AsyncIterator[T]
+) -> tuple[T | None, asyncio.Future[T | None]]:
+    return await ahead, await _start_next(items)
 
 
-async def _ended(task: asyncio.Task[Any]) -> None:
+async def _cancel(task: asyncio.Future[Any]) -> None:
     task.cancel()
     await asyncio.wait([task])
     if not task.cancelled():
-        task.exception()  # seen: whoever stops early does not ask for it
-
-
-async def _next(items: AsyncIterator[T]) -> T | None:
-    return await anext(items, None)
+        task.exception()  # marks the exception as retrieved

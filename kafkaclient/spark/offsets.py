@@ -1,7 +1,7 @@
-"""Offsets as Spark has them: their JSON, where a read begins and ends, and how it is divided.
+"""Spark's offsets: their JSON, start and end of a read, and the division into tasks.
 
 Pure. The rules are those of spark-sql-kafka (``JsonUtils``, ``KafkaOffsetRangeCalculator``,
-``KafkaMicroBatchStream.rateLimit``), so that a checkpoint's limits mean the same.
+``KafkaMicroBatchStream.rateLimit``), so options and checkpoints have the same meaning.
 """
 
 from __future__ import annotations
@@ -21,52 +21,51 @@ if TYPE_CHECKING:
 __all__ = [
     "EARLIEST",
     "LATEST",
+    "AllPartitions",
     "ByOffset",
     "ByTime",
-    "Edge",
-    "Everywhere",
+    "OffsetLimit",
     "OffsetRange",
-    "limited",
-    "offsets_from",
-    "offsets_to",
-    "partitions_from",
+    "limit_offsets",
+    "offsets_as_json",
+    "parse_offsets",
+    "parse_partitions",
     "split",
 ]
 
-EARLIEST, LATEST = -2, -1
-"""In place of an offset, as in Kafka's ListOffsets."""
+EARLIEST, LATEST = -2, -1  # in place of an offset, as in ListOffsets requests
 
 
 @dataclass(frozen=True, slots=True)
-class Everywhere:
-    """All partitions begin, or end, at ``EARLIEST`` or ``LATEST``."""
+class AllPartitions:
+    """All partitions start or end at ``EARLIEST`` or ``LATEST``."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class ByOffset:
-    """Each partition has an offset of its own, or ``EARLIEST`` or ``LATEST``."""
+    """Each partition has its own offset, or ``EARLIEST`` or ``LATEST``."""
 
     offsets: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True)
 class ByTime:
-    """Each partition begins, or ends, at the first record that is not older than a time."""
+    """Each partition starts or ends at its first record with at least the given timestamp."""
 
     times: int | Mapping[TopicPartition, int]
-    """Milliseconds since the epoch: for all, or for each."""
+    """Milliseconds since the epoch: one for all partitions, or one for each."""
     otherwise: Literal["error", "latest"]
-    """What it is where no record is as young."""
+    """What to do with a partition without such a record."""
 
 
-Edge: TypeAlias = Everywhere | ByOffset | ByTime
+OffsetLimit: TypeAlias = AllPartitions | ByOffset | ByTime
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class OffsetRange:
-    """A part of a partition, from ``start`` up to ``end``, excluded."""
+    """Offsets ``start`` to ``end`` of a partition, ``end`` excluded."""
 
     topic: str
     partition: int
@@ -85,33 +84,33 @@ class OffsetRange:
 # --- JSON -------------------------------------------------------------------------------------
 
 
-def offsets_from(given: str | Mapping[str, Any]) -> dict[TopicPartition, int]:
-    """From ``{"topic": {"0": 23, "1": -2}}``, as text or decoded. Raises ValueError."""
-    decoded = _decoded(given, '{"topic": {"0": 23, "1": -2}}')
+def parse_offsets(given: str | Mapping[str, Any]) -> dict[TopicPartition, int]:
+    """Offsets from ``{"topic": {"0": 23, "1": -2}}``, as text or decoded. Raises ValueError."""
+    decoded = _decode_json(given, '{"topic": {"0": 23, "1": -2}}')
     offsets = {}
     for topic, numbers in decoded.items():
         if not isinstance(numbers, Mapping):
             raise ValueError(f"topic {topic} has {numbers!r} instead of offsets by partition")  # noqa: TRY004
         for number, offset in numbers.items():
             if not number.isdecimal():
-                raise ValueError(f"topic {topic} has no partition {number!r}: it is a number")
+                raise ValueError(f"topic {topic} has partition {number!r}, which is not a number")
             if not _is_int(offset) or offset < EARLIEST:
                 raise ValueError(f"partition {topic}-{number} has {offset!r} instead of an offset")
             offsets[TopicPartition(topic, int(number))] = offset
     return offsets
 
 
-def offsets_to(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """The way back; in order, because Spark compares offsets by their text."""
-    told: dict[str, dict[str, int]] = {}
+def offsets_as_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
+    """The inverse of :func:`parse_offsets`. Sorted, because Spark compares offsets as text."""
+    nested: dict[str, dict[str, int]] = {}
     for (topic, number), offset in sorted(offsets.items()):
-        told.setdefault(topic, {})[str(number)] = offset
-    return told
+        nested.setdefault(topic, {})[str(number)] = offset
+    return nested
 
 
-def partitions_from(given: str) -> tuple[TopicPartition, ...]:
-    """From ``{"topic": [0, 1]}``. Raises ValueError."""
-    decoded = _decoded(given, '{"topic": [0, 1]}')
+def parse_partitions(given: str) -> tuple[TopicPartition, ...]:
+    """Partitions from ``{"topic": [0, 1]}``. Raises ValueError."""
+    decoded = _decode_json(given, '{"topic": [0, 1]}')
     found = set()
     for topic, numbers in decoded.items():
         if not isinstance(numbers, list) or not all(_is_int(n) and n >= 0 for n in numbers):
@@ -120,7 +119,7 @@ def partitions_from(given: str) -> tuple[TopicPartition, ...]:
     return tuple(sorted(found))
 
 
-def _decoded(given: str | Mapping[str, Any], form: str) -> Mapping[str, Any]:
+def _decode_json(given: str | Mapping[str, Any], form: str) -> Mapping[str, Any]:
     try:
         decoded = json.loads(given) if isinstance(given, str) else given
     except ValueError as error:
@@ -134,30 +133,30 @@ def _is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-# --- dividing ---------------------------------------------------------------------------------
+# --- division into tasks ----------------------------------------------------------------------
 
 
 def split(
     ranges: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None
 ) -> list[OffsetRange]:
-    """One task for each, as Spark's ``KafkaOffsetRangeCalculator`` makes them: none larger than
-    ``max_records``, then at least about ``min_partitions`` of them, by dividing the large ones."""
+    """The ranges of the tasks, as Spark's ``KafkaOffsetRangeCalculator`` divides them: none larger
+    than ``max_records``, and about ``min_partitions`` of them or more, by dividing large ranges."""
     whole = [each for each in ranges if each.size]
     if max_records is not None:
         whole = [
-            piece for each in whole for piece in _divided(each, math.ceil(each.size / max_records))
+            piece for each in whole for piece in _divide(each, math.ceil(each.size / max_records))
         ]
     if min_partitions is None or len(whole) >= min_partitions:
         return whole
     total = sum(each.size for each in whole)
     small = [each for each in whole if _share(each.size, total, min_partitions) == 1]
-    # What is left whole must not take part in the proportions of what is divided.
+    # The proportions are computed over the divided ranges only.
     rest = total - sum(each.size for each in small)
     parts = max(min_partitions - len(small), 1)
     pieces: list[OffsetRange] = []
     for each in whole:
         divided = each not in small
-        pieces += _divided(each, _share(each.size, rest, parts)) if divided else [each]
+        pieces += _divide(each, _share(each.size, rest, parts)) if divided else [each]
     return pieces
 
 
@@ -165,7 +164,7 @@ def _share(size: int, total: int, parts: int) -> int:
     return max(math.floor(size / total * parts + 0.5), 1)  # Java's Math.round
 
 
-def _divided(given: OffsetRange, parts: int) -> list[OffsetRange]:
+def _divide(given: OffsetRange, parts: int) -> list[OffsetRange]:
     bounds = [given.start + given.size * number // parts for number in range(parts + 1)]
     return [
         OffsetRange(given.topic, given.partition, start, end)
@@ -174,11 +173,11 @@ def _divided(given: OffsetRange, parts: int) -> list[OffsetRange]:
     ]
 
 
-def limited(
+def limit_offsets(
     start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], most: int
 ) -> dict[TopicPartition, int]:
-    """Ends of a read of about ``most`` offsets, in proportion to what the partitions have; one
-    that has any moves on by one at least. ``start`` has each partition of ``end``."""
+    """End offsets of a read of about ``most`` records, in proportion to each partition's size. A
+    partition with records advances by at least one. ``start`` has each partition of ``end``."""
     sizes = {tp: max(0, offset - start[tp]) for tp, offset in end.items()}
     total = sum(sizes.values())
     return {

@@ -1,4 +1,4 @@
-"""What a read asks the cluster before its tasks begin: which partitions, from where to where."""
+"""Plans a read: asks the cluster for the partitions and their start and end offsets."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from kafkaclient.reader import Reader
 from kafkaclient.spark.offsets import (
     EARLIEST,
     LATEST,
+    AllPartitions,
     ByOffset,
     ByTime,
-    Everywhere,
     OffsetRange,
     split,
 )
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from kafkaclient.net.dialer import Dialer
-    from kafkaclient.spark.offsets import Edge
+    from kafkaclient.spark.offsets import OffsetLimit
     from kafkaclient.spark.options import ReadOptions
 
 __all__ = ["Planner", "plan_batch", "report_loss"]
 
 _log = logging.getLogger(__name__)
 
-# What is about fetching, the admin client does not know.
+# The admin client accepts no fetch options.
 _FOR_ADMIN = frozenset(
     name for declared in AdminConfig.OPTIONS.values() for name in declared.spellings
 )
 
 
 class Planner:
-    """Asks the cluster for partitions and offsets. An asynchronous context manager."""
+    """Asks the cluster for partitions and offsets. An async context manager."""
 
     def __init__(self, options: ReadOptions, dialer: Dialer | None = None) -> None:
         self._options = options
@@ -62,15 +62,15 @@ class Planner:
         await self._admin.close()
         await self._reader.close()
 
-    async def partitions(self, *, may_be_gone: bool = False) -> list[TopicPartition]:
-        """All that are subscribed to, as the cluster has them now.
+    async def partitions(self, *, ignore_missing: bool = False) -> list[TopicPartition]:
+        """All subscribed partitions that exist now.
 
-        Raises UnknownTopicError for a topic, and for a partition that is assigned, that is not
-        there; with ``may_be_gone`` these are left out.
+        Raises UnknownTopicError for a subscribed topic or assigned partition that does not exist.
+        With ``ignore_missing`` those are left out.
         """
         asked = self._options.subscription
         wanted = {tp.topic for tp in asked.partitions} | set(asked.topics)
-        names = None if asked.pattern is not None or may_be_gone else wanted
+        names = None if asked.pattern is not None or ignore_missing else wanted
         found = await self._admin.describe_topics(names)
         if asked.pattern is not None:
             wanted = {name for name in found if asked.pattern.fullmatch(name)}
@@ -82,87 +82,91 @@ class Planner:
         if not asked.partitions:
             return there
         gone = set(asked.partitions) - set(there)
-        if gone and not may_be_gone:
-            raise UnknownTopicError(f"option assign names {_listed(gone)}, which do not exist")
+        if gone and not ignore_missing:
+            raise UnknownTopicError(
+                f"option assign names {_list_partitions(gone)}, which do not exist"
+            )
         return [tp for tp in there if tp in set(asked.partitions)]
 
     async def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return await self._reader.offsets(partitions, "earliest") if partitions else {}
 
     async def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """With ``isolation.level=read_committed`` where the oldest open transaction begins."""
+        """The end offsets. With ``isolation.level=read_committed`` open transactions are
+        excluded."""
         return await self._reader.offsets(partitions, "latest") if partitions else {}
 
-    async def at(
-        self, edge: Edge, partitions: Collection[TopicPartition], side: str
+    async def resolve(
+        self, limit: OffsetLimit, partitions: Collection[TopicPartition], side: str
     ) -> dict[TopicPartition, int]:
-        """The offsets that an option ``{side}Offsets`` or ``{side}...Timestamp`` stands for.
+        """The offsets that the option ``{side}Offsets`` or ``{side}...Timestamp`` means.
 
-        Raises ConfigError if it does not say something of every partition, or names others, and if
-        a partition has no record as young as asked for.
+        Raises ConfigError if the option leaves out a partition or names a wrong one, or if a
+        partition has no record with the given timestamp or a later one.
         """
-        if isinstance(edge, ByTime):
-            return await self._at_times(edge, partitions, side)
-        if isinstance(edge, Everywhere):
-            edge = ByOffset(dict.fromkeys(partitions, edge.offset))
-        _check_complete(edge.offsets, partitions, f"{side}Offsets")
-        offsets = dict(edge.offsets)
+        if isinstance(limit, ByTime):
+            return await self._at_times(limit, partitions, side)
+        if isinstance(limit, AllPartitions):
+            limit = ByOffset(dict.fromkeys(partitions, limit.offset))
+        _check_complete(limit.offsets, partitions, f"{side}Offsets")
+        offsets = dict(limit.offsets)
         begin = await self.earliest([tp for tp in offsets if offsets[tp] == EARLIEST])
         end = await self.latest([tp for tp in offsets if offsets[tp] == LATEST])
         return offsets | begin | end
 
     async def _at_times(
-        self, edge: ByTime, partitions: Collection[TopicPartition], side: str
+        self, limit: ByTime, partitions: Collection[TopicPartition], side: str
     ) -> dict[TopicPartition, int]:
-        if isinstance(edge.times, int):
-            times = dict.fromkeys(partitions, edge.times)
+        if isinstance(limit.times, int):
+            times = dict.fromkeys(partitions, limit.times)
         else:
-            times = dict(edge.times)
+            times = dict(limit.times)
             _check_complete(times, partitions, f"{side}OffsetsByTimestamp")
         found: dict[TopicPartition, int | None] = {}
         for time in set(times.values()):
             found |= await self._reader.offsets([tp for tp in times if times[tp] == time], time)
-        young = [tp for tp, offset in found.items() if offset is None]
-        if young and edge.otherwise == "error":
+        without_record = [tp for tp, offset in found.items() if offset is None]
+        if without_record and limit.otherwise == "error":
             raise ConfigError(
-                f"the options {side}Timestamp and {side}OffsetsByTimestamp found no record that is "
-                f"as young in {_listed(young)}; with startingOffsetsByTimestampStrategy=latest "
-                "such partitions are read from their end on"
+                f"the options {side}Timestamp and {side}OffsetsByTimestamp found no record with "
+                f"that timestamp or a later one in {_list_partitions(without_record)}; with "
+                "startingOffsetsByTimestampStrategy=latest such partitions are read from their end"
             )
-        told = {tp: offset for tp, offset in found.items() if offset is not None}
-        return told | await self.latest(young)
+        found_offsets = {tp: offset for tp, offset in found.items() if offset is not None}
+        return found_offsets | await self.latest(without_record)
 
 
 async def plan_batch(options: ReadOptions, dialer: Dialer | None = None) -> list[OffsetRange]:
-    """What the tasks of a batch read are to read; nothing that is written later."""
+    """The offset ranges of a batch read's tasks. Records written later are not included."""
     async with Planner(options, dialer) as planner:
         partitions = await planner.partitions()
-        start = await planner.at(options.start, partitions, "starting")
-        end = await planner.at(options.end, partitions, "ending")
-        kept = await planner.earliest(partitions)
-        written = await planner.latest(partitions)
+        start = await planner.resolve(options.start, partitions, "starting")
+        end = await planner.resolve(options.end, partitions, "ending")
+        earliest = await planner.earliest(partitions)
+        latest = await planner.latest(partitions)
     ranges = []
     for tp in partitions:
         for side, offset in (("startingOffsets", start[tp]), ("endingOffsets", end[tp])):
-            if not kept[tp] <= offset <= written[tp]:
+            if not earliest[tp] <= offset <= latest[tp]:
                 report_loss(
-                    f"{side} has offset {offset} for {tp}, which has {kept[tp]} to {written[tp]}",
+                    f"{side} has offset {offset} for {tp}, which has {earliest[tp]} to "
+                    f"{latest[tp]}",
                     fail=options.fail_on_data_loss,
                 )
-        begin = max(start[tp], kept[tp])
-        ranges.append(OffsetRange(*tp, begin, max(begin, min(end[tp], written[tp]))))
+        begin = max(start[tp], earliest[tp])
+        ranges.append(OffsetRange(*tp, begin, max(begin, min(end[tp], latest[tp]))))
     return split(ranges, options.min_partitions, options.max_records)
 
 
 def report_loss(what: str, *, fail: bool) -> None:
-    """Raises OffsetOutOfRangeError, or only warns, as ``failOnDataLoss`` says."""
+    """Report possible data loss: raises OffsetOutOfRangeError if ``fail``, else only warns."""
     if fail:
         raise OffsetOutOfRangeError(
-            f"{what}: records may have been lost, because they were deleted (retention) before "
-            "they were read, or the topic was deleted. With the option failOnDataLoss=false what "
-            "is left is read (docs/spark.md)"
+            f"{what}: records may be lost, because retention deleted them before they were read, "
+            "or the topic was deleted. With the option failOnDataLoss=false the remaining records "
+            "are read (docs/spark.md)"
         )
-    _log.warning("%s: records may have been lost; going on with what is left", what)
+    _log.warning("%s: records may be lost; reading the remaining records", what)
 
 
 def _check_complete(
@@ -170,17 +174,16 @@ def _check_complete(
 ) -> None:
     missing, others = set(partitions) - given.keys(), given.keys() - set(partitions)
     if missing:
+        verb = "is" if len(missing) == 1 else "are"
         raise ConfigError(
-            f"option {option} must name every partition; {_listed(missing)} is missing"
-            if len(missing) == 1
-            else f"option {option} must name every partition; {_listed(missing)} are missing"
+            f"option {option} must name every partition; {_list_partitions(missing)} {verb} missing"
         )
     if others:
         raise ConfigError(
-            f"option {option} names {_listed(others)}, not subscribed to or not there"
+            f"option {option} names {_list_partitions(others)}, not subscribed or nonexistent"
         )
 
 
-def _listed(partitions: Collection[TopicPartition]) -> str:
+def _list_partitions(partitions: Collection[TopicPartition]) -> str:
     names = [str(tp) for tp in sorted(partitions)]
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -1,4 +1,4 @@
-"""How far Spark is with what it was asked for."""
+"""Progress of Spark's jobs."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["followed"]
+__all__ = ["report_progress"]
 
-_EVERY_S = 0.25
+_POLL_INTERVAL_S = 0.25
 
 
 @contextmanager
-def followed(spark: Any, tell: Callable[[int, int], None]) -> Iterator[None]:
-    """Have ``tell`` hear, on a thread, of the tasks done and all tasks of the stages under way.
+def report_progress(spark: Any, report: Callable[[int, int], None]) -> Iterator[None]:
+    """Call ``report(tasks done, all tasks)`` for the active stages every 0.25 s, on a thread.
 
-    Spark Connect's sessions do not know of stages: nothing is told of those.
+    Sessions of Spark Connect do not know their stages, so there are no calls.
     """
     context = getattr(spark, "_sc", None)
     if context is None:
         yield
         return
     tracker = context.statusTracker()
-    over = threading.Event()
+    stopped = threading.Event()
 
     def follow() -> None:
-        while not over.wait(_EVERY_S):
-            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-            known = [stage for stage in stages if stage is not None]
-            if known:
-                tell(
-                    sum(stage.numCompletedTasks for stage in known),
-                    sum(stage.numTasks for stage in known),
+        while not stopped.wait(_POLL_INTERVAL_S):
+            found = map(tracker.getStageInfo, tracker.getActiveStageIds())
+            stages = [stage for stage in found if stage is not None]
+            if stages:
+                report(
+                    sum(stage.numCompletedTasks for stage in stages),
+                    sum(stage.numTasks for stage in stages),
                 )
 
     thread = threading.Thread(target=follow, name="kafkaclient-spark-progress", daemon=True)
@@ -42,5 +42,5 @@ def followed(spark: Any, tell: Callable[[int, int], None]) -> Iterator[None]:
     try:
         yield
     finally:
-        over.set()
+        stopped.set()
         thread.join()

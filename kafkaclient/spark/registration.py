@@ -1,4 +1,4 @@
-"""Making ``format("kafkaclient")`` known to a session by hand."""
+"""Registers ``format("kafkaclient")`` with a session."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["register"]
 def register(spark: Any) -> None:
     """Register the data source ``kafkaclient`` with a ``SparkSession``.
 
-    Sessions of Spark 4.2 and newer find it by themselves where the package is installed
-    (``pyspark_kafkaclient``); this is for those that started before it was.
+    Only needed for a session that started before this package was installed. Later sessions of
+    Spark 4.2 and newer find the source by themselves (``pyspark_kafkaclient``).
 
-    Raises ConfigError when PySpark cannot be imported or is too old.
+    Raises ConfigError if PySpark cannot be imported or is too old.
     """
     try:
         source = import_module("kafkaclient.spark.data_source").KafkaDataSource

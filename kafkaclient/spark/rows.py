@@ -1,4 +1,4 @@
-"""Arrow on both sides: what was fetched as Spark's columns, and Spark's rows as records."""
+"""Converts fetched records to Spark's columns, and Spark's rows to records, all as Arrow."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ __all__ = ["ReadColumns", "Records", "WriteColumns"]
 
 
 class ReadColumns:
-    """Makes Spark's record batches of what has been fetched."""
+    """Converts fetched batches to Spark's record batches."""
 
     def __init__(self, *, headers: bool) -> None:
         self._schema = to_arrow_schema(read_schema(headers=headers), timezone="UTC")
 
     def batch(self, fetched: FetchedBatch) -> pa.RecordBatch:
-        """Raises InvalidRecordError for a timestamp that Spark cannot hold."""
+        """Spark's columns of the batch. Raises InvalidRecordError for an invalid timestamp."""
         topic, partition = fetched.topic_partition
         records = pa.record_batch(fetched)
         rows = records.num_rows
-        made = {
+        computed = {
             "topic": lambda: pa.repeat(pa.scalar(topic), rows),
             "partition": lambda: pa.repeat(pa.scalar(partition, pa.int32()), rows),
             "timestamp": lambda: records.column("timestamp").cast(pa.timestamp("us", "UTC")),
@@ -49,19 +49,19 @@ class ReadColumns:
         }
         try:
             columns = [
-                made[name]() if name in made else records.column(name)
+                computed[name]() if name in computed else records.column(name)
                 for name in self._schema.names
             ]
         except pa.ArrowInvalid as error:
             raise InvalidRecordError(
-                f"{topic}-{partition}: among the records before offset {fetched.next_offset} is "
-                f"one that Spark's columns cannot hold: {error}"
+                f"{topic}-{partition}: a record before offset {fetched.next_offset} does not fit "
+                f"into Spark's columns: {error}"
             ) from error
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
 
 def _headers(lists: pa.ListArray, kind: pa.ListType) -> pa.ListArray:
-    """The same entries under Spark's names; null for records without headers, as in Spark."""
+    """The headers with Spark's field names. Null for records without headers, as in Spark."""
     entries = pa.StructArray.from_arrays(
         lists.values.flatten(), fields=[kind.value_type.field(n) for n in range(2)]
     )
@@ -72,7 +72,7 @@ def _headers(lists: pa.ListArray, kind: pa.ListType) -> pa.ListArray:
 # --- writing ------------------------------------------------------------------------------------
 
 _BLOB: tuple[type[DataType], ...] = (StringType, BinaryType)
-_FORMS = (
+_ACCEPTED_COLUMNS = (
     "key and value STRING or BINARY, topic STRING, partition INT, "
     "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 )
@@ -85,52 +85,53 @@ class Records:
     topic: str
     columns: pa.RecordBatch
     rows: pa.Array | None
-    """Where they stand in the batch that they come from; None: it is all of it."""
+    """Indexes of the rows in the original batch. None: all of its rows."""
 
     def row(self, index: int) -> int:
-        """Of that batch."""
+        """The index in the original batch."""
         return index if self.rows is None else int(self.rows[index].as_py())
 
 
 @dataclass(frozen=True, slots=True)
 class WriteColumns:
-    """Which of a frame's columns are written, by their position; the others are left out."""
+    """The positions of the columns that are written. Other columns are ignored."""
 
     positions: dict[str, int]
-    """Of ``key``, ``value``, ``headers`` and ``partition``."""
+    """Positions of ``key``, ``value``, ``headers`` and ``partition``."""
     topic: int | None
-    """Of the column ``topic``; None: all rows have the same one."""
+    """Position of the column ``topic``. None: all rows go to ``same_topic``."""
     same_topic: str | None
 
     @classmethod
     def check(cls, schema: StructType, topic: str | None) -> WriteColumns:
-        """``topic``: the option of that name. Raises ConfigError, which names the column."""
-        places: dict[str, int] = {}
-        for place, column in enumerate(schema.fields):
+        """The columns of the schema. ``topic`` is the option. Raises ConfigError with the
+        column."""
+        positions: dict[str, int] = {}
+        for position, column in enumerate(schema.fields):
             name = column.name.lower()
-            if name not in _KINDS:
+            if name not in _TYPE_CHECKS:
                 continue
-            if name in places:
-                raise ConfigError(f"column {name} is there twice: leave one out, or rename it")
-            if not _KINDS[name](column.dataType):
+            if name in positions:
+                raise ConfigError(f"there are two columns {name}: drop or rename one")
+            if not _TYPE_CHECKS[name](column.dataType):
                 raise ConfigError(
-                    f"column {name} is of type {column.dataType.simpleString().upper()}; a row "
-                    f"that is written has {_FORMS}"
+                    f"column {name} is of type {column.dataType.simpleString().upper()}; the "
+                    f"columns of a write are {_ACCEPTED_COLUMNS}"
                 )
-            places[name] = place
-        if "value" not in places:
+            positions[name] = position
+        if "value" not in positions:
             raise ConfigError(
-                f"there is no column value; there are {', '.join(schema.names) or 'none'}, and a "
-                f"row that is written has {_FORMS}"
+                f"there is no column value; there are {', '.join(schema.names) or 'none'}, and "
+                f"the columns of a write are {_ACCEPTED_COLUMNS}"
             )
-        column_topic = places.pop("topic", None)
+        column_topic = positions.pop("topic", None)
         if topic is None and column_topic is None:
-            raise ConfigError("it is not said which topic: give the option or the column topic")
-        return cls(places, None if topic is not None else column_topic, topic)
+            raise ConfigError("the topic is missing: give the option or the column topic")
+        return cls(positions, None if topic is not None else column_topic, topic)
 
     def checksum(self, batch: pa.RecordBatch) -> int:
-        """The sum of all bytes of keys and values and of their number, which neither the order of
-        rows nor their division into batches changes. Takes about 0.2 ms per megabyte."""
+        """Sum of all bytes of keys and values plus 256 times their number. Neither the order of the
+        rows nor their division into batches changes it. Takes about 0.2 ms per megabyte."""
         return sum(
             _byte_sum(batch.column(self.positions[name]))
             for name in ("key", "value")
@@ -138,8 +139,8 @@ class WriteColumns:
         )
 
     def records(self, batch: pa.RecordBatch) -> Iterator[Records]:
-        """By topic, each in the order of the batch. Raises InvalidRecordError, whose ``index`` is
-        the row, for one without topic."""
+        """The rows by topic, each in the order of the batch. Raises InvalidRecordError for a row
+        without topic; its ``index`` is the row."""
         names = list(self.positions)
         columns = pa.RecordBatch.from_arrays(
             [batch.column(self.positions[name]) for name in names], names=names
@@ -184,7 +185,7 @@ def _is_headers(kind: DataType) -> bool:
     return kinds == {"key": StringType, "value": BinaryType}
 
 
-_KINDS: Any = {
+_TYPE_CHECKS: Any = {
     "key": _is_blob,
     "value": _is_blob,
     "topic": lambda kind: isinstance(kind, StringType),

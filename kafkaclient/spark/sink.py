@@ -1,8 +1,8 @@
-"""Writing to topics: in each task one producer, which the worker keeps for its next task.
+"""Writes rows to topics: one producer per task, which the worker reuses for its next task.
 
-At least once, as spark-sql-kafka: a task that has succeeded has had each of its records
-acknowledged. One that failed, was killed or lost against a speculative copy of itself may have
-written some of its records, or all; the attempt that takes its place writes all of them again.
+At least once, as in spark-sql-kafka: when a task succeeds, all its records are acknowledged. A task
+that failed, was killed or lost against its speculative copy may have written some or all of its
+records. The next attempt writes all of them again.
 """
 
 from __future__ import annotations
@@ -33,13 +33,12 @@ if TYPE_CHECKING:
 
 __all__ = ["KafkaStreamWriter", "KafkaWriter", "TaskSink", "Written", "write_rows"]
 
-# So many batches may be unacknowledged; memory is limited by buffer.memory.
-_UNDER_WAY = 64
+_MAX_UNACKNOWLEDGED = 64  # batches; buffer.memory limits their size
 
 
 @dataclass(frozen=True, slots=True)
 class Written(WriterCommitMessage):
-    """What a task tells the driver: how many records it has had acknowledged."""
+    """A task's message to the driver: its number of acknowledged records."""
 
     records: int
 
@@ -50,83 +49,81 @@ class _Writer:
         self._columns = columns
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return _write(self._options, self._columns, iterator)
+        # Imported here, because the processes that plan and commit micro-batches do not need it.
+        from kafkaclient.producer.producer import Producer  # noqa: PLC0415
+        from kafkaclient.spark.client_cache import WORKER_CACHE  # noqa: PLC0415
+
+        with WORKER_CACHE.client(Producer, self._options.client) as producer:
+            sink = TaskSink(producer, self._columns)
+            return write_rows(WORKER_CACHE.loop, sink, iterator)
 
 
 class KafkaWriter(_Writer, DataSourceArrowWriter):
-    """A batch write. A commit has nothing to do: the records of the tasks are in the topic."""
+    """A batch write. Nothing to commit: the tasks' records are already in the topic."""
 
 
 class KafkaStreamWriter(_Writer, DataSourceStreamArrowWriter):
-    """A streaming write. Each micro-batch is written as a batch write."""
-
-
-def _write(
-    options: WriteOptions, columns: WriteColumns, batches: Iterator[pa.RecordBatch]
-) -> WriterCommitMessage:
-    # Here, because the processes that plan and commit each micro-batch need none of it.
-    from kafkaclient.producer.producer import Producer  # noqa: PLC0415
-    from kafkaclient.spark.kept import WORKER  # noqa: PLC0415
-
-    with WORKER.client(Producer, options.client) as producer:
-        return write_rows(WORKER.loop, TaskSink(producer, columns), batches)
+    """A streaming write. Each micro-batch is written like a batch."""
 
 
 def write_rows(
     loop: LoopThread, sink: TaskSink, batches: Iterator[pa.RecordBatch]
 ) -> WriterCommitMessage:
-    """From a task's rows to what it tells the driver, with a producer that has been started.
-    Spark's thread waits for rows, the loop's for brokers."""
+    """Write a task's rows with a started producer, and return the message for the driver. Spark's
+    thread waits for rows while the loop's thread waits for brokers."""
     loop.feed(batches, sink.take)
     return loop.run(sink.finish())
 
 
 class TaskSink:
-    """Feeds a producer with record batches; errors say which row of the task it was."""
+    """Sends record batches with a producer. Errors name the row of the task."""
 
     def __init__(self, producer: Producer, columns: WriteColumns) -> None:
         self._producer = producer
         self._columns = columns
-        self._under_way: deque[BulkDelivery] = deque()
+        self._in_flight: deque[BulkDelivery] = deque()
         self._rows = 0
 
     async def take(self, batch: pa.RecordBatch) -> None:
-        """Hand over all rows; raises what is wrong with them, or with those before."""
+        """Send all rows. Raises the errors of these rows or of earlier ones."""
         try:
             for records in self._columns.records(batch):
                 await self._send(records)
         except InvalidRecordError as error:
             if error.index is None:
                 raise
-            raise type(error)(f"row {self._rows + error.index} of {_task()}: {error}") from error
+            row = self._rows + error.index
+            raise type(error)(f"row {row} of {_task_name()}: {error}") from error
         self._rows += batch.num_rows
-        while self._under_way and (len(self._under_way) > _UNDER_WAY or self._under_way[0].done()):
-            await self._acknowledged()
+        while self._in_flight and (
+            len(self._in_flight) > _MAX_UNACKNOWLEDGED or self._in_flight[0].done()
+        ):
+            await self._await_oldest()
 
     async def _send(self, records: Records) -> None:
         try:
             delivery = await self._producer.send_arrow(records.topic, records.columns)
         except KafkaError as error:
             if isinstance(error, InvalidRecordError) and error.index is not None:
-                told = type(error)(f"topic {records.topic}: {error}")
-                told.index = records.row(error.index)
-                raise told from error
+                located = type(error)(f"topic {records.topic}: {error}")
+                located.index = records.row(error.index)
+                raise located from error
             raise
-        self._under_way.append(delivery)
+        self._in_flight.append(delivery)
 
-    async def _acknowledged(self) -> None:
-        await self._under_way[0]
-        self._under_way.popleft()
+    async def _await_oldest(self) -> None:
+        await self._in_flight[0]
+        self._in_flight.popleft()
 
     async def finish(self) -> WriterCommitMessage:
-        """When every record is acknowledged; raises BulkDeliveryError if one is not."""
+        """Wait until every record is acknowledged. Raises BulkDeliveryError if one is not."""
         await self._producer.flush()
-        while self._under_way:
-            await self._acknowledged()
+        while self._in_flight:
+            await self._await_oldest()
         return Written(self._rows)
 
 
-def _task() -> str:
+def _task_name() -> str:
     context = TaskContext.get()
     if context is None:
         return "the task"

@@ -1,4 +1,4 @@
-"""Batch reads, and what the tasks of all reads do."""
+"""Batch reads, and the tasks of all reads."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from kafkaclient.errors import OffsetOutOfRangeError
 from kafkaclient.reader import Reader
-from kafkaclient.spark.kept import WORKER, Kept
+from kafkaclient.spark.client_cache import WORKER_CACHE, ClientCache
 from kafkaclient.spark.loop import LoopThread
 from kafkaclient.spark.planning import plan_batch, report_loss
 from kafkaclient.spark.rows import ReadColumns
@@ -25,13 +25,13 @@ __all__ = ["KafkaBatchReader", "RangePartition", "read_range"]
 
 
 class RangePartition(InputPartition):
-    """What one task reads; ``value`` is an :class:`OffsetRange`."""
+    """The input of one task. ``value`` is an :class:`OffsetRange`."""
 
     value: OffsetRange | None
 
 
 class KafkaBatchReader(DataSourceReader):
-    """From where to where is decided once, when the query is planned."""
+    """A batch read. Its offsets are fixed when the query is planned."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
@@ -46,28 +46,28 @@ class KafkaBatchReader(DataSourceReader):
 
 
 def read_range(
-    options: ReadOptions, wanted: OffsetRange | None, kept: Kept = WORKER
+    options: ReadOptions, wanted: OffsetRange | None, cache: ClientCache = WORKER_CACHE
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a task. The next batch is fetched while Spark takes the one before it."""
-    if wanted is None:  # Spark makes one task where there is nothing to read
+    """The records of a task. The next batch is fetched while Spark processes the current one."""
+    if wanted is None:  # Spark creates one task even if there is nothing to read
         return
     columns = ReadColumns(headers=options.include_headers)
-    with kept.client(Reader, options.client) as reader:
-        fetched = _fetched(reader, options, wanted)
+    with cache.client(Reader, options.client) as reader:
+        fetched = _fetch(reader, options, wanted)
         try:
-            for batch in kept.loop.iterate(fetched):
+            for batch in cache.loop.iterate(fetched):
                 yield columns.batch(batch)
         finally:
-            kept.loop.run(fetched.aclose())
+            cache.loop.run(fetched.aclose())
 
 
-async def _fetched(reader: Reader, options: ReadOptions, wanted: OffsetRange) -> Any:
-    """An asynchronous generator of batches."""
+async def _fetch(reader: Reader, options: ReadOptions, wanted: OffsetRange) -> Any:
+    """Async generator of batches."""
     tp, start, end = wanted.topic_partition, wanted.start, wanted.end
     written = (await reader.offsets([tp], "latest"))[tp]
-    if written < end:  # nobody knows whether the rest will ever come
+    if written < end:  # the rest may never be written
         report_loss(
-            f"{tp} is to be read from offset {start} to {end}, and ends at {written}",
+            f"{tp} is read from offset {start} to {end}, but ends at {written}",
             fail=options.fail_on_data_loss,
         )
         end = written
@@ -81,7 +81,7 @@ async def _fetched(reader: Reader, options: ReadOptions, wanted: OffsetRange) ->
                 raise
             (first, last), position = error.available, reading.positions[tp]
             report_loss(
-                f"{tp} is to be read from offset {position} to {end}, and has {first} to {last}",
+                f"{tp} is read from offset {position} to {end}, but has {first} to {last}",
                 fail=options.fail_on_data_loss,
             )
             start = max(position, first) if position <= last else end

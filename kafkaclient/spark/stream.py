@@ -1,7 +1,7 @@
-"""Streaming reads: where a trigger begins and ends, and what its tasks read.
+"""Streaming reads: start and end offsets of a trigger, and the ranges of its tasks.
 
-Spark keeps one of these for the life of a query, in a process of its own on the driver; its offsets
-are spark-sql-kafka's JSON, ``{"topic": {"0": 23}}``.
+Spark keeps one reader for the life of a query, in a separate process on the driver. Its offsets are
+spark-sql-kafka's JSON, ``{"topic": {"0": 23}}``.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from pyspark.sql.streaming.datasource import (
 from kafkaclient.spark.loop import LoopThread
 from kafkaclient.spark.offsets import (
     LATEST,
+    AllPartitions,
     ByOffset,
-    Everywhere,
     OffsetRange,
-    limited,
-    offsets_from,
-    offsets_to,
+    limit_offsets,
+    offsets_as_json,
+    parse_offsets,
     split,
 )
 from kafkaclient.spark.planning import Planner, report_loss
@@ -44,33 +44,33 @@ __all__ = ["KafkaStreamReader"]
 
 
 class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """As ``KafkaMicroBatchStream`` of spark-sql-kafka."""
+    """Corresponds to ``KafkaMicroBatchStream`` of spark-sql-kafka."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._connected: tuple[LoopThread, Planner] | None = None
         self._target: dict[TopicPartition, int] | None = None
-        """Trigger.AvailableNow: nothing past it is read."""
+        """Trigger.AvailableNow: the end of the whole read."""
         self._start: dict[TopicPartition, int] | None = None
-        self._seen: dict[TopicPartition, int] = {}
+        self._latest: dict[TopicPartition, int] = {}
         self._last_batch = float("-inf")
-        self._start_is_a_guess = False
+        self._start_may_differ = False
 
-    # --- where a trigger begins and ends --------------------------------------------------------
+    # --- start and end of a trigger -------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
-        """Where the first batch begins. Spark asks when it looks for the end of that batch, and
-        again when it plans it; the answers must be the same."""
+        """Start of the first batch. Spark asks for it when it determines that batch's end, and
+        again when it plans the batch. Both answers must be the same."""
         if self._start is None:
             self._start = self._run(self._initial)
-            self._start_is_a_guess = _moves(self._options)
-        return offsets_to(self._start)
+            self._start_may_differ = _start_can_move(self._options)
+        return offsets_as_json(self._start)
 
     async def _initial(self, planner: Planner) -> dict[TopicPartition, int]:
-        return await planner.at(self._options.start, await planner.partitions(), "starting")
+        return await planner.resolve(self._options.start, await planner.partitions(), "starting")
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = self._run(self._written)
+        self._target = self._run(self._end_offsets)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         if self._options.max_offsets is not None:
@@ -80,10 +80,10 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        self._start_is_a_guess = False
-        begin = offsets_from(start) if start else {}
-        end = self._target if self._target is not None else self._run(self._written)
-        self._seen = end
+        self._start_may_differ = False
+        begin = parse_offsets(start) if start else {}
+        end = self._target if self._target is not None else self._run(self._end_offsets)
+        self._latest = end
         added = [tp for tp in end if tp not in begin]
         if added:
             begin |= self._run(lambda planner: planner.earliest(added))
@@ -91,8 +91,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         self._last_batch = time.monotonic()
         if isinstance(limit, ReadMaxRows):
-            end = limited(begin, end, limit.max_rows)
-        return offsets_to(end)
+            end = limit_offsets(begin, end, limit.max_rows)
+        return offsets_as_json(end)
 
     def _waits_for_more(
         self, begin: dict[TopicPartition, int], end: dict[TopicPartition, int], limit: ReadLimit
@@ -105,25 +105,25 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return sum(max(0, end[tp] - begin[tp]) for tp in end) < least
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        return offsets_to(self._seen) or None
+        return offsets_as_json(self._latest) or None
 
-    async def _written(self, planner: Planner) -> dict[TopicPartition, int]:
-        return await planner.latest(await planner.partitions(may_be_gone=True))
+    async def _end_offsets(self, planner: Planner) -> dict[TopicPartition, int]:
+        return await planner.latest(await planner.partitions(ignore_missing=True))
 
-    # --- what its tasks read --------------------------------------------------------------------
+    # --- ranges of the tasks ----------------------------------------------------------------------
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         fail = self._options.fail_on_data_loss
-        begin, until = offsets_from(start) if start else {}, offsets_from(end) if end else {}
-        if self._start_is_a_guess:
+        begin, until = parse_offsets(start) if start else {}, parse_offsets(end) if end else {}
+        if self._start_may_differ:
             report_loss(
-                "the query was stopped in its first batch, and its checkpoint does not have where "
-                "that began (startingOffsets=latest means something else by now). Start with a new "
-                "checkpoint, with startingOffsets as JSON if no record may be missed",
+                "the query was stopped in its first batch, and its checkpoint does not have the "
+                "start of that batch (startingOffsets=latest means another offset now). Use a new "
+                "checkpoint, with startingOffsets as JSON if no record may be skipped",
                 fail=fail,
             )
         for tp in sorted(begin.keys() - until.keys()):
-            report_loss(f"partition {tp} is gone, which had been read to {begin[tp]}", fail=fail)
+            report_loss(f"partition {tp} is gone; it was read to offset {begin[tp]}", fail=fail)
         added = [tp for tp in until if tp not in begin]
         if added:
             first = self._run(lambda planner: planner.earliest(added))
@@ -133,7 +133,10 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges = []
         for tp, offset in sorted(until.items()):
             if offset < begin[tp]:
-                report_loss(f"partition {tp} ends at {offset}, and had {begin[tp]}", fail=fail)
+                report_loss(
+                    f"partition {tp} ends at {offset}, before the read begins, at {begin[tp]}",
+                    fail=fail,
+                )
             ranges.append(OffsetRange(*tp, begin[tp], offset))
         pieces = split(ranges, self._options.min_partitions, self._options.max_records)
         return [RangePartition(each) for each in pieces]
@@ -141,7 +144,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_range(self._options, partition.value)
 
-    # --- connections, from the first question on ------------------------------------------------
+    # --- connections, opened on first use ---------------------------------------------------------
 
     def _run(self, ask: Any) -> dict[TopicPartition, int]:
         if self._connected is None:
@@ -160,9 +163,9 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             loop.close()
 
 
-def _moves(options: ReadOptions) -> bool:
-    """Whether the start means another offset when it is asked for again."""
+def _start_can_move(options: ReadOptions) -> bool:
+    """Whether the configured start may mean another offset later."""
     start = options.start
     if isinstance(start, ByOffset):
         return LATEST in start.offsets.values()
-    return start == Everywhere(LATEST) or getattr(start, "otherwise", None) == "latest"
+    return start == AllPartitions(LATEST) or getattr(start, "otherwise", None) == "latest"

@@ -1,8 +1,9 @@
-"""Applications with state, whose tasks move without a pause (KIP-441): the assignor, and a runtime
-that moves state on real brokers. docs/streams.md describes both.
+"""Stateful stream applications whose tasks move between instances without a pause (KIP-441).
 
-The runtime needs the extra ``streams``, the assignor does not: what belongs to the former is
-imported when it is first used.
+The package has the task assignor, and a runtime that restores and moves state on real brokers.
+docs/streams.md describes both.
+
+Only the runtime needs the extra ``streams``: its modules are imported on first use.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ __all__ = [
     "describe_application",
 ]
 
-_HOMES = {
+_RUNTIME_MODULES = {
     "ChangelogBytes": "runtime.changelog_reader",
     "KeyValueStore": "state.key_value_store",
     "StreamsApp": "app",
@@ -68,7 +69,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
+    module = _RUNTIME_MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{home}"), name)
+    return getattr(import_module(f"{__name__}.{module}"), name)

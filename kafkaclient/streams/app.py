@@ -1,4 +1,4 @@
-"""An application with state: what is written once and started as often as there is work for."""
+"""A stateful stream application: topics are read, state is kept, topics are written."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkaclient.errors import ConfigError, StreamsError
 from kafkaclient.streams.config import StreamsConfig
-from kafkaclient.streams.error_handling import FAIL, ErrorHandler, checked_handler
+from kafkaclient.streams.error_handling import FAIL, ErrorHandler, validate_handler
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes
 from kafkaclient.streams.runtime.instance import Instance
 from kafkaclient.streams.topology import Deserializer, Process, Processor, Topology
@@ -23,7 +23,7 @@ P = TypeVar("P", bound=Process)
 
 
 class StreamsApp:
-    """Reads topics, keeps state, writes topics; instances share the partitions.
+    """Reads topics, keeps state and writes topics. Instances share the partitions.
 
     ::
 
@@ -37,19 +37,19 @@ class StreamsApp:
 
         asyncio.run(app.run())
 
-    Each partition of what is read is a task with a store of its own, whose changes are in a
-    compacted topic: keys that belong together have to be in one partition. Tasks move between
-    instances when their state is there (KIP-441). Options are those of
-    :class:`~kafkaclient.streams.config.StreamsConfig`; docs/streams.md has the whole.
+    Each input partition is a task. Each task has its own store, and a compacted changelog topic
+    holds the store's changes. Keys that belong together must be in one partition. A task moves to
+    another instance once that instance has the task's state (KIP-441). The options are those of
+    :class:`~kafkaclient.streams.config.StreamsConfig`. docs/streams.md is the manual.
 
-    Raises :class:`~kafkaclient.errors.ConfigError` for an option that cannot be used.
+    Raises :class:`~kafkaclient.errors.ConfigError` for an invalid option.
     """
 
     def __init__(self, bootstrap_servers: str, **options: Any) -> None:
         try:
             self.config = StreamsConfig(bootstrap_servers=bootstrap_servers, **options)
         except TypeError as error:
-            raise ConfigError(f"a streams application cannot be made so: {error}") from error
+            raise ConfigError(f"StreamsApp got invalid options: {error}") from error
         self._topology = Topology(self.config.application_id)
         self._instance: Instance | None = None
         self._stopped = asyncio.Event()
@@ -65,27 +65,28 @@ class StreamsApp:
         deserialization_exception_handler: ErrorHandler | None = None,
         processing_exception_handler: ErrorHandler | None = None,
     ) -> Callable[[P], P]:
-        """Have every record of ``topic`` processed by the decorated ``async def process(record,
-        store, emit)``.
+        """Register the decorated ``async def process(record, store, emit)`` for all records of
+        ``topic``.
 
-        ``record`` is aiokafka's; ``key`` and ``value`` are bytes or None, or what the deserializers
-        return for the bytes. ``store`` is the
+        ``record`` is aiokafka's record. ``key`` and ``value`` are bytes or None, or the
+        deserializers' results. ``store`` is the
         :class:`~kafkaclient.streams.state.key_value_store.KeyValueStore` of the record's partition.
-        ``await emit(topic, value, key, partition=..., timestamp_ms=..., headers=...)`` sends. A
-        task's records are processed one after the other, tasks side by side.
+        ``await emit(topic, value, key, partition=..., timestamp_ms=..., headers=...)`` sends a
+        record. A task processes its records one at a time. Tasks run concurrently.
 
-        ``on_error`` says what happens to a record that cannot be decoded, or for which the
-        processor raises: ``"fail"`` ends :meth:`run`, ``"skip"`` logs the record and goes on,
-        :class:`~kafkaclient.streams.error_handling.DeadLetter` writes it to a topic and goes on. In
-        each case nothing remains of what the processor did with this record. The two handlers,
-        named as in Kafka Streams, say it for one of the two cases. With another handler than
-        ``"fail"`` for processing, what is emitted is sent when the processor has returned.
+        ``on_error`` decides what happens to a record that cannot be decoded, or for which the
+        processor raises. ``"fail"`` ends :meth:`run`. ``"skip"`` logs the record and continues.
+        :class:`~kafkaclient.streams.error_handling.DeadLetter` writes the record to a topic and
+        continues. In each case the processor's store changes and emitted records for this record
+        are dropped. The two other handlers, named as in Kafka Streams, override ``on_error`` for
+        decoding or for processing. Unless the processing handler is ``"fail"``, emitted records are
+        sent after the processor has returned.
 
-        Raises :class:`~kafkaclient.errors.ConfigError` when the topic or the store is another
-        processor's, or a handler is none of these.
+        Raises :class:`~kafkaclient.errors.ConfigError` if another processor reads the topic or has
+        the store, or if a handler is invalid.
         """
-        decoding = checked_handler(deserialization_exception_handler or on_error, "on_error")
-        processing = checked_handler(processing_exception_handler or on_error, "on_error")
+        decoding = validate_handler(deserialization_exception_handler or on_error, "on_error")
+        processing = validate_handler(processing_exception_handler or on_error, "on_error")
 
         def register(process: P) -> P:
             self._topology.add(
@@ -104,23 +105,23 @@ class StreamsApp:
         return register
 
     async def run(self) -> None:
-        """Take part in the application until :meth:`stop` is called, or this is cancelled. What has
-        been processed is committed then, and the others take over at once.
+        """Run this instance until :meth:`stop` is called or the task is cancelled. At the end the
+        processed records are committed, and the other instances take over immediately.
 
         Raises:
-            ConfigError: there is no processor.
+            ConfigError: the application has no processor.
             StateStoreError: the state directory is in use or damaged, the disk is full, or a
-                changelog does not fit.
-            DeserializationError: a record cannot be decoded; the message names it.
-            ProcessingError: a processor raised, which is the cause; the message names the record.
-            StreamsError: a topic is missing that is read or written, a record takes longer than its
-                transaction may, the group or the brokers cannot be had any more.
-            KafkaError: what was emitted was refused for good.
+                changelog does not match its input topic.
+            DeserializationError: a record cannot be decoded; the message names the record.
+            ProcessingError: a processor raised, see the cause; the message names the record.
+            StreamsError: an input or dead letter topic is missing, a record takes longer than its
+                transaction may, or the group or the brokers are unreachable.
+            KafkaError: an emitted record was rejected with an error that retries do not cure.
         """
         if not self._topology.processors:
-            raise ConfigError("the application has no processor: nothing is to be done")
+            raise ConfigError("the application has no processor: add one with @app.processor(...)")
         if self._instance is not None:
-            raise StreamsError("the application runs already; start another process for more")
+            raise StreamsError("the application is already running; use one process per instance")
         self._stopped.clear()
         self._instance = Instance(self.config, self._topology)
         try:
@@ -129,14 +130,14 @@ class StreamsApp:
             self._instance = None
 
     def stop(self) -> None:
-        """Have :meth:`run` end in good order."""
+        """Make :meth:`run` commit and return."""
         self._stopped.set()
 
     @property
     def changelog_bytes(self) -> ChangelogBytes:
-        """What this instance has read from changelogs since :meth:`run` began."""
+        """How much this instance has read from changelogs since :meth:`run` began."""
         return ChangelogBytes(0, 0) if self._instance is None else self._instance.changelog_bytes
 
     def tasks(self) -> list[TaskDescription]:
-        """What this instance has at the moment, sorted."""
+        """This instance's current tasks, sorted."""
         return [] if self._instance is None else self._instance.tasks()

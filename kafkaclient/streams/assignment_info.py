@@ -1,4 +1,4 @@
-"""What the leader tells a member: ``AssignmentInfo.java`` of Kafka Streams, versions 7 to 11."""
+"""The leader's assignment for a member: ``AssignmentInfo.java``, versions 7 to 11."""
 
 from __future__ import annotations
 
@@ -19,17 +19,15 @@ if TYPE_CHECKING:
 
 __all__ = ["NO_REBALANCE", "AssignmentInfo", "HostInfo", "align", "tasks_by_partition"]
 
-NO_REBALANCE = 2**63 - 1
-"""As time of the next rebalance: none is planned. 0 is at once."""
+NO_REBALANCE = 2**63 - 1  # as next_rebalance_ms: no rebalance is planned; 0 means at once
 
-_EARLIEST_VERSION = 7
-"""Those before have other layouts, and no time of the next rebalance: KIP-441 needs one."""
+_EARLIEST_VERSION = 7  # the first with the time of the next rebalance, which KIP-441 needs
 
 Partitions: TypeAlias = Set[TopicPartition]
 
 
 class HostInfo(NamedTuple):
-    """Where a client answers questions about its state."""
+    """Address at which a client answers queries about its state."""
 
     host: str
     port: int
@@ -37,23 +35,23 @@ class HostInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignmentInfo:
-    """A member's part of an assignment, besides the partitions that its consumer is given."""
+    """A member's tasks, in addition to the partitions that its consumer is assigned."""
 
     version: int = LATEST_SUPPORTED_VERSION
     commonly_supported_version: int = LATEST_SUPPORTED_VERSION
     """The latest version that all members support."""
     active_tasks: tuple[TaskId, ...] = ()
-    """One for each assigned partition, in the order of :func:`align`."""
+    """The task of each assigned partition, in the order of :func:`align`."""
     standby_tasks: Mapping[TaskId, Partitions] = field(default_factory=dict)
     partitions_by_host: Mapping[HostInfo, Partitions] = field(default_factory=dict)
     standby_partitions_by_host: Mapping[HostInfo, Partitions] = field(default_factory=dict)
     error_code: int = 0
-    """:class:`~kafkaclient.streams.versions.AssignorError`."""
+    """A code of :class:`~kafkaclient.streams.versions.AssignorError`."""
     next_rebalance_ms: int = NO_REBALANCE
-    """When this member is to join again, in ms since 1970 by the leader's clock."""
+    """When this member should rejoin, in ms since 1970 by the leader's clock."""
 
     def encode(self) -> bytes:
-        """Raises ValueError when the version is not one of ours."""
+        """The wire format. Raises ValueError for an unsupported version."""
         if not _EARLIEST_VERSION <= self.version <= LATEST_SUPPORTED_VERSION:
             raise ValueError(
                 f"version {self.version}; {_EARLIEST_VERSION} to {LATEST_SUPPORTED_VERSION} "
@@ -81,18 +79,18 @@ class AssignmentInfo:
 
     @classmethod
     def decode(cls, data: Buffer) -> Self:
-        """Read a member's assignment; what follows it is ignored, as in Java.
+        """Decode a member's assignment. Trailing bytes are ignored, as in Java.
 
-        Raises :class:`~kafkaclient.errors.TaskAssignmentError` when its version is older or newer
-        than what this client speaks, :class:`~kafkaclient.errors.ProtocolError` when it is none.
+        Raises :class:`~kafkaclient.errors.TaskAssignmentError` for an unsupported version, and
+        :class:`~kafkaclient.errors.ProtocolError` for malformed bytes.
         """
         reader = Reader(data, flexible=False)
         version = reader.int32()
         if not _EARLIEST_VERSION <= version <= LATEST_SUPPORTED_VERSION:
             raise TaskAssignmentError(
-                f"the leader's assignment is of version {version}; this client reads "
-                f"{_EARLIEST_VERSION} to {LATEST_SUPPORTED_VERSION}. Let all members of the group "
-                "run the same version of the application"
+                f"the leader's assignment has version {version}; this client reads "
+                f"{_EARLIEST_VERSION} to {LATEST_SUPPORTED_VERSION}. Run the same version of the "
+                "application on all members of the group"
             )
         commonly_supported = reader.int32()
         active = tuple(read_task(reader, version) for _ in reader.array(8))
@@ -118,8 +116,8 @@ class AssignmentInfo:
 def align(
     partitions_of: Mapping[TaskId, Iterable[TopicPartition]],
 ) -> tuple[list[TopicPartition], tuple[TaskId, ...]]:
-    """A consumer's active tasks as the leader sends them: all their partitions sorted, and for each
-    the task that it belongs to."""
+    """A consumer's active tasks as the leader sends them: sorted partitions, and each one's
+    task."""
     pairs = sorted((p, task) for task, partitions in partitions_of.items() for p in partitions)
     return [partition for partition, _ in pairs], tuple(task for _, task in pairs)
 
@@ -127,15 +125,16 @@ def align(
 def tasks_by_partition(
     active_tasks: Iterable[TaskId], partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, TaskId]:
-    """Which task each assigned partition belongs to: :func:`align` read backwards.
+    """The task of each assigned partition: the inverse of :func:`align`.
 
-    Raises :class:`~kafkaclient.errors.TaskAssignmentError` when there are not as many tasks.
+    Raises :class:`~kafkaclient.errors.TaskAssignmentError` if the numbers of tasks and partitions
+    differ.
     """
     assigned, tasks = sorted(partitions), tuple(active_tasks)
     if len(assigned) != len(tasks):
         raise TaskAssignmentError(
-            f"the leader assigned {len(assigned)} partitions with {len(tasks)} tasks; there must "
-            "be a task for each partition"
+            f"the leader assigned {len(assigned)} partitions with {len(tasks)} tasks; each "
+            "partition needs one task"
         )
     return dict(zip(assigned, tasks, strict=True))
 

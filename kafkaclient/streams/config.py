@@ -23,77 +23,79 @@ EARLIEST = "earliest"
 LATEST = "latest"
 
 _EXACTLY_ONCE = {"linger_ms": 0, "transaction_timeout_ms": 10_000}
-_OWN = "the application decides it"
-_RAW = "changelogs are bytes; give processors a key_deserializer or a value_deserializer"
+_SET_BY_RUNTIME = "the streams runtime sets it"
+_BYTES_ONLY = "changelogs are bytes; give processors a key_deserializer or value_deserializer"
 _NOT_FOR_CONSUMERS = {
-    "auto_offset_reset": "give the application's option auto_offset_reset",
-    "bootstrap_servers": "give the application's option bootstrap_servers",
-    "enable_auto_commit": _OWN,
-    "group_id": "it is the application's option application_id",
+    "auto_offset_reset": "use the application option auto_offset_reset",
+    "bootstrap_servers": "use the application option bootstrap_servers",
+    "enable_auto_commit": _SET_BY_RUNTIME,
+    "group_id": "use the application option application_id",
     "group_instance_id": "static membership is not supported",
-    "heartbeat_interval_ms": "give the application's option heartbeat_interval_ms",
-    "isolation_level": _OWN,
-    "key_deserializer": _RAW,
-    "loop": _OWN,
-    "partition_assignment_strategy": _OWN,
-    "rebalance_timeout_ms": "give the application's option rebalance_timeout_ms",
-    "session_timeout_ms": "give the application's option session_timeout_ms",
-    "value_deserializer": _RAW,
+    "heartbeat_interval_ms": "use the application option heartbeat_interval_ms",
+    "isolation_level": _SET_BY_RUNTIME,
+    "key_deserializer": _BYTES_ONLY,
+    "loop": _SET_BY_RUNTIME,
+    "partition_assignment_strategy": _SET_BY_RUNTIME,
+    "rebalance_timeout_ms": "use the application option rebalance_timeout_ms",
+    "session_timeout_ms": "use the application option session_timeout_ms",
+    "value_deserializer": _BYTES_ONLY,
 }
 _NOT_FOR_PRODUCERS = {
-    "bootstrap_servers": "give the application's option bootstrap_servers",
-    "key_serializer": "what is emitted is bytes, as the changelogs are",
-    "transactional_id": "it is made of application_id and the task",
-    "value_serializer": "what is emitted is bytes, as the changelogs are",
+    "bootstrap_servers": "use the application option bootstrap_servers",
+    "key_serializer": "emitted keys and values are bytes, like the changelogs",
+    "transactional_id": "it is built from application_id and the task",
+    "value_serializer": "emitted keys and values are bytes, like the changelogs",
 }
 _SECURITY = frozenset(field.name for field in fields(SecurityOptions))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamsConfig:
-    """Raises :class:`~kafkaclient.errors.ConfigError`, which names the option."""
+    """An application's options. Raises :class:`~kafkaclient.errors.ConfigError` with the option."""
 
     bootstrap_servers: str
     application_id: str
-    """``application.id``: the group, and what changelogs and transactional ids begin with."""
+    """``application.id``: consumer group, and prefix of changelog topics and transactional ids."""
     state_dir: str | Path
-    """``state.dir``: each instance needs one of its own; below it, a directory per application."""
+    """``state.dir``: each instance needs its own. Each application has a subdirectory."""
     processing_guarantee: str = AT_LEAST_ONCE
     """``processing.guarantee``: ``at_least_once`` or ``exactly_once_v2``."""
     acceptable_recovery_lag: int = 10_000
-    """``acceptable.recovery.lag``, see
-    :class:`~kafkaclient.streams.assignment.configs.AssignmentConfigs`, as for the next three."""
+    """``acceptable.recovery.lag``. For this option and the next three see
+    :class:`~kafkaclient.streams.assignment.configs.AssignmentConfigs`."""
     max_warmup_replicas: int = 2
     num_standby_replicas: int = 0
     probing_rebalance_interval_ms: int = 600_000
     commit_interval_ms: int = 100
-    """``commit.interval.ms``: writes stay in memory for as long. Java's default for at least once
-    is 30 s."""
+    """``commit.interval.ms``: how long store changes stay in memory before they are committed.
+    Java's default for at least once is 30 s."""
     replication_factor: int = -1
-    """``replication.factor`` of changelogs that are made; -1: the brokers' default."""
+    """``replication.factor`` of new changelog topics. -1 is the brokers' default."""
     state_cleanup_delay_ms: int = 600_000
-    """``state.cleanup.delay.ms``: how long a task's state is kept when it is not assigned."""
+    """``state.cleanup.delay.ms``: how long the state of a task that is not assigned here is
+    kept."""
     session_timeout_ms: int = 10_000
-    """``session.timeout.ms``: how long a killed instance's tasks wait for another one."""
+    """``session.timeout.ms``: tasks of an instance without heartbeats are reassigned after it."""
     heartbeat_interval_ms: int = 300
-    """``heartbeat.interval.ms``: how long a rebalance waits for members to hear of it."""
+    """``heartbeat.interval.ms``: members learn of a rebalance with their next heartbeat."""
     rebalance_timeout_ms: int = 60_000
-    """How long a member may take to end its work when a rebalance begins."""
+    """How long a member may take to commit and rejoin when a rebalance begins."""
     client_tags: Mapping[str, str] = field(default_factory=dict)
-    """``client.tag.*``, for ``rack_aware_assignment_tags``."""
+    """``client.tag.*``, used by ``rack_aware_assignment_tags``."""
     rack_aware_assignment_tags: tuple[str, ...] = ()
     auto_offset_reset: str = EARLIEST
-    """``auto.offset.reset``: where a task begins that has committed nothing, ``earliest`` or
-    ``latest``. ``latest`` is decided once: the task commits this offset at once."""
+    """``auto.offset.reset``: where a task without committed offset begins, ``earliest`` or
+    ``latest``. A ``latest`` offset is committed immediately, so that a restart skips no records."""
     security_options: Mapping[str, Any] = field(default_factory=dict)
     """Encryption and authentication of all clients, under the producer's names
     (``security_protocol``, ``sasl_username``, ``ssl_truststore_location``, ...; docs/security.md).
     """
     consumer_options: Mapping[str, Any] = field(default_factory=dict)
-    """More for aiokafka's consumers (``fetch_max_bytes``, ``client_rack``, ...)."""
+    """Further options of aiokafka's consumers (``fetch_max_bytes``, ``client_rack``, ...)."""
     producer_options: Mapping[str, Any] = field(default_factory=dict)
-    """More for the producers (``compression_type``, ``transaction_timeout_ms``, ...). Exactly once,
-    the defaults are ``linger_ms=0`` and ``transaction_timeout_ms=10_000``."""
+    """Further options of the producers (``compression_type``, ``transaction_timeout_ms``, ...).
+    With ``exactly_once_v2`` the defaults are ``linger_ms=0`` and ``transaction_timeout_ms=10_000``.
+    """
 
     def __post_init__(self) -> None:
         if self.processing_guarantee not in (AT_LEAST_ONCE, EXACTLY_ONCE_V2):
@@ -102,14 +104,16 @@ class StreamsConfig:
                 f"{AT_LEAST_ONCE!r} or {EXACTLY_ONCE_V2!r}"
             )
         if not self.application_id:
-            raise ConfigError("application.id is empty; it names the application's group")
+            raise ConfigError("application.id is empty; it names the consumer group")
         if not 0 < self.heartbeat_interval_ms < self.session_timeout_ms:
             raise ConfigError(
-                f"heartbeat.interval.ms is {self.heartbeat_interval_ms}; it must be from 1 to less "
-                f"than session.timeout.ms, {self.session_timeout_ms}"
+                f"heartbeat.interval.ms is {self.heartbeat_interval_ms}; it must be at least 1 and "
+                f"less than session.timeout.ms, {self.session_timeout_ms}"
             )
         if self.commit_interval_ms < 0:
-            raise ConfigError(f"commit.interval.ms is {self.commit_interval_ms}; it must be from 0")
+            raise ConfigError(
+                f"commit.interval.ms is {self.commit_interval_ms}; it must be at least 0"
+            )
         if self.auto_offset_reset not in (EARLIEST, LATEST):
             raise ConfigError(
                 f"auto.offset.reset is {self.auto_offset_reset!r}; it must be {EARLIEST!r} or "
@@ -120,31 +124,30 @@ class StreamsConfig:
         timeout_s = self.transaction_timeout_s
         if timeout_s is not None and self.commit_interval_ms >= timeout_s * 1000:
             raise ConfigError(
-                f"commit.interval.ms is {self.commit_interval_ms}; exactly once, it must be less "
-                f"than transaction.timeout.ms, {timeout_s * 1000:g}: brokers abort a transaction "
-                "that is open for longer (give producer_options={'transaction_timeout_ms': ...})"
+                f"commit.interval.ms is {self.commit_interval_ms}; with exactly_once_v2 it must be "
+                f"less than transaction.timeout.ms, {timeout_s * 1000:g}: brokers abort "
+                "transactions that stay open longer. Raise transaction_timeout_ms in "
+                "producer_options"
             )
 
     def _check_client_options(self) -> None:
-        """Raises ConfigError for an option that the application sets itself, or that is not what
-        its place is for."""
+        """Raise ConfigError for an option that the runtime sets, or that is in the wrong group."""
         for name in self.consumer_options:
             if name in _NOT_FOR_CONSUMERS:
                 raise ConfigError(
-                    f"consumer_options has {name}, which clashes: {_NOT_FOR_CONSUMERS[name]}"
+                    f"consumer_options must not have {name}: {_NOT_FOR_CONSUMERS[name]}"
                 )
         options = ProducerConfig.OPTIONS
         for name, given in read_options(options, ({}, self.producer_options)).items():
             if name in _NOT_FOR_PRODUCERS:
                 raise ConfigError(
-                    f"producer_options has {given.spelling}, which clashes: "
-                    f"{_NOT_FOR_PRODUCERS[name]}"
+                    f"producer_options must not have {given.spelling}: {_NOT_FOR_PRODUCERS[name]}"
                 )
         security = read_options(options, ({}, self.security_options))
         if others := [given.spelling for name, given in security.items() if name not in _SECURITY]:
             raise ConfigError(
-                f"security_options has {others[0]}, which has nothing to do with security: give "
-                "it in producer_options"
+                f"security_options has {others[0]}, which is not a security option: put it in "
+                "producer_options"
             )
         if not security:
             return
@@ -154,31 +157,31 @@ class StreamsConfig:
         ):
             if twice := [name for name in names if name.startswith(("ssl_", "sasl_", "security_"))]:
                 raise ConfigError(
-                    f"{place} has {twice[0]}, and security_options is given, which is for all "
-                    "clients: give it there only"
+                    f"{place} has {twice[0]}, but security_options is given: put all security "
+                    "options there"
                 )
         _ = self.producer_config
 
     @property
     def client_options(self) -> dict[str, Any]:
-        """For admin clients and producers."""
+        """Options of admin clients and of the shared producer."""
         return {**self.security_options, **self.producer_options}
 
     @property
     def transactional_options(self) -> dict[str, Any]:
-        """For the producer of a task, exactly once."""
+        """Options of each task's producer with ``exactly_once_v2``."""
         given = read_options(ProducerConfig.OPTIONS, ({}, self.producer_options))
         defaults = {name: value for name, value in _EXACTLY_ONCE.items() if name not in given}
         return {**defaults, **self.client_options}
 
     @property
     def producer_config(self) -> ProducerConfig:
-        """What :attr:`client_options` say; raises ConfigError."""
+        """The parsed :attr:`client_options`. Raises ConfigError."""
         return ProducerConfig.build(self.bootstrap_servers, self.client_options)
 
     @property
     def transaction_timeout_s(self) -> float | None:
-        """How long a transaction may be open; None at least once, where there is none."""
+        """How long a transaction may stay open. None with ``at_least_once``."""
         if not self.exactly_once:
             return None
         config = ProducerConfig.build(self.bootstrap_servers, self.transactional_options)
@@ -186,13 +189,8 @@ class StreamsConfig:
 
     @property
     def assignment(self) -> AssignmentConfigs:
-        return AssignmentConfigs(
-            acceptable_recovery_lag=self.acceptable_recovery_lag,
-            max_warmup_replicas=self.max_warmup_replicas,
-            num_standby_replicas=self.num_standby_replicas,
-            probing_rebalance_interval_ms=self.probing_rebalance_interval_ms,
-            rack_aware_assignment_tags=self.rack_aware_assignment_tags,
-        )
+        names = (option.name for option in fields(AssignmentConfigs))
+        return AssignmentConfigs(**{name: getattr(self, name) for name in names})
 
     @property
     def exactly_once(self) -> bool:

@@ -1,4 +1,4 @@
-"""The primitive types of Java's DataOutput, which an assignment is written in."""
+"""Java's DataOutput types, in which assignments are encoded."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ _TASK = struct.Struct(">ii")
 
 
 def utf(text: str) -> bytes:
-    """As ``DataOutput.writeUTF``: UTF-8, but for what Java keeps as surrogates and for NUL.
+    """Text as ``DataOutput.writeUTF`` encodes it: modified UTF-8, with surrogate pairs and a
+    two-byte NUL.
 
     Raises ValueError for more than 65535 bytes.
     """
     encoded = _surrogates(text).encode("utf-8", "surrogatepass").replace(b"\0", b"\xc0\x80")
     if len(encoded) > 0xFFFF:
-        raise ValueError(f"string of {len(encoded)} bytes; at most 65535 fit")
+        raise ValueError(f"the string has {len(encoded)} bytes in UTF-8; at most 65535 fit")
     return _UINT16.pack(len(encoded)) + encoded
 
 
 def read_utf(reader: Reader) -> str:
-    """Raises :class:`~kafkaclient.errors.ProtocolError` for what :func:`utf` would not write."""
+    """Decode :func:`utf`. Raises :class:`~kafkaclient.errors.ProtocolError` for other bytes."""
     size = reader.int16() & 0xFFFF
     start = reader.advance(size)
     encoded = bytes(reader.data[start : reader.position]).replace(b"\xc0\x80", b"\0")
@@ -44,13 +45,13 @@ def read_utf(reader: Reader) -> str:
 
 
 def task_bytes(task: TaskId, version: int) -> bytes:
-    """Raises ValueError for a named topology in a version that has none."""
+    """An encoded task id. Raises ValueError if the version does not support its named topology."""
     numbers = _TASK.pack(task.subtopology, task.partition)
     if version >= MIN_NAMED_TOPOLOGY_VERSION:
         name = task.topology_name.encode("utf-16-be")
         return numbers + INT32.pack(len(name) // 2) + name
     if task.topology_name:
-        raise ValueError(f"task {task} is of a named topology, which version {version} knows not")
+        raise ValueError(f"task {task} is of a named topology: version {version} has none")
     return numbers
 
 

@@ -1,5 +1,8 @@
-"""Who runs what in an application, seen from outside: from what its members told each other when
-they joined, and what the brokers know since. Reads the groups of Kafka Streams, too."""
+"""Which member of an application's group has which tasks, and how far behind they are.
+
+The answer combines the members' subscriptions and assignments with the offsets that brokers have.
+Groups of Kafka Streams can be described, too.
+"""
 
 from __future__ import annotations
 
@@ -35,36 +38,35 @@ _ASSIGNOR = "stream"
 
 
 class Role(Enum):
-    """What a member has a task for."""
+    """The role in which a member has a task."""
 
     ACTIVE = "active"
     STANDBY = "standby"
     WARMUP = "warm-up"
-    """A copy more than other tasks of the application have, while the assignment is not balanced:
-    members are not told which of their copies are warm-ups, so this is a conclusion."""
+    """An extra copy while the assignment is not balanced. Inferred: assignments do not mark it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyDescription:
-    """A task's copy on a member."""
+    """A member's copy of a task."""
 
     task: TaskId
     role: Role
     partitions: tuple[TopicPartition, ...]
-    """What an active task reads; a standby's or a warm-up's changelogs. Members of Kafka Streams do
-    not tell which changelogs a copy has; this is empty, and ``end`` and ``lag`` are None, when they
-    cannot be concluded either."""
+    """The input partitions of an active task, or the changelogs of a standby or warm-up. Empty if
+    the changelogs are unknown, because members of Kafka Streams do not report them. ``end`` and
+    ``lag`` are None then."""
     position: int | None
-    """Summed over ``partitions``: an active task's committed offsets; how far a copy's state is, as
-    its instance publishes it every second, else as it was when its member joined the group last.
-    None: not known, such as before the first commit."""
+    """Sum over ``partitions``. Of an active task: its committed offsets. Of a standby or warm-up:
+    the position that its instance publishes every second, or else the one reported when the member
+    last joined. None: unknown, for example before the first commit."""
     end: int | None
-    """Where ``partitions`` end now, summed; None: not known."""
+    """Sum of the current end offsets of ``partitions``. None: unknown."""
 
     @property
     def lag(self) -> int | None:
-        """Records between the two; of an active task those that it has to process still. A copy
-        without a position has everything before it."""
+        """``end`` minus ``position``: the number of records that the copy has not processed or
+        restored yet. A standby or warm-up without position lacks all records."""
         if self.end is None:
             return None
         if self.position is None:
@@ -73,7 +75,7 @@ class CopyDescription:
 
     @property
     def progress(self) -> float | None:
-        """The share of its changelog that a copy has, 0 to 1; None for an active task."""
+        """Fraction of the changelog that the copy has, 0 to 1. None for an active task."""
         if self.role is Role.ACTIVE or self.end is None:
             return None
         return 1.0 if self.end == 0 else min(1.0, (self.position or 0) / self.end)
@@ -81,7 +83,7 @@ class CopyDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberDescription:
-    """A member, and what it has; ``process_id`` is the same for all members of an instance."""
+    """A member and its tasks. All members of an instance have the same ``process_id``."""
 
     member_id: str
     client_id: str
@@ -92,36 +94,36 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplicationDescription:
-    """An application's group. Without members, ``state`` is ``Empty`` or ``Dead``."""
+    """An application's group. A group without members has the ``state`` ``Empty`` or ``Dead``."""
 
     group: str
     state: str
     members: tuple[MemberDescription, ...]
     next_rebalance_ms: int | None
-    """When the leader will ask for the next rebalance at the latest, in ms since 1970; None: never,
-    as the assignment is balanced."""
+    """Latest time of the next probing rebalance, in ms since 1970. None: no rebalance is planned,
+    because the assignment is balanced."""
 
     @property
     def is_rebalancing(self) -> bool:
-        """Whether what everybody has is being decided now."""
+        """Whether the group is rebalancing now."""
         return self.state in ("PreparingRebalance", "CompletingRebalance")
 
     @property
     def is_balanced(self) -> bool:
-        """Whether everybody has what the assignor wants it to have in the end."""
+        """Whether every task is where the assignor finally wants it."""
         return self.next_rebalance_ms is None
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
-    """A member, its bytes decoded."""
+class _DecodedMember:
+    """A group member with its decoded subscription and assignment."""
 
     member: DescribedMember
     subscription: SubscriptionInfo
     info: AssignmentInfo
     active: Mapping[TaskId, tuple[TopicPartition, ...]]
     copies: Mapping[TaskId, frozenset[TopicPartition]]
-    """With their changelogs."""
+    """Standby tasks -> their changelogs."""
 
     def changelogs(self) -> set[TopicPartition]:
         return {p for found in self.copies.values() for p in found}
@@ -131,16 +133,16 @@ class _Read:
 
 
 async def describe_application(admin: Admin, group: str) -> ApplicationDescription:
-    """Ask the brokers.
+    """Describe the application's group, as the brokers see it now.
 
-    While the group rebalances nobody has anything, so there are no members in the answer.
-    Raises :class:`~kafkaclient.errors.StreamsError` when the group is another kind of application's
-    or its members cannot be understood, and what the admin client raises.
+    While the group rebalances, no member has an assignment, and ``members`` is empty. Raises
+    :class:`~kafkaclient.errors.StreamsError` if the group is not a streams application or a
+    member's bytes cannot be decoded. Errors of the admin client are raised unchanged.
     """
     found = await admin.describe_group(group)
-    read = read_members(found)
+    read = decode_members(found)
     if any(not changelogs for each in read for changelogs in each.copies.values()):
-        read = read_members(found, await _changelog_topics(admin, group))
+        read = decode_members(found, await _changelog_topics(admin, group))
     sources = {p for each in read for found in each.active.values() for p in found}
     committed = await admin.committed_offsets(group, sorted(sources))
     ends = await admin.end_offsets({p for each in read for p in each.partitions()})
@@ -156,39 +158,41 @@ async def describe_application(admin: Admin, group: str) -> ApplicationDescripti
         )
         for process in {each.subscription.process_id for each in read}
     }
-    return described(found, read, committed, ends, published)
+    return build_description(found, read, committed, ends, published)
 
 
 async def _changelog_topics(admin: Admin, group: str) -> dict[str, int]:
-    """The application's, with the number of their partitions."""
+    """The application's changelog topics, with their numbers of partitions."""
     topics = await admin.describe_topics()
     return {
         name: len(topic.partitions) for name, topic in topics.items() if _is_changelog(name, group)
     }
 
 
-def read_members(group: DescribedGroup, changelogs: Mapping[str, int] | None = None) -> list[_Read]:
-    """Decode what members have told each other, those that have been assigned something.
+def decode_members(
+    group: DescribedGroup, changelogs: Mapping[str, int] | None = None
+) -> list[_DecodedMember]:
+    """Decode the subscriptions and assignments of a stable group's members.
 
-    Kafka Streams tells what a standby's task reads (``StreamsPartitionAssignor.java``), not its
-    changelogs. An application with one subtopology has only this one's: ``changelogs`` are the
-    numbers of partitions of the application's changelog topics.
+    For a standby, Kafka Streams sends the input partitions, not the changelogs
+    (``StreamsPartitionAssignor.java``). If the application has only one subtopology, all its
+    changelogs belong to it: ``changelogs`` (topic -> number of partitions) then fills the gap.
     """
     if not group.members or group.state != "Stable":
         return []
     if group.protocol_type != "consumer" or group.protocol != _ASSIGNOR:
         raise StreamsError(
-            f"group {group.group_id!r} is no streams application: its members have agreed on "
+            f"group {group.group_id!r} is not a streams application: its members agreed on "
             f"{group.protocol or 'no'!r} of the {group.protocol_type!r} protocol, not {_ASSIGNOR!r}"
         )
-    read = [_read(member, group.group_id) for member in group.members]
+    read = [_decode_member(member, group.group_id) for member in group.members]
     subtopologies = {t.subtopology for each in read for t in (*each.active, *each.copies)}
     if changelogs and len(subtopologies) == 1:
-        return [_concluded(each, changelogs) for each in read]
+        return [_with_changelogs(each, changelogs) for each in read]
     return read
 
 
-def _concluded(each: _Read, changelogs: Mapping[str, int]) -> _Read:
+def _with_changelogs(each: _DecodedMember, changelogs: Mapping[str, int]) -> _DecodedMember:
     copies = {
         task: found
         or frozenset(
@@ -201,41 +205,42 @@ def _concluded(each: _Read, changelogs: Mapping[str, int]) -> _Read:
     return replace(each, copies=copies)
 
 
-def described(
+def build_description(
     group: DescribedGroup,
-    read: list[_Read],
+    read: list[_DecodedMember],
     committed: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
     published: Mapping[UUID, Mapping[TopicPartition, int]],
 ) -> ApplicationDescription:
-    """Put together what is known; pure. ``published`` are the positions of copies, by process."""
+    """The description, from what brokers answered. ``published``: process id -> positions."""
     copies = Counter(task for each in read for task in each.info.standby_tasks)
     tasks = copies.keys() | {task for each in read for task in each.active}
     wanted = min((copies[task] for task in tasks), default=0)
     planned = [
         each.info.next_rebalance_ms for each in read if each.info.next_rebalance_ms != NO_REBALANCE
     ]
-    warming = _warmups(read, copies, wanted) if planned else set()
+    warmups = _warmups(read, copies, wanted) if planned else set()
     members = []
     for each in read:
+        process = each.subscription.process_id
         found = [
             CopyDescription(
                 task=task,
                 role=Role.ACTIVE,
                 partitions=partitions,
-                position=_sum(committed, partitions),
-                end=_sum(ends, partitions),
+                position=_sum_offsets(committed, partitions),
+                end=_sum_offsets(ends, partitions),
             )
             for task, partitions in each.active.items()
         ]
         found += [
             CopyDescription(
                 task=task,
-                role=Role.WARMUP if (each.member.member_id, task) in warming else Role.STANDBY,
+                role=Role.WARMUP if (each.member.member_id, task) in warmups else Role.STANDBY,
                 partitions=tuple(sorted(partitions)),
-                position=_published(published, each, partitions)
-                or _position(each, task, _sum(ends, partitions)),
-                end=_sum(ends, partitions),
+                position=_sum_offsets(published.get(process, {}), partitions)
+                or _reported_position(each, task, _sum_offsets(ends, partitions)),
+                end=_sum_offsets(ends, partitions),
             )
             for task, partitions in each.copies.items()
         ]
@@ -244,7 +249,7 @@ def described(
                 member_id=each.member.member_id,
                 client_id=each.member.client_id,
                 host=each.member.host,
-                process_id=each.subscription.process_id,
+                process_id=process,
                 copies=tuple(sorted(found, key=lambda copy: (copy.role.value, copy.task))),
             )
         )
@@ -260,12 +265,12 @@ def _is_changelog(topic: str, group: str) -> bool:
     return topic.startswith(f"{group}-") and topic.endswith("-changelog")
 
 
-def _read(member: DescribedMember, group: str) -> _Read:
+def _decode_member(member: DescribedMember, group: str) -> _DecodedMember:
     subscription = decode_subscription(user_data_in(member.metadata) or b"")
     if not isinstance(subscription, SubscriptionInfo):
         raise StreamsError(
-            f"member {member.member_id} speaks version {subscription.version}, which is newer than "
-            "what this client reads"
+            f"member {member.member_id} speaks version {subscription.version}, which this "
+            "client is too old to read: upgrade it"
         )
     assignment = assignment_in(member.assignment)
     info = AssignmentInfo.decode(assignment.user_data or b"")
@@ -276,19 +281,19 @@ def _read(member: DescribedMember, group: str) -> _Read:
         task: frozenset(p for p in partitions if _is_changelog(p.topic, group))
         for task, partitions in info.standby_tasks.items()
     }
-    return _Read(
+    return _DecodedMember(
         member, subscription, info, {task: tuple(found) for task, found in active.items()}, copies
     )
 
 
 def _warmups(
-    read: list[_Read], copies: Mapping[TaskId, int], wanted: int
+    read: list[_DecodedMember], copies: Mapping[TaskId, int], wanted: int
 ) -> set[tuple[str, TaskId]]:
-    """Of tasks with more copies than others have, those that are furthest behind."""
+    """Surplus copies furthest behind, of tasks with more copies than others: (member id, task)."""
     holders: defaultdict[TaskId, list[tuple[int, str]]] = defaultdict(list)
     for each in read:
         for task in each.info.standby_tasks:
-            position = _position(each, task, MAX_LAG)
+            position = _reported_position(each, task, MAX_LAG)
             holders[task].append((-1 if position is None else position, each.member.member_id))
     return {
         (member, task)
@@ -297,25 +302,17 @@ def _warmups(
     }
 
 
-def _position(each: _Read, task: TaskId, end: int | None) -> int | None:
-    """What the member reported when it joined; a task that it ran then was at its end."""
+def _reported_position(each: _DecodedMember, task: TaskId, end: int | None) -> int | None:
+    """The position reported when the member joined; ``end`` for a task that was active there."""
     position = each.subscription.task_offset_sums.get(task)
     if position == LATEST_OFFSET:
         return end
     return None if position is None or position < 0 else position
 
 
-def _published(
-    published: Mapping[UUID, Mapping[TopicPartition, int]],
-    each: _Read,
-    partitions: Collection[TopicPartition],
-) -> int | None:
-    return _sum(published.get(each.subscription.process_id, {}), partitions)
-
-
-def _sum(
+def _sum_offsets(
     offsets: Mapping[TopicPartition, int], partitions: Collection[TopicPartition]
 ) -> int | None:
-    """None if one of them is not known, or if it is not known which they are."""
+    """Sum of the partitions' offsets. None without partitions, or if an offset is unknown."""
     found = [offsets[p] for p in partitions if p in offsets]
     return sum(found) if partitions and len(found) == len(partitions) else None

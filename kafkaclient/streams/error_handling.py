@@ -1,4 +1,4 @@
-"""What a processor does with a record that cannot be decoded, or at which it fails.
+"""What happens to a record that cannot be decoded or processed.
 
 Kafka Streams: ``deserialization.exception.handler``, ``processing.exception.handler`` and
 ``errors.dead.letter.queue.topic.name`` (KIP-161, KIP-1033, KIP-1034).
@@ -22,20 +22,18 @@ __all__ = [
     "SKIP",
     "DeadLetter",
     "ErrorHandler",
-    "checked_handler",
     "dead_letter_headers",
-    "message",
+    "error_text",
+    "validate_handler",
 ]
 
-FAIL: Final = "fail"
-"""End the application with an error that names the record."""
-SKIP: Final = "skip"
-"""Log the record and go on with the next one. Kafka Streams calls this ``CONTINUE``."""
+FAIL: Final = "fail"  # end the application with an error that names the record
+SKIP: Final = "skip"  # log the record and continue; CONTINUE in Kafka Streams
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """Write the record to ``topic`` and go on with the next one.
+    """Write the record to ``topic`` and continue with the next one.
 
     The record keeps its key, value, timestamp and headers, as bytes. The headers of KIP-1034 are
     added: ``__streams.errors.exception``, ``.stacktrace``, ``.message``, ``.topic``, ``.partition``
@@ -49,25 +47,25 @@ class DeadLetter:
 ErrorHandler: TypeAlias = Literal["fail", "skip"] | DeadLetter
 
 
-def checked_handler(handler: Any, option: str) -> ErrorHandler:
-    """Raises :class:`~kafkaclient.errors.ConfigError`, which names ``option``."""
+def validate_handler(handler: Any, option: str) -> ErrorHandler:
+    """The checked handler. Raises :class:`~kafkaclient.errors.ConfigError` with ``option``."""
     if isinstance(handler, DeadLetter) and handler.topic:
         return handler
     if handler in (FAIL, SKIP):
         return handler  # type: ignore[no-any-return]
     raise ConfigError(
-        f"{option} is {handler!r}; it must be {FAIL!r}, {SKIP!r} or DeadLetter('a topic')"
+        f"{option} is {handler!r}; it must be {FAIL!r}, {SKIP!r} or DeadLetter('topic')"
     )
 
 
 def dead_letter_headers(
     record: Any, source: TopicPartition, error: BaseException
 ) -> Sequence[tuple[str, bytes]]:
-    """The record's own headers, and those of KIP-1034 (``ExceptionHandlerUtils.java``)."""
+    """The record's own headers plus those of KIP-1034 (``ExceptionHandlerUtils.java``)."""
     about = {
         "exception": f"{type(error).__module__}.{type(error).__qualname__}",
         "stacktrace": "".join(traceback.format_exception(error)),
-        "message": message(error),
+        "message": error_text(error),
         "topic": source.topic,
         "partition": str(source.partition),
         "offset": str(record.offset),
@@ -79,10 +77,10 @@ def dead_letter_headers(
     return [*record.headers, *added]
 
 
-def message(error: BaseException) -> str:
-    """What the error says, as text that any log can hold: it may quote what UTF-8 cannot encode,
-    such as half of a surrogate pair. Its ``__str__`` is the application's, and may fail itself."""
+def error_text(error: BaseException) -> str:
+    """The error's text, safe to log: characters that UTF-8 cannot encode are escaped, and a failing
+    ``__str__`` of the application's error is caught."""
     try:
         return str(error).encode(errors="backslashreplace").decode()
-    except Exception as failed:  # noqa: BLE001 - the record's error is what has to be told
+    except Exception as failed:  # noqa: BLE001 - report the record's error, not this one
         return f"<its __str__ raised {type(failed).__name__}>"

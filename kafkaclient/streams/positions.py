@@ -1,8 +1,7 @@
-"""How far an instance's copies are, where everybody can see it.
+"""Publishes how far an instance's standbys and warm-ups are, for ``streams describe``.
 
-Members tell their leader only when they join; a copy that warms up joins when it is there. So every
-instance commits the positions of its copies as offsets of a group without members, one group per
-instance, as Kafka's own tools show them, too.
+Members report positions to their leader only when they join. So each instance also commits the
+positions as offsets of a group without members. Kafka's own tools can read them.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ __all__ = ["positions_group", "publish_positions"]
 
 _log = logging.getLogger(__name__)
 
-_EVERY_S = 1.0
-_AFTER_FAILURE_S = 60.0
+_PUBLISH_INTERVAL_S = 1.0
+_RETRY_AFTER_S = 60.0
 
 
 def positions_group(application_id: str, process_id: UUID) -> str:
-    """The group that has the positions of an instance's copies."""
+    """The group that holds the positions of an instance's standbys and warm-ups."""
     return f"{application_id}-{process_id}"
 
 
@@ -38,15 +37,15 @@ async def publish_positions(
     group: str,
     positions: Callable[[], Mapping[TopicPartition, int]],
 ) -> None:
-    """For ever: commit positions every second, if they have changed. Nothing depends on it, so what
-    fails is a warning, and is tried again after a minute."""
+    """Commit changed positions every second; never returns. A failure is logged, and retried after
+    a minute: no other part of the runtime needs the positions."""
     while True:
         try:
             async with new_admin() as admin:
                 await _publish(admin, group, positions)
         except KafkaError as error:
-            _log.warning("nobody can see how far the copies of tasks here are: %s", error)
-        await asyncio.sleep(_AFTER_FAILURE_S)
+            _log.warning("positions of standbys are not published to group %s: %s", group, error)
+        await asyncio.sleep(_RETRY_AFTER_S)
 
 
 async def _publish(
@@ -54,7 +53,7 @@ async def _publish(
 ) -> None:
     published: Mapping[TopicPartition, int] = {}
     while True:
-        await asyncio.sleep(_EVERY_S)
+        await asyncio.sleep(_PUBLISH_INTERVAL_S)
         found = positions()
         if found and found != published:
             await admin.alter_offsets(group, found)

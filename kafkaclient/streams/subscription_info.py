@@ -1,6 +1,7 @@
-"""What a member tells the leader when it joins: ``SubscriptionInfoData.json`` of Kafka Streams.
+"""The subscription that a member sends to the leader when it joins: ``SubscriptionInfoData.json``
+of Kafka Streams.
 
-KIP-441 wanted lags in it; what was shipped are offsets, from which the leader works them out.
+KIP-441 planned to send lags. The released protocol sends offsets, and the leader computes the lags.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ _CLIENT_TAGS = 11
 
 
 class FutureSubscriptionInfo(NamedTuple):
-    """All that can be said of a subscription of a version newer than ours. Its member is answered
-    in the latest version that all support, and comes again with that (version probing)."""
+    """A subscription of a newer, undecodable version. The leader answers in the latest version that
+    all members support, and the member rejoins with that version (version probing)."""
 
     version: int
     latest_supported_version: int
@@ -49,27 +50,27 @@ class FutureSubscriptionInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriptionInfo:
-    """A member's subscription. ``version`` is the one that it is written in, 1 to 11."""
+    """A member's subscription. ``version`` is the encoding, 1 to 11."""
 
     version: int = LATEST_SUPPORTED_VERSION
     latest_supported_version: int = LATEST_SUPPORTED_VERSION
     process_id: UUID
-    """The client that the member is one of the consumers of."""
+    """The client (process) that this member is a consumer of."""
     user_end_point: str | None = None
-    """``host:port`` that others may ask for its state (``application.server``)."""
+    """``host:port`` that answers queries about the member's state (``application.server``)."""
     task_offset_sums: Mapping[TaskId, int] = field(default_factory=dict)
-    """For every stateful task on its disk, see
-    :func:`~kafkaclient.streams.assignment.lags.offset_sum`. Up to version 6 only those that run
-    (-2) are told from others (-3)."""
+    """Offset sum of each stateful task on the member's disk, see
+    :func:`~kafkaclient.streams.assignment.lags.offset_sum`. Versions up to 6 distinguish only
+    running tasks (-2) from others (-3)."""
     unique_field: int = 0
-    """Counts the member's joins, from 127 on to -128: a subscription that has not changed would
-    make no new assignment."""
+    """Counts the member's joins, wrapping from 127 to -128. It makes each subscription differ:
+    brokers start no rebalance for an unchanged one."""
     error_code: int = 0
-    """4: the whole application is to shut down."""
+    """4 asks the whole application to shut down."""
     client_tags: Mapping[str, str] = field(default_factory=dict)
 
     def encode(self) -> bytes:
-        """Raises ValueError when the version is not ours, or has no room for named topologies."""
+        """The wire format. Raises ValueError for an unsupported version or named topology."""
         version = self.version
         if not 1 <= version <= LATEST_SUPPORTED_VERSION:
             raise ValueError(f"version {version}; 1 to {LATEST_SUPPORTED_VERSION} can be written")
@@ -99,19 +100,18 @@ class SubscriptionInfo:
             for task, _ in sums:
                 if task.topology_name:
                     raise ValueError(
-                        f"task {task} is of a named topology, which version {self.version} "
-                        "knows not"
+                        f"task {task} is of a named topology: version {self.version} has none"
                     )
         return sums
 
 
 def decode_subscription(data: Buffer) -> SubscriptionInfo | FutureSubscriptionInfo:
-    """Read a member's user data. Raises :class:`~kafkaclient.errors.ProtocolError` when it is no
-    subscription; what follows one is ignored, as in Java."""
+    """Decode a member's user data. Trailing bytes are ignored, as in Java. Raises
+    :class:`~kafkaclient.errors.ProtocolError` for malformed bytes."""
     reader = Reader(data, flexible=False)
     version = reader.int32()
     if version < 1:
-        raise ProtocolError(f"subscription of version {version}")
+        raise ProtocolError(f"the subscription has version {version}; versions begin at 1")
     latest = reader.int32() if version >= _LATEST_SUPPORTED else UNKNOWN
     if version > LATEST_SUPPORTED_VERSION:
         return FutureSubscriptionInfo(version, latest)
@@ -205,7 +205,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _read_text(reader: Reader) -> str:
-    encoded = _read(reader, len(reader.array(1)))  # bytes are an array of them
+    encoded = _read(reader, len(reader.array(1)))  # text is an array of bytes
     try:
         return encoded.decode()
     except UnicodeDecodeError as error:

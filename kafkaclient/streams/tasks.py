@@ -1,4 +1,4 @@
-"""Names of tasks, and what is known of how far their state is."""
+"""Task ids, and the special values of offsets and lags."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import NamedTuple, Self
 __all__ = ["LATEST_OFFSET", "MAX_LAG", "OFFSET_UNKNOWN", "UNKNOWN_OFFSET_SUM", "TaskId"]
 
 LATEST_OFFSET = -2
-"""In place of an offset sum or a lag: the task is active and running there (``Task.java``)."""
+"""As an offset sum or lag: the task is active and running there (``Task.java``)."""
 UNKNOWN_OFFSET_SUM = -3
-"""In place of an offset sum or a lag: a copy of unknown age; members of before version 7 say no
-more (``SubscriptionInfo.java``)."""
+"""As an offset sum or lag: the copy's position is unknown. Members before version 7 report no
+positions (``SubscriptionInfo.java``)."""
 OFFSET_UNKNOWN = -4
-"""In place of a store's offset: its checkpoint names none (``OffsetCheckpoint.java``)."""
+"""As a store's offset: its checkpoint has none (``OffsetCheckpoint.java``)."""
 MAX_LAG = 2**63 - 1
-"""As ``acceptable.recovery.lag``: everybody counts as caught up. Sums are pinned to it."""
+"""As ``acceptable.recovery.lag``: every client counts as caught up. The cap of all sums."""
 
 _TEXT = re.compile(r"(?:(?P<topology>.*?)__)?(?P<subtopology>\d+)_(?P<partition>\d+)", re.ASCII)
 
 
 class TaskId(NamedTuple):
-    """A subtopology and one partition of its input, both counted from 0; the unit of work.
+    """A subtopology and one partition of its input, both counted from 0: the unit of work.
 
-    Sorts by subtopology, then partition. ``topology_name`` is empty unless the application runs
-    several named topologies.
+    Sorts by subtopology, then partition. ``topology_name`` is empty unless the application has
+    named topologies.
     """
 
     subtopology: int
@@ -33,10 +33,10 @@ class TaskId(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """``0_1``, or ``name__0_1``. Raises ValueError for anything else."""
+        """The task written as ``0_1`` or ``name__0_1``. Raises ValueError for other text."""
         match = _TEXT.fullmatch(text)
         if match is None:
-            raise ValueError(f"{text!r} is no task; a task is written 0_1, or name__0_1")
+            raise ValueError(f"{text!r} is no task id; use the form 0_1 or name__0_1")
         return cls(int(match["subtopology"]), int(match["partition"]), match["topology"] or "")
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""What an application does: its processors, and the tasks and topics that follow from them."""
+"""An application's processors, and the tasks and topics that follow from them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Process: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
 """``async def process(record, store, emit)``."""
 
 Deserializer: TypeAlias = Callable[[bytes], Any]
-"""Called for every key or value that is not None."""
+"""Called for each key or value that is not None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Processor:
-    """One subtopology: reads a topic, keeps a store."""
+    """One subtopology: it reads one topic and has one store."""
 
     topic: str
     store: str
@@ -37,29 +37,29 @@ class Processor:
 
     @property
     def dead_letter_topics(self) -> set[str]:
-        """Topics that take records which cannot be processed."""
+        """Topics to which records that cannot be decoded or processed are written."""
         handlers = (self.deserialization_exception_handler, self.processing_exception_handler)
         return {handler.topic for handler in handlers if isinstance(handler, DeadLetter)}
 
 
 class Topology:
-    """The processors in the order in which they were added, which is that of subtopologies."""
+    """The processors in the order of registration, which is the order of subtopologies."""
 
     def __init__(self, application_id: str) -> None:
         self._application_id = application_id
         self._processors: list[Processor] = []
 
     def add(self, processor: Processor) -> None:
-        """Raises :class:`~kafkaclient.errors.ConfigError` when another processor reads the same
-        topic, or keeps a store of the same name."""
+        """Register a processor. Raises :class:`~kafkaclient.errors.ConfigError` if another one
+        reads the same topic or has a store of the same name."""
         for other in self._processors:
             if other.topic == processor.topic:
                 raise ConfigError(
-                    f"topic {processor.topic!r} is read by two processors; do both in one"
+                    f"topic {processor.topic!r} is read by two processors; merge them into one"
                 )
             if other.store == processor.store:
                 raise ConfigError(
-                    f"store {processor.store!r} is kept by two processors; a store has one writer"
+                    f"store {processor.store!r} is used by two processors; give each its own store"
                 )
         self._processors.append(processor)
 
@@ -69,14 +69,14 @@ class Topology:
 
     @property
     def topics(self) -> list[str]:
-        """What is read."""
+        """The input topics."""
         return [processor.topic for processor in self._processors]
 
     def processor(self, task: TaskId) -> Processor:
         return self._processors[task.subtopology]
 
     def changelog_topic(self, processor: Processor) -> str:
-        """As Kafka Streams names it."""
+        """The changelog topic's name, as in Kafka Streams."""
         return f"{self._application_id}-{processor.store}-changelog"
 
     def source(self, task: TaskId) -> TopicPartition:
@@ -86,7 +86,7 @@ class Topology:
         return TopicPartition(self.changelog_topic(self.processor(task)), task.partition)
 
     def tasks(self, partitions: Mapping[str, int]) -> list[TaskId]:
-        """A task for each partition that is read; ``partitions`` says how many a topic has."""
+        """One task per input partition. ``partitions``: topic -> number of partitions."""
         return [
             TaskId(subtopology, partition)
             for subtopology, processor in enumerate(self._processors)

@@ -1,4 +1,4 @@
-"""Versions of what members tell each other, and the codes in it
+"""Protocol versions and error codes of subscriptions and assignments
 (``StreamsAssignmentProtocolVersions.java``, ``AssignorError.java``)."""
 
 from __future__ import annotations
@@ -13,17 +13,14 @@ __all__ = [
     "AssignorError",
 ]
 
-LATEST_SUPPORTED_VERSION = 11
-"""Of Kafka Streams 3.3 to 4.3, too."""
-EARLIEST_PROBEABLE_VERSION = 3
-"""Members of this version on say how far they could go, so that a newer one can come down."""
+LATEST_SUPPORTED_VERSION = 11  # also that of Kafka Streams 3.3 to 4.3
+EARLIEST_PROBEABLE_VERSION = 3  # from here on members send the latest version they support
 MIN_NAMED_TOPOLOGY_VERSION = 10
-UNKNOWN = -1
-"""The latest version that members of versions 1 and 2 support: they do not say."""
+UNKNOWN = -1  # the latest supported version of members that do not send it (versions 1 and 2)
 
 
 class AssignorError(IntEnum):
-    """What a leader, or a member, tells the whole group."""
+    """An error that the leader or a member sends to the whole group."""
 
     NONE = 0
     INCOMPLETE_SOURCE_TOPIC_METADATA = 1

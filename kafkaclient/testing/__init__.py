@@ -1,7 +1,6 @@
 """Tools for testing Kafka clients: real brokers, a fault proxy, an in-process fake cluster.
 
-Every name is loaded when it is first used, so that importing one tool, or pytest loading the
-plugin of this package, does not pay for the others.
+Every name is loaded when it is first used, so that the import of one tool does not load the others.
 """
 
 from __future__ import annotations

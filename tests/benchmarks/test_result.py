@@ -6,7 +6,7 @@ from dataclasses import fields
 from benchmarks.produce.entry import Entry, Job
 from benchmarks.produce.meter import latencies, percentile
 from benchmarks.produce.result import Measured, run_fields
-from kafkaclient.experiments.record import RunRecord
+from kafkaclient.perf.record import RunRecord
 
 JOB = Job(
     entry=Entry(client="c", setting="s", way="w"),

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from kafkaclient.errors import BootstrapError, TransactionAbortableError
-from kafkaclient.experiments import clients
-from kafkaclient.experiments.traffic import (
+from kafkaclient.perf import clients
+from kafkaclient.perf.traffic import (
     BrokerTraffic,
     Completed,
     PartitionTraffic,

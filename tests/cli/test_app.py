@@ -21,7 +21,7 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Command:
 
     def run(*words: str, missing: tuple[str, ...]) -> int | str | None:
         for name in list(sys.modules):
-            if name.startswith(("kafkaclient.cli.", "kafkaclient.testing", "kafkaclient.experim")):
+            if name.startswith(("kafkaclient.cli.", "kafkaclient.testing", "kafkaclient.perf")):
                 monkeypatch.delitem(sys.modules, name)
         for name in missing:
             monkeypatch.setitem(sys.modules, name, None)
@@ -36,13 +36,11 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Command:
 def test_the_commands_are_there() -> None:
     result = CliRunner().invoke(app, ["--help"])
     assert result.exit_code == 0
-    for name in ("perf-test", "demo", "topics", "configs", "limits", "cluster", "experiment"):
+    for name in ("perf-test", "report", "topics", "configs", "limits", "cluster"):
         assert name in result.output
 
 
-@pytest.mark.parametrize(
-    "name", ["perf-test", "demo", "topics", "configs", "limits", "cluster", "experiment"]
-)
+@pytest.mark.parametrize("name", ["perf-test", "report", "topics", "configs", "limits", "cluster"])
 def test_each_command_has_help(name: str) -> None:
     result = CliRunner().invoke(app, [name, "--help"])
     assert result.exit_code == 0
@@ -58,14 +56,16 @@ def test_without_the_extra_the_command_says_what_to_install(command: Command, li
 
 
 def test_a_module_of_our_own_that_is_missing_is_no_missing_extra(command: Command) -> None:
-    with pytest.raises(ModuleNotFoundError, match="experiments"):
-        command("--help", missing=("kafkaclient.experiments.load",))
+    with pytest.raises(ModuleNotFoundError, match="perf"):
+        command("--help", missing=("kafkaclient.perf.load",))
 
 
 def test_without_the_testing_tools_only_their_commands_are_missing(
     command: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tools = ("platformdirs", "jgo.maven", "psutil")
-    assert command("demo", "--rows", "5", missing=tools) == 1
-    assert "pip install 'kafkaclient[demo]'" in capsys.readouterr().err
+    assert command("cluster", "--help", missing=tools) == 0
+    told = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "pip install 'kafkaclient[testing]'" in told
+    assert "describe" in told
     assert command("perf-test", "--help", missing=tools) == 0

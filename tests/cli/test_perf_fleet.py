@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from kafkaclient.cli import perf_fleet
-from kafkaclient.experiments import spark_load
+from kafkaclient.perf import spark_load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

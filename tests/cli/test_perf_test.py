@@ -299,7 +299,7 @@ def test_many_producers_need_spark(perf_test: PerfTest) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--print-metrics",), "--print-metrics tells of one producer"),
+        (("--print-metrics",), "--print-metrics is for one producer"),
         (("--producers", "3"), "local[2] runs 2 tasks at once"),
     ],
 )

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from kafkaclient.cli import report as command
 from kafkaclient.cli.app import app
-from kafkaclient.experiments import page
+from kafkaclient.pages import page
 from kafkaclient.spark.report import job
 from kafkaclient.spark.report.job import Tables
 from kafkaclient.telemetry import SCHEMA

@@ -122,4 +122,4 @@ def test_another_kind_of_group(fake: FakeCluster, run: Run) -> None:
     answer_with(fake, group({A: {}})._replace(protocol="range"))
     shown = run()
     assert (shown.exit_code, shown.stdout) == (1, "")
-    assert "no streams application" in shown.stderr
+    assert "is not a streams application" in shown.stderr

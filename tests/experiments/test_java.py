@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from experiments.java import parse_line, run_java
 from kafkaclient.errors import KafkaError
-from kafkaclient.experiments.java import parse_line, run_java
-from kafkaclient.experiments.load import LoadSpec
-from kafkaclient.experiments.run import Labels
+from kafkaclient.perf.load import LoadSpec
+from kafkaclient.perf.run import Labels
 from kafkaclient.testing.cluster import ToolResult
 
 if TYPE_CHECKING:
-    from kafkaclient.experiments.java import JavaOutcome
+    from experiments.java import JavaOutcome
 
 # As Kafka 4.3.1 printed them.
 STDOUT = """\

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import platform
 
-from kafkaclient.experiments.machine import machine_facts, machine_sentence
+from experiments.machine import machine_facts, machine_sentence
 
 
 def test_facts_are_json_and_make_a_sentence() -> None:

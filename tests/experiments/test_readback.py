@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaclient.experiments.readback import Ledger, ReadBack
+from experiments.readback import Ledger, ReadBack
 
 SENT = [(b"a", b"0"), (b"b", b"1"), (b"a", b"2"), (b"b", b"3")]
 

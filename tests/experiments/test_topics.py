@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkaclient.experiments.record import RunRecord
-from kafkaclient.experiments.topics import ProduceCount, produce_count
+from experiments.topics import ProduceCount, produce_count
+from kafkaclient.perf.record import RunRecord
 
 
 class Proxies:

@@ -383,13 +383,13 @@ async def test_no_offsets_are_asked_for_out_of_a_transaction(transacting: StartP
 @pytest.mark.parametrize(
     ("offsets", "message"),
     [
-        (None, "offsets are a mapping, not None"),
-        ([("in", 0)], "offsets are a mapping"),
+        (None, "offsets must be a mapping, not None"),
+        ([("in", 0)], "offsets must be a mapping"),
         ({"in": 1}, "a pair (topic, partition), not 'in'"),
-        ({("in", "0"): 1}, "a partition is an int, not '0'"),
+        ({("in", "0"): 1}, "a partition must be an int, not '0'"),
         ({("in",): 1}, "a pair (topic, partition), not ('in',)"),
-        ({("in", None): 1}, "a partition is an int, not None"),
-        ({("in", True): 1}, "a partition is an int, not True"),
+        ({("in", None): 1}, "a partition must be an int, not None"),
+        ({("in", True): 1}, "a partition must be an int, not True"),
         ({("in", 2**31): 1}, "from 0 to 2**31 - 1, not 2147483648"),
     ],
 )

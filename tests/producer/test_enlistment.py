@@ -9,7 +9,7 @@ import pytest
 
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import KafkaError
-from kafkaclient.producer.transactions.added_partitions import AddedPartitions
+from kafkaclient.producer.transactions.participants import AddedPartitions
 from kafkaclient.testing.clock import virtual_time
 
 if TYPE_CHECKING:

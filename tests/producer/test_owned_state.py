@@ -37,6 +37,7 @@ NAMESAKES = {
     ("error", "maybe_written"): "DeliveryTimeoutError",
     ("too_large", "maybe_written"): "RecordTooLargeError",
     ("primary", "bytes_sent"): "BrokerLane",
+    ("send", "charged"): "PendingSend",
 }
 # (file, receiver, attribute): why another class may change the attribute.
 ALLOWED: dict[tuple[str, str, str], str] = {}

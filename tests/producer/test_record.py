@@ -8,13 +8,13 @@ import pytest
 
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import InvalidRecordError
-from kafkaclient.producer.batches.record import Record, checked_record
+from kafkaclient.producer.batches.record import RawRecord, Record, checked_record
 
 CONFIG = ProducerConfig.build(None, {"bootstrap_servers": "localhost:9092"})
 
 
 def checked(value: Any = None, key: Any = None, headers: Any = ()) -> Record:
-    return checked_record(CONFIG, lambda: 0.0, "t", value, key, None, None, headers)
+    return checked_record(CONFIG, lambda: 0.0, RawRecord("t", value, key, headers=headers))
 
 
 @pytest.mark.parametrize("buffer", [bytearray, lambda given: memoryview(bytearray(given))])

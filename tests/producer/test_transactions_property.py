@@ -141,8 +141,8 @@ class Story:
 
     async def ask_again(self, producer: Producer, n: int) -> None:
         transactions = producer._core.transactions
-        ending = transactions._ending
-        if ending is None or ending.told:
+        ending = transactions._end_txn
+        if ending is None or ending.observed:
             self.told[n] = False  # cancelled before it was begun, or aborted and told
             return
         call = producer.commit_transaction if ending.commit else producer.abort_transaction

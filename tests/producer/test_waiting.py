@@ -14,7 +14,8 @@ from kafkaclient.cluster.view import PartitionView, TopicView
 from kafkaclient.errors import KafkaError
 from kafkaclient.producer.batches.delivery import BatchResult
 from kafkaclient.producer.batches.record import Record
-from kafkaclient.producer.pending_sends import PendingSend, PendingSends
+from kafkaclient.producer.pending_sends import PendingSends
+from kafkaclient.producer.topic_waiters import PendingSend
 from kafkaclient.testing.clock import run_virtual
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Story:
     def __init__(self, bench: type[Bench]) -> None:
         self.accumulator = bench(buffer_memory=TOTAL).accumulator
         self.topics: list[TopicBuffer] = [self.accumulator.topic(name) for name in ("test", "late")]
-        self.turns: list[PendingSend] = []
+        self.sends: list[PendingSend] = []
         self.batched = 0
         """The bytes that were appended."""
         self.lines = PendingSends(
@@ -46,9 +47,9 @@ class Story:
             Silent(),  # type: ignore[arg-type]
             max_block=60,
             clock=asyncio.get_running_loop().time,
-            place=self.place,
+            append=self.place,
             new_result=BatchResult,
-            on_failed=lambda _topic: None,
+            on_failed=lambda _topic, _error: None,
         )
 
     def place(self, topic: TopicBuffer, record: Record, _since: float) -> Delivery:
@@ -67,35 +68,32 @@ class Story:
         self.accumulator.update_topic(
             TopicView(topic.name, None, (PartitionView(0, 0, 0, (0,), (0,)),)), 0.0
         )
-        self.lines.on_topic_known(topic)
+        self.lines.admit_waiting(topic)
 
     def keep(self, topic: TopicBuffer, nbytes: int) -> None:
         if topic.has_waiters or topic.view is None:
             self.lines.hold(topic, Record(0, None, b"", (), 0, nbytes))
 
     def join(self, topic: TopicBuffer, nbytes: int, *, exclusive: bool) -> None:
-        self.turns.append(self.lines.turn(topic, nbytes, exclusive=exclusive))
+        self.sends.append(self.lines.join(topic, nbytes, exclusive=exclusive))
 
     def go_on(self, topic: TopicBuffer, nbytes: int) -> None:
         """A bulk call whose turn has come appends, and waits for more."""
-        line = self.lines._lines.get(topic)
-        turn = line.called[0] if line is not None and line.called else None
-        if turn is None or not (turn.come and turn.exclusive):
+        waiters = self.lines._topics.get(topic)
+        send = waiters.admitted[0] if waiters is not None and waiters.admitted else None
+        if send is None or not (send.may_append and send.exclusive):
             return
-        if turn.has_room:
-            with turn.spend():
-                self.append(turn.room)
-        if turn.waits_in_vain(nbytes):
-            turn.step_back(nbytes)
-        else:
-            turn.ask_more(nbytes)
+        if send.has_room:
+            with self.lines.spend(send):
+                self.append(send.room)
+        self.lines.wait_for_more(send, nbytes)
 
     def end(self, which: int) -> None:
-        if self.turns:
-            self.turns.pop(which % len(self.turns)).end()
+        if self.sends:
+            self.lines.end(self.sends.pop(which % len(self.sends)))
 
     def check(self) -> None:
-        lines = [line for line in self.lines._lines.values() if line.topic.view is not None]
+        lines = [line for line in self.lines._topics.values() if line.topic.view is not None]
         waiting = [waiter for line in lines for waiter in line.waiting]
         assert self.lines.callers == sum(isinstance(waiter, PendingSend) for waiter in waiting)
 
@@ -128,7 +126,7 @@ class Story:
             if random.random() < 0.7:
                 await asyncio.sleep(0)
         self.lines.fail_all(KafkaError("no"))
-        while self.turns:
+        while self.sends:
             self.end(0)
             self.check()
         self.deliver()
@@ -175,7 +173,7 @@ def test_a_refused_record_costs_the_same_however_many_callers_wait(bench: type[B
         story.append(TOTAL)
         for _ in range(3):
             story.join(topic, 1, exclusive=False)
-        line = story.lines._lines[topic]
+        line = story.lines._topics[topic]
         line.waiting = Unwalked(line.waiting)
         assert story.lines.hold(topic, Record(0, None, b"", (), 0, 1)) is None
         assert story.lines.callers == 3

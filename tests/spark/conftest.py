@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkaclient.spark.kept import Kept
+from kafkaclient.spark.client_cache import ClientCache
 from kafkaclient.spark.options import ReadOptions
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.wire.compression import Codec
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def _thaw() -> Iterator[None]:
-    """What tasks' code freezes must not hide from later tests what they leak."""
+    """Unfreeze the objects that a test froze, so that later tests see their leaks."""
     yield
     gc.unfreeze()
 
@@ -33,16 +33,16 @@ def fake() -> FakeCluster:
 
 
 @pytest.fixture
-def kept(fake: FakeCluster) -> Iterator[Kept]:
-    """A worker's, whose clients are the fake cluster's."""
-    made = Kept(dialer=fake)
+def cache(fake: FakeCluster) -> Iterator[ClientCache]:
+    """A client cache whose clients connect to the fake cluster."""
+    made = ClientCache(dialer=fake)
     yield made
     made.close()
 
 
 @pytest.fixture
 def fill(fake: FakeCluster) -> Callable[..., None]:
-    """Append records, each with its offset as value, and 1000 ms plus that as time."""
+    """Append records with their offset as value and 1000 ms plus the offset as timestamp."""
 
     def append(partition: int, records: int, topic: str = "t") -> None:
         for _ in range(records):

@@ -1,4 +1,4 @@
-"""Exactly once, whatever dies when: the decision logic against a model of Spark and of Kafka."""
+"""Exactly once after any crash: the decision logic against a model of Spark and Kafka."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from kafkaclient.spark import decisions
 from kafkaclient.spark.decisions import (
     Contents,
     Decision,
-    Seen,
     State,
+    TransactionStatus,
     abort_batch,
     commit_batch,
 )
@@ -134,7 +134,7 @@ class Driver:
         self.step("after")
         return last
 
-    async def writing(self) -> bool:
+    async def is_writing(self) -> bool:
         self.step("before")
         return self.kafka.on_its_way is not None
 
@@ -157,13 +157,13 @@ class Driver:
 
     async def states(
         self, prepared: Iterable[PreparedTransaction]
-    ) -> Mapping[PreparedTransaction, Seen]:
+    ) -> Mapping[PreparedTransaction, TransactionStatus]:
         self.step("before")
         kafka = self.kafka
         return {
-            each: Seen(kafka.state[each], kafka.left(each))
+            each: TransactionStatus(kafka.state[each], kafka.left(each))
             if kafka.state[each] is State.OPEN
-            else Seen(kafka.state[each])
+            else TransactionStatus(kafka.state[each])
             for each in prepared
         }
 
@@ -179,7 +179,7 @@ class Driver:
         self.step("after")
         return self.kafka.state[prepared] is wanted and prepared not in self.kafka.expired
 
-    async def left(self, batch: int) -> list[PreparedTransaction]:
+    async def open_up_to(self, batch: int) -> list[PreparedTransaction]:
         self.step("before")
         return [each for each in self.kafka.open() if self.kafka.rows[each][0] <= batch]
 
@@ -332,7 +332,7 @@ def test_a_driver_that_is_slow_commits_no_part_of_a_batch(
 
 @settings(max_examples=400)
 @given(script=scripts, splits=splits, sizes=sizes, restored=restored, readable=st.booleans())
-def test_a_checkpoint_put_back_loses_and_repeats_nothing_silently(
+def test_a_restored_checkpoint_loses_and_repeats_nothing_silently(
     script: dict[int, str],
     splits: list[int],
     sizes: list[tuple[int, int]],
@@ -350,7 +350,7 @@ def test_a_checkpoint_put_back_loses_and_repeats_nothing_silently(
         assert kafka.visible() == query.everything()
     elif isinstance(failure, CheckpointMismatchError):
         assert restored
-        assert "put the newest checkpoint back" in str(failure)
+        assert "Restore the newest checkpoint" in str(failure)
     event(f"ends with: {type(failure).__name__}")
 
 
@@ -379,7 +379,7 @@ async def commit(driver: Driver, wanted: Decision, *, accept_loss: bool = False)
     await commit_batch(driver, driver, wanted, accept_loss=accept_loss)
 
 
-async def test_a_decision_of_which_nothing_was_committed_is_taken_back() -> None:
+async def test_a_decision_without_committed_transactions_is_revoked() -> None:
     """Driver and brokers were away for too long: the replay takes its place, as a whole."""
     kafka = Kafka()
     old, new = batch(kafka, 0, [1], [2]), batch(kafka, 0, [1, 2])
@@ -390,7 +390,7 @@ async def test_a_decision_of_which_nothing_was_committed_is_taken_back() -> None
     assert kafka.written[-1] == replace(new, done=True)
 
 
-async def test_what_is_taken_back_cannot_be_committed_by_a_run_of_long_ago() -> None:
+async def test_an_old_run_cannot_commit_a_revoked_decision() -> None:
     kafka = Kafka()
     old = batch(kafka, 0, [1], [2])
     kafka.written.append(old)
@@ -421,7 +421,7 @@ async def test_a_decision_that_may_be_visible_in_part_fails_the_query(other: Sta
     assert kafka.written[-1].done
 
 
-async def test_a_run_of_long_ago_can_neither_decide_nor_disturb() -> None:
+async def test_an_old_run_can_neither_decide_nor_abort() -> None:
     kafka = Kafka()
     old, new = Driver(kafka), Driver(kafka)
     of_old, of_new = batch(kafka, 0, [1]), batch(kafka, 0, [1])
@@ -437,7 +437,7 @@ async def test_a_run_of_long_ago_can_neither_decide_nor_disturb() -> None:
     assert kafka.visible() == Counter([1, 2])
 
 
-async def test_a_run_that_looks_or_aborts_does_not_fence_the_one_that_commits() -> None:
+async def test_reading_and_aborting_do_not_fence_a_committing_run() -> None:
     kafka = Kafka()
     await commit(Driver(kafka), batch(kafka, 0, [1]))
     stale = batch(kafka, 0, [1])
@@ -455,7 +455,7 @@ async def test_a_run_that_looks_or_aborts_does_not_fence_the_one_that_commits() 
     assert kafka.visible() == Counter([1, 2])
 
 
-async def test_what_is_lost_before_the_decision_is_only_repeated() -> None:
+async def test_a_batch_lost_before_its_decision_is_repeated() -> None:
     kafka = Kafka()
     wanted = batch(kafka, 0, [1], [2])
     kafka.expire(*wanted.transactions)
@@ -477,7 +477,7 @@ async def test_nothing_is_decided_shortly_before_a_time_out() -> None:
 
 
 @pytest.mark.parametrize("late", ["expired", "slow"])
-async def test_a_decision_that_took_too_long_to_write_is_taken_back(late: str) -> None:
+async def test_a_decision_written_too_slowly_is_revoked(late: str) -> None:
     kafka = Kafka()
     wanted = batch(kafka, 0, [1], [2])
     kafka.pass_time(0.85 * TIMEOUT_S)
@@ -498,7 +498,7 @@ async def test_a_decision_that_took_too_long_to_write_is_taken_back(late: str) -
     assert kafka.visible() == Counter([1, 2])
 
 
-async def test_a_checkpoint_that_was_put_back_is_an_error_that_says_what_to_do() -> None:
+async def test_the_error_of_a_restored_checkpoint_says_what_to_do() -> None:
     kafka = Kafka()
     driver = Driver(kafka)
     await commit(driver, batch(kafka, 0, [1, 2]))
@@ -509,7 +509,7 @@ async def test_a_checkpoint_that_was_put_back_is_an_error_that_says_what_to_do()
     for part in (
         '2 rows, up to the end offsets {"in":{"0":2}}',
         'end offsets are {"in":{"0":4}} now',
-        "put the newest checkpoint back",
+        "Restore the newest checkpoint",
         "new checkpointLocation",
         "failOnDataLoss=false",
     ):
@@ -527,7 +527,7 @@ async def test_a_copied_checkpoint_with_another_topic_is_an_error() -> None:
 
 
 async def test_other_rows_of_the_same_offsets_are_the_same_batch() -> None:
-    """A query need not make the same rows twice; what was decided is what counts."""
+    """A query may yield other rows when it is repeated; the decided rows count."""
     kafka = Kafka()
     wanted = batch(kafka, 0, [1, 2])
     await commit(Driver(kafka), wanted)
@@ -550,19 +550,19 @@ async def test_a_decision_of_an_earlier_release_is_carried_out() -> None:
     assert kafka.visible() == Counter([1])
 
 
-@pytest.mark.parametrize("call", ["left", "end", "never"])
+@pytest.mark.parametrize("call", ["open_up_to", "end", "never"])
 async def test_cleaning_up_fails_no_batch(call: str, monkeypatch) -> None:
-    monkeypatch.setattr(decisions, "_CLEAN_UP_S", 0.05)
+    monkeypatch.setattr(decisions, "_CLEAN_UP_TIMEOUT_S", 0.05)
     kafka = Kafka()
     wanted, lost = batch(kafka, 0, [1]), kafka.prepare(0, [1])
 
     class Broken(Driver):
-        async def left(self, batch: int) -> list[PreparedTransaction]:
-            if call == "left":
+        async def open_up_to(self, batch: int) -> list[PreparedTransaction]:
+            if call == "open_up_to":
                 raise KafkaError("one broker does not answer")
             if call == "never":
                 await asyncio.Event().wait()
-            return await super().left(batch)
+            return await super().open_up_to(batch)
 
         async def end(self, prepared: PreparedTransaction, *, commit: bool) -> bool:
             if prepared == lost:
@@ -574,7 +574,7 @@ async def test_cleaning_up_fails_no_batch(call: str, monkeypatch) -> None:
     assert kafka.written[-1].done
 
 
-async def test_one_coordinator_that_fails_keeps_no_other_transaction_from_its_commit() -> None:
+async def test_a_failing_coordinator_blocks_no_other_commit() -> None:
     kafka = Kafka()
     wanted = batch(kafka, 0, [1], [2])
 
@@ -592,7 +592,7 @@ async def test_one_coordinator_that_fails_keeps_no_other_transaction_from_its_co
     assert kafka.visible() == Counter([1, 2])
 
 
-async def test_nothing_is_aborted_while_a_decision_is_on_its_way() -> None:
+async def test_nothing_is_aborted_while_a_decision_is_being_written() -> None:
     """The commit's process was killed; its decision may arrive when Spark has called abort."""
     kafka = Kafka()
     wanted = batch(kafka, 0, [1], [2])

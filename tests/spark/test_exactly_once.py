@@ -27,8 +27,8 @@ from kafkaclient.spark.checkpoint import end_offsets  # noqa: E402
 from kafkaclient.spark.decisions import (  # noqa: E402
     Contents,
     Decision,
-    Seen,
     State,
+    TransactionStatus,
     abort_batch,
     commit_batch,
 )
@@ -131,11 +131,11 @@ async def test_a_driver_that_dies_after_the_decision(fake) -> None:
         await abort_batch(ledger, transactions, 0, tuple(first))  # as after a commit that failed
         await commit_batch(ledger, transactions, Decision(0, (again.transaction,)))
         states = await transactions.states([again.transaction])
-        assert [*states.values()] == [Seen(State.ABORTED)]
+        assert [*states.values()] == [TransactionStatus(State.ABORTED)]
     assert seen(fake) == [b"a", b"b"]
 
 
-async def test_a_driver_of_long_ago_writes_no_decision(fake) -> None:
+async def test_an_old_driver_is_fenced(fake) -> None:
     one = (await task(fake, 0, ["a"])).transaction
     async with driver(fake) as (old, _), driver(fake) as (new, transactions):
         await old.claim()
@@ -191,7 +191,7 @@ def decision(batch: int, told: list[Prepared]) -> Decision:
     return Decision(batch, prepared, contents=contents)
 
 
-async def test_time_that_is_left(fake) -> None:
+async def test_time_left_with_a_slow_clock(fake) -> None:
     """By the coordinator's word; a clock that is behind it does not make it more."""
     one = (await task(fake, 0, ["a"])).transaction
     began = fake.transaction(one.transactional_id).started_ms / 1000
@@ -199,7 +199,9 @@ async def test_time_that_is_left(fake) -> None:
         for passed, left in ((0, 1.0), (15, 0.75), (70, 0.0), (-1000, 1.0)):
             now = began + passed
             transactions = KafkaTransactions(admin, QUERY, clock=lambda now=now: now)
-            assert (await transactions.states([one]))[one] == Seen(State.OPEN, pytest.approx(left))
+            assert (await transactions.states([one]))[one] == TransactionStatus(
+                State.OPEN, pytest.approx(left)
+            )
         ledger = KafkaLedger(admin, {"bootstrap_servers": fake.bootstrap}, QUERY, dialer=fake)
         transactions = KafkaTransactions(admin, QUERY, clock=lambda: began + 55)
         with pytest.raises(TransactionLostError, match="about to time out, within 10%"):
@@ -207,7 +209,7 @@ async def test_time_that_is_left(fake) -> None:
         await ledger.close()
 
 
-async def test_who_reads_or_aborts_fences_nobody(fake) -> None:
+async def test_reading_and_aborting_do_not_fence(fake) -> None:
     one, stale = [(await task(fake, 0, ["a"], n)).transaction for n in range(2)]
     async with driver(fake) as (ledger, transactions), driver(fake) as (old, of_old):
         await ledger.claim()
@@ -222,12 +224,12 @@ async def test_who_reads_or_aborts_fences_nobody(fake) -> None:
 async def test_a_decision_that_is_being_written_protects_its_transactions(fake) -> None:
     one = (await task(fake, 0, ["a"])).transaction
     async with driver(fake) as (ledger, transactions):
-        assert not await ledger.writing()
+        assert not await ledger.is_writing()
         producer = Producer(fake.bootstrap, dialer=fake, transactional_id=QUERY)
         async with producer, producer.transaction():  # of a process that was killed, say
             await producer.send(QUERY, b"x", partition=0)
             await producer.flush()
-            assert await ledger.writing()
+            assert await ledger.is_writing()
             await abort_batch(ledger, transactions, 0, (one,))
             assert (await transactions.states([one]))[one].state is State.OPEN
             await producer.abort_transaction()
@@ -254,7 +256,7 @@ async def test_a_decision_of_any_size_fits(fake, tasks: int) -> None:
     assert len(last_of_each_key) == (1 if tasks == 1 else len(records) // 2)
 
 
-async def test_leftovers_of_compaction_are_passed_over(fake) -> None:
+async def test_slices_left_by_compaction_are_ignored(fake) -> None:
     async with Producer(fake.bootstrap, dialer=fake) as producer:
         for value in (b"1/3\n...", b"2/3\n...", b"1/2\n..."):
             await producer.send(QUERY, value, partition=0)
@@ -265,14 +267,14 @@ async def test_leftovers_of_compaction_are_passed_over(fake) -> None:
         assert await ledger.last() == Decision(3, ())
 
 
-async def test_cleaning_up_needs_not_all_brokers(fake) -> None:
+async def test_cleaning_up_tolerates_a_missing_broker(fake) -> None:
     one = (await task(fake, 0, ["a"])).transaction
     async with driver(fake) as (ledger, transactions):
 
         async def refuse(_: object) -> None:
             raise KafkaError("a broker does not list its transactions")
 
-        transactions.left = refuse  # type: ignore[method-assign]
+        transactions.open_up_to = refuse  # type: ignore[method-assign]
         await commit_batch(ledger, transactions, Decision(0, (one,)))
     assert seen(fake) == [b"a"]
 
@@ -302,7 +304,7 @@ async def test_the_ledger_is_replicated(
     assert ("has only" in caplog.text) is (replicas is None and brokers < 3)
 
 
-async def test_a_ledger_that_cannot_be_as_asked_for(caplog) -> None:
+async def test_an_impossible_replication_factor_is_an_error(caplog) -> None:
     fake = FakeCluster(brokers=2)
     async with Admin(fake.bootstrap, dialer=fake, limits=None) as admin:
         with pytest.raises(BrokerError, match="INVALID_REPLICATION_FACTOR"):

@@ -24,7 +24,7 @@ kafkaclient.spark.failures.SparkJobError: /facts/batches-a.parquet cannot be rea
 """
 
 
-def test_what_a_python_worker_raised_is_told_without_its_frames() -> None:
+def test_a_python_workers_error_has_no_frames() -> None:
     with pytest.raises(SparkJobError) as raised, spark_failures("the report"):
         raise Py4JError(IN_A_WORKER)
     assert str(raised.value) == (
@@ -33,7 +33,7 @@ def test_what_a_python_worker_raised_is_told_without_its_frames() -> None:
     )
 
 
-def test_what_spark_said_first_is_told() -> None:
+def test_the_message_has_the_first_lines_of_spark() -> None:
     with pytest.raises(SparkJobError) as raised, spark_failures("the report"):
         raise Py4JError(SAID)
     message = str(raised.value)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_once_for_what_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_imports_are_frozen_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(garbage, "_modules", 0)
     gc.unfreeze()
     garbage.freeze_imports()

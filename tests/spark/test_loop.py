@@ -30,7 +30,7 @@ async def test_results_and_errors_come_back() -> None:
     assert all(thread.name != "test" for thread in threading.enumerate())
 
 
-def test_what_still_runs_is_cancelled_at_the_end() -> None:
+def test_running_coroutines_are_cancelled_at_the_end() -> None:
     ended = []
 
     async def wait() -> None:
@@ -49,7 +49,7 @@ def test_what_still_runs_is_cancelled_at_the_end() -> None:
     assert ended == [True]
 
 
-def test_the_next_item_is_made_meanwhile() -> None:
+def test_the_next_item_is_prefetched() -> None:
     made: list[int] = []
     ahead = threading.Event()
 
@@ -68,7 +68,7 @@ def test_the_next_item_is_made_meanwhile() -> None:
         assert list(found) == [1, 2]
 
 
-def test_an_error_on_the_way() -> None:
+def test_an_error_of_the_items() -> None:
     async def items() -> AsyncIterator[int]:
         yield 1
         raise LookupError("no")
@@ -80,7 +80,7 @@ def test_an_error_on_the_way() -> None:
             next(found)
 
 
-def test_items_are_taken_in_order_while_the_next_is_made() -> None:
+def test_items_are_taken_in_order_while_the_next_is_produced() -> None:
     made, taken = [], []
     gate = asyncio.Event()
 
@@ -124,8 +124,8 @@ def test_nothing_is_taken_after_an_error() -> None:
             loop.feed(broken(), take)
 
 
-def test_a_broken_uvloop_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not by a thread that nobody hears."""
+def test_a_broken_uvloop_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the constructor, not on the thread."""
 
     def fail() -> None:
         raise ImportError("uvloop was built for another Python")

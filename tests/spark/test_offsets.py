@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from kafkaclient.spark.offsets import (
     OffsetRange,
-    limited,
-    offsets_from,
-    offsets_to,
-    partitions_from,
+    limit_offsets,
+    offsets_as_json,
+    parse_offsets,
+    parse_partitions,
     split,
 )
 from kafkaclient.types import TopicPartition
@@ -32,12 +32,12 @@ ranges = st.lists(
 )
 
 
-def test_json_there_and_back() -> None:
+def test_json_round_trip() -> None:
     text = '{"b":{"10":-1,"2":7},"a":{"0":-2}}'
-    offsets = offsets_from(text)
+    offsets = parse_offsets(text)
     assert offsets == {TP("b", 10): -1, TP("b", 2): 7, TP("a", 0): -2}
     # In order of numbers: Spark compares the text.
-    assert json.dumps(offsets_to(offsets)) == '{"a": {"0": -2}, "b": {"2": 7, "10": -1}}'
+    assert json.dumps(offsets_as_json(offsets)) == '{"a": {"0": -2}, "b": {"2": 7, "10": -1}}'
 
 
 @pytest.mark.parametrize(
@@ -52,16 +52,16 @@ def test_json_there_and_back() -> None:
         ('{"t": {"1": true}}', "t-1 has True"),
     ],
 )
-def test_what_is_no_offset(text: str, said: str) -> None:
+def test_invalid_offsets(text: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        offsets_from(text)
+        parse_offsets(text)
 
 
 def test_assigned_partitions() -> None:
-    assert partitions_from('{"b": [1, 0], "a": [2]}') == (TP("a", 2), TP("b", 0), TP("b", 1))
+    assert parse_partitions('{"b": [1, 0], "a": [2]}') == (TP("a", 2), TP("b", 0), TP("b", 1))
     for text in ('{"t": 1}', '{"t": [-1]}', '{"t": ["1"]}', "[]"):
         with pytest.raises(ValueError, match=r"give|instead"):
-            partitions_from(text)
+            parse_partitions(text)
 
 
 def test_split_as_spark_does() -> None:
@@ -102,7 +102,7 @@ def test_a_split_reads_each_offset_once(
 def test_a_limit_starves_no_partition(whole: list[OffsetRange], most: int) -> None:
     start = {each.topic_partition: each.start for each in whole}
     end = {each.topic_partition: each.end for each in whole}
-    until = limited(start, end, most)
+    until = limit_offsets(start, end, most)
     taken = {tp: until[tp] - start[tp] for tp in until}
     assert all(start[tp] <= until[tp] <= end[tp] for tp in end)
     assert all(taken[tp] > 0 for tp in end if end[tp] > start[tp])
@@ -113,7 +113,7 @@ def test_a_limit_starves_no_partition(whole: list[OffsetRange], most: int) -> No
 
 
 def test_a_partition_that_got_shorter_keeps_its_end() -> None:
-    assert limited({TP("t", 0): 9, TP("t", 1): 0}, {TP("t", 0): 5, TP("t", 1): 100}, 10) == {
+    assert limit_offsets({TP("t", 0): 9, TP("t", 1): 0}, {TP("t", 0): 5, TP("t", 1): 100}, 10) == {
         TP("t", 0): 5,
         TP("t", 1): 10,
     }

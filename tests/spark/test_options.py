@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from kafkaclient.errors import ConfigError
-from kafkaclient.spark.offsets import EARLIEST, LATEST, ByOffset, ByTime, Everywhere
+from kafkaclient.spark.offsets import EARLIEST, LATEST, AllPartitions, ByOffset, ByTime
 from kafkaclient.spark.options import ReadOptions, WriteOptions
 from kafkaclient.types import TopicPartition
 
@@ -20,8 +20,8 @@ def read(mode="batch", **options: str) -> ReadOptions:
 
 def test_defaults_are_sparks() -> None:
     batch, streaming = read(), read("streaming")
-    assert (batch.start, batch.end) == (Everywhere(EARLIEST), Everywhere(LATEST))
-    assert streaming.start == Everywhere(LATEST)
+    assert (batch.start, batch.end) == (AllPartitions(EARLIEST), AllPartitions(LATEST))
+    assert streaming.start == AllPartitions(LATEST)
     assert batch.subscription.topics == ("t",)
     assert batch.fail_on_data_loss
     assert not batch.include_headers
@@ -38,8 +38,8 @@ def test_names_are_not_case_sensitive() -> None:
     assert options.min_partitions == 7
 
 
-def test_where_to_begin() -> None:
-    assert read(startingOffsets="Earliest").start == Everywhere(EARLIEST)
+def test_starting_offsets() -> None:
+    assert read(startingOffsets="Earliest").start == AllPartitions(EARLIEST)
     assert read(startingOffsets='{"t": {"0": 5}}').start == ByOffset({TopicPartition("t", 0): 5})
     assert read(startingTimestamp="100").start == ByTime(100, "error")
     both = read(
@@ -67,7 +67,7 @@ def test_which_partitions() -> None:
         ({"subscribe": " , "}, "option subscribe"),
         ({"startingOfsets": "earliest"}, "did you mean startingOffsets"),
         ({"bootstrap.servers": "x:1"}, "did you mean kafka.bootstrap.servers"),
-        ({"topic": "t"}, "option topic means nothing for reading"),
+        ({"topic": "t"}, "option topic is not for reading"),
         ({"quite.something.else": "1"}, "unknown option quite.something.else"),
         ({"startingOffsets": "latest"}, "startingOffsets=latest"),
         ({"startingOffsets": "later"}, "option startingOffsets='later'"),
@@ -83,18 +83,18 @@ def test_which_partitions() -> None:
         ({"subscribePattern": "("}, "assign, subscribe, subscribePattern"),
         ({"kafka.bootstrap.servers": ""}, "kafka.bootstrap.servers is missing"),
         ({"kafka.fetch.min.byte": "1"}, "did you mean fetch.min.bytes"),
-        ({"kafka.auto.offset.reset": "earliest"}, "give startingOffsets"),
-        ({"kafka.enable.auto.commit": "true"}, "nothing is committed"),
+        ({"kafka.auto.offset.reset": "earliest"}, "use startingOffsets"),
+        ({"kafka.enable.auto.commit": "true"}, "not in Kafka"),
         ({"kafka.key.deserializer": "x"}, "cast the column"),
         ({"kafka.interceptor.classes": "x"}, "Java classes"),
     ],
 )
-def test_what_is_refused(options: dict[str, str], said: str) -> None:
+def test_rejected_options(options: dict[str, str], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         read(**options)
 
 
-def test_a_pattern_that_is_none() -> None:
+def test_an_invalid_pattern() -> None:
     with pytest.raises(ConfigError, match="not a regular expression"):
         ReadOptions.parse({**SERVERS, "subscribePattern": "("}, "batch")
 
@@ -119,7 +119,7 @@ def test_what_has_no_effect_is_warned_of(caplog: pytest.LogCaptureFixture) -> No
     assert "checkpoint" not in told
 
 
-def test_secrets_stay_unseen() -> None:
+def test_secrets_are_not_shown() -> None:
     options = read(
         **{"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.mechanism": "PLAIN"},
         **{"kafka.sasl.username": "me", "kafka.sasl.password": "hush"},
@@ -138,9 +138,9 @@ def test_writing() -> None:
     assert WriteOptions.parse(SERVERS, "streaming").topic is None
     for extra, said in (
         ({"topic": " "}, "option topic is empty"),
-        ({"subscribe": "t"}, "option subscribe means nothing for writing"),
+        ({"subscribe": "t"}, "option subscribe is not for writing"),
         ({"kafka.value.serializer": "x"}, "STRING or BINARY"),
-        ({"kafka.acks": "many"}, "among the options kafka"),
+        ({"kafka.acks": "many"}, "in the options kafka"),
         ({"tropic": "t"}, "did you mean topic"),
     ):
         with pytest.raises(ConfigError, match=said):

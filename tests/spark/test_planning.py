@@ -26,7 +26,7 @@ def records(fake, fill) -> None:
     fake.delete_records("t", 0, 3)
 
 
-async def test_all_there_is(fake, options) -> None:
+async def test_all_records_by_default(fake, options) -> None:
     assert await told(fake, options()) == [(0, 3, 10), (1, 0, 20)]
     assert await told(fake, options(minPartitions="4")) == [
         (0, 3, 10),
@@ -53,7 +53,7 @@ async def test_by_time(fake, options) -> None:
         endingOffsetsByTimestamp=by_partition(p0=1006, p1=9999, p2=0),
     )
     assert await told(fake, asked) == [(0, 4, 6), (1, 4, 20)]
-    with pytest.raises(ConfigError, match=r"no record that is as young in t-2;"):
+    with pytest.raises(ConfigError, match=r"no record with that timestamp or a later one in t-2;"):
         await told(fake, options(startingTimestamp="1004"))
 
 
@@ -69,7 +69,7 @@ async def test_which_partitions(fake, options, fill) -> None:
         await told(fake, options(subscribe="t,nothing"))
 
 
-async def test_partitions_left_out_or_not_there(fake, options) -> None:
+async def test_missing_or_nonexistent_partitions(fake, options) -> None:
     with pytest.raises(
         ConfigError, match="startingOffsets must name every partition; t-1, t-2 are"
     ):
@@ -78,7 +78,7 @@ async def test_partitions_left_out_or_not_there(fake, options) -> None:
         await told(fake, options(endingOffsets=by_partition(p0=5, p1=5, p2=0, p3=0)))
 
 
-async def test_offsets_that_are_not_there(fake, options) -> None:
+async def test_offsets_out_of_range(fake, options) -> None:
     """An error, or with failOnDataLoss=false what there is."""
     for p0, until, said in ((1, -1, "startingOffsets has offset 1"), (3, 99, "endingOffsets has")):
         given = {

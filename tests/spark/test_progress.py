@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkaclient.spark import progress
-from kafkaclient.spark.progress import followed
+from kafkaclient.spark.progress import report_progress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,10 +33,10 @@ def session(stages: Mapping[int, tuple[int, int] | None]) -> SimpleNamespace:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "_EVERY_S", 0.001)
+    monkeypatch.setattr(progress, "_POLL_INTERVAL_S", 0.001)
 
 
-def test_the_tasks_of_all_stages_under_way_are_told_until_the_end() -> None:
+def test_the_tasks_of_active_stages_are_reported() -> None:
     told: list[tuple[int, int]] = []
     enough = threading.Event()
 
@@ -44,12 +44,12 @@ def test_the_tasks_of_all_stages_under_way_are_told_until_the_end() -> None:
         told.append((done, tasks))
         enough.set()
 
-    with followed(session({3: (1, 8), 4: None, 5: (2, 4)}), tell):
+    with report_progress(session({3: (1, 8), 4: None, 5: (2, 4)}), tell):
         assert enough.wait(10)
     assert set(told) == {(3, 12)}
     assert "kafkaclient-spark-progress" not in {each.name for each in threading.enumerate()}
 
 
-def test_spark_connect_tells_nothing() -> None:
-    with followed(SimpleNamespace(), pytest.fail):
+def test_spark_connect_reports_nothing() -> None:
+    with report_progress(SimpleNamespace(), pytest.fail):
         assert "kafkaclient-spark-progress" not in {each.name for each in threading.enumerate()}

@@ -69,7 +69,7 @@ class Fetched:
 
 
 @pytest.mark.parametrize("headers", [False, True])
-def test_what_was_fetched_as_sparks_columns(headers: bool) -> None:
+def test_fetched_records_as_spark_columns(headers: bool) -> None:
     rows = ReadColumns(headers=headers).batch(Fetched(1500)).to_pylist()
     assert list(rows[0]) == read_schema(headers=headers).names
     assert rows[0] | {"headers": None} == {
@@ -87,7 +87,7 @@ def test_what_was_fetched_as_sparks_columns(headers: bool) -> None:
         assert rows[1]["headers"] == [{"key": "a", "value": b"1"}, {"key": "b", "value": None}]
 
 
-def test_a_timestamp_beyond_sparks() -> None:
+def test_a_timestamp_outside_of_sparks_range() -> None:
     with pytest.raises(InvalidRecordError, match=r"t-3: .* before offset 12"):
         ReadColumns(headers=False).batch(Fetched(2**62))
 
@@ -110,7 +110,7 @@ def columns(told: str, topic: str | None = "t") -> WriteColumns:
         ("value string, partition bigint", "column partition is of type BIGINT"),
         ("value string, headers map", "column headers is of type MAP"),
         ("value string, headers texts", "column headers"),
-        ("value string, VALUE string", "column value is there twice"),
+        ("value string, VALUE string", "there are two columns value"),
     ],
 )
 def test_columns_that_cannot_be_written(told: str, said: str) -> None:
@@ -118,7 +118,7 @@ def test_columns_that_cannot_be_written(told: str, said: str) -> None:
         columns(told)
 
 
-def test_some_topic_there_must_be() -> None:
+def test_the_topic_is_required() -> None:
     with pytest.raises(ConfigError, match="give the option or the column topic"):
         columns("value string", None)
     with pytest.raises(ConfigError, match="column topic is of type INT"):

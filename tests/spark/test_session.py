@@ -75,20 +75,20 @@ def test_a_local_session_stays_on_this_machine(builder: Builder, tmp_path: Path)
     assert builder.environment["PYSPARK_PYTHON"] == sys.executable
 
 
-def test_options_of_the_jvm_go_beside_how_it_logs(builder: Builder) -> None:
+def test_jvm_options_are_added_to_the_logging_option(builder: Builder) -> None:
     spark_session("name", "yarn", java_options="-Xint")
     options = builder.told["spark.driver.extraJavaOptions"]
     assert re.fullmatch(r"-Dlog4j2\.configurationFile=file:\S+log4j2\.properties -Xint", options)
 
 
-def test_the_environment_is_put_back(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_is_restored(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/mine")
     spark_session("name", "local")
     assert os.environ["JAVA_HOME"] == "/mine"
     assert "SPARK_LOCAL_IP" not in os.environ
 
 
-def test_what_the_user_says_goes_first(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_config_wins(builder: Builder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", "/other/python")
     spark_session("name", config={"spark.ui.enabled": "true"})
     assert builder.told["master"] == "local[*]"
@@ -96,7 +96,7 @@ def test_what_the_user_says_goes_first(builder: Builder, monkeypatch: pytest.Mon
     assert builder.environment["PYSPARK_PYTHON"] == "/other/python"
 
 
-def test_a_cluster_elsewhere_is_not_told_where_to_listen(builder: Builder) -> None:
+def test_a_remote_cluster_gets_no_listen_address(builder: Builder) -> None:
     spark_session("name", "yarn")
     assert "spark.driver.host" not in builder.told
     assert "SPARK_LOCAL_IP" not in builder.environment

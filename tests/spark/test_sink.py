@@ -26,7 +26,7 @@ from kafkaclient.spark.sink import (  # noqa: E402
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from kafkaclient.spark.kept import Kept
+    from kafkaclient.spark.client_cache import ClientCache
 
 SCHEMA = StructType().add("value", StringType()).add("topic", StringType())
 VALUES = StructType().add("value", StringType())
@@ -73,7 +73,7 @@ async def test_a_bad_row_is_named(fake) -> None:
             await task.take(pa.record_batch({"value": ["a", "b"], "topic": ["t", None]}))
 
 
-async def test_what_brokers_refuse_fails_the_task(fake) -> None:
+async def test_a_record_that_brokers_reject_fails_the_task(fake) -> None:
     """The task must not succeed with a record that is not in the log."""
     for number in range(3):
         fake.fail_produce("t", number, 29)  # TOPIC_AUTHORIZATION_FAILED
@@ -84,10 +84,10 @@ async def test_what_brokers_refuse_fails_the_task(fake) -> None:
             await task.finish()
 
 
-def test_a_task_from_its_rows_to_what_it_tells_the_driver(
-    fake, kept: Kept, monkeypatch: pytest.MonkeyPatch
+def test_a_task_from_its_rows_to_its_commit_message(
+    fake, cache: ClientCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kafkaclient.spark.kept.WORKER", kept)
+    monkeypatch.setattr("kafkaclient.spark.client_cache.WORKER_CACHE", cache)
     given = {"kafka.bootstrap.servers": fake.bootstrap, "topic": "t"}
     options, columns = WriteOptions.parse(given, "batch"), WriteColumns.check(VALUES, "t")
     batches = [pa.record_batch({"value": ["a", "b"]}) for _ in range(5)]
@@ -97,10 +97,10 @@ def test_a_task_from_its_rows_to_what_it_tells_the_driver(
 
 
 def test_a_task_whose_rows_end_in_an_error(
-    fake, kept: Kept, monkeypatch: pytest.MonkeyPatch
+    fake, cache: ClientCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It fails with that error, and what it had is given up."""
-    monkeypatch.setattr("kafkaclient.spark.kept.WORKER", kept)
+    monkeypatch.setattr("kafkaclient.spark.client_cache.WORKER_CACHE", cache)
     given = {"kafka.bootstrap.servers": fake.bootstrap, "topic": "t", "kafka.linger.ms": "60000"}
     writer = KafkaWriter(WriteOptions.parse(given, "batch"), WriteColumns.check(VALUES, "t"))
 

@@ -48,7 +48,7 @@ def test_most_of_sparks_processes_import_little() -> None:
     assert not {"pyarrow", "kafka", "kafkaclient.producer", "kafkaclient.reader"} & set(found)
 
 
-def test_it_is_registered_by_hand() -> None:
+def test_register() -> None:
     registered: list[Any] = []
 
     class Session:
@@ -88,12 +88,12 @@ def test_writers() -> None:
         made().writer(TEXT, False)
 
 
-def test_a_task_reads_its_range(kept: Any, fake, fill: Callable[..., None], options: Any) -> None:
+def test_a_task_reads_its_range(cache: Any, fake, fill: Callable[..., None], options: Any) -> None:
     fill(1, 30)
 
     def offsets(start: int, end: int, **given: str) -> list[int]:
         task = RangePartition(OffsetRange("t", 1, start, end))
-        read = read_range(options(**given), task.value, kept)
+        read = read_range(options(**given), task.value, cache)
         return [offset for batch in read for offset in batch.column("offset").to_pylist()]
 
     assert offsets(3, 30, includeHeaders="true") == list(range(3, 30))
@@ -101,24 +101,22 @@ def test_a_task_reads_its_range(kept: Any, fake, fill: Callable[..., None], opti
     assert list(read_range(options(), None)) == []
     # Deleted since it was planned.
     fake.delete_records("t", 1, 10)
-    with pytest.raises(source.OffsetOutOfRangeError, match="from offset 3 to 12, and has 10 to 30"):
+    with pytest.raises(source.OffsetOutOfRangeError, match="from offset 3 to 12, but has 10 to 30"):
         offsets(3, 12)
     assert offsets(3, 12, failOnDataLoss="false") == [10, 11]
     assert offsets(3, 8, failOnDataLoss="false") == []
-    with pytest.raises(source.OffsetOutOfRangeError, match="from offset 28 to 40, and ends at 30"):
+    with pytest.raises(source.OffsetOutOfRangeError, match="from offset 28 to 40, but ends at 30"):
         offsets(28, 40)
     assert offsets(28, 40, failOnDataLoss="false") == [28, 29]
     assert offsets(35, 40, failOnDataLoss="false") == []
 
 
-def test_a_task_that_needs_no_more(
-    kept: Any, fake, fill: Callable[..., None], options: Any
-) -> None:
+def test_a_task_that_stops_early(cache: Any, fake, fill: Callable[..., None], options: Any) -> None:
     """LIMIT: Spark takes no more batches while the next one is on its way."""
     fill(1, 30)
     few = options(**{"kafka.max.partition.fetch.bytes": "1"})
     fake.round_trip_s = 0.2
-    read = read_range(few, OffsetRange("t", 1, 0, 30), kept)
+    read = read_range(few, OffsetRange("t", 1, 0, 30), cache)
     assert next(read).num_rows >= 1
     read.close()
     assert not any(fake.connections(broker) for broker in range(3))

@@ -1,4 +1,4 @@
-"""Where triggers begin and end, on the fake cluster; Spark's part is played here."""
+"""Start and end of triggers, on the fake cluster. The tests call the reader as Spark does."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def ranges(parts: list[Any]) -> list[tuple[int, int, int]]:
     return [(p.value.partition, p.value.start, p.value.end) for p in parts]
 
 
-def test_a_query_goes_on_where_it_was(opened, fill) -> None:
+def test_a_query_continues_at_its_offsets(opened, fill) -> None:
     fill(0, 5)
     reader = opened()
     assert pickle.dumps(reader)  # it goes to the tasks
@@ -142,7 +142,9 @@ def test_a_topic_that_was_deleted(opened, fake, fill) -> None:
     with pytest.raises(OffsetOutOfRangeError, match="partition t-0 is gone"):
         reader.partitions(start, end)
     fake.create_topic("t", 3)
-    with pytest.raises(OffsetOutOfRangeError, match="partition t-0 ends at 0, and had 5"):
+    with pytest.raises(
+        OffsetOutOfRangeError, match="partition t-0 ends at 0, before the read begins, at 5"
+    ):
         reader.partitions(start, reader.latestOffset(start, ALL))
     assert opened(failOnDataLoss="false").partitions(start, at(0, 0, 0)) == []
 
@@ -157,8 +159,8 @@ def test_a_topic_that_was_deleted(opened, fake, fill) -> None:
         ({"startingOffsets": '{"t": {"0": 0, "1": 0, "2": 0}}'}, False),
     ],
 )
-def test_a_first_batch_that_is_done_again(opened, fill, given: dict[str, str], moves: bool) -> None:
-    """Spark asks for the start, and plans the end that it has kept."""
+def test_a_repeated_first_batch(opened, fill, given: dict[str, str], moves: bool) -> None:
+    """Spark asks for the start again, and plans the end that it has stored."""
     reader = opened(**given)
     start = reader.initialOffset()
     if moves:

@@ -1,4 +1,4 @@
-"""Consumer, changelog reader and writers that are told what to do, and tell what was asked."""
+"""Fakes of the consumer, the changelog reader and the writers, which record their calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiokafka import TopicPartition as ConsumerPartition
 
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import PartitionOutOfRangeError
-from kafkaclient.producer.batches.record import checked_record
+from kafkaclient.producer.batches.record import RawRecord, checked_record
 from kafkaclient.streams.state.checkpoint import UNKNOWN_CHANGELOG, Checkpoint
 from kafkaclient.streams.topology import Processor, Topology
 
@@ -107,7 +107,7 @@ class FakeReader:
 
 
 class FakeEnds:
-    """``problem`` is called instead of answering."""
+    """Calls ``problem`` instead of answering, if it is set."""
 
     def __init__(self, log: list[str]) -> None:
         self.log = log
@@ -124,7 +124,7 @@ class FakeEnds:
 
 
 class InlineDisk(Executor):
-    """Does at once what it is given."""
+    """Runs its work immediately."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -137,7 +137,7 @@ class InlineDisk(Executor):
 
 def checked(record: OutgoingRecord) -> OutgoingRecord:
     """What a producer makes of a record; raises InvalidRecordError."""
-    made = checked_record(CONFIG, time.time, *record)
+    made = checked_record(CONFIG, time.time, RawRecord(*record))
     return record._replace(value=made.value, key=made.key, headers=made.headers)
 
 

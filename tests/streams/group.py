@@ -73,12 +73,12 @@ class Group:
             offsets.update(dict.fromkeys(got.standby, END))
             offsets.update(dict.fromkeys(got.active & set(self.stateful), LATEST_OFFSET))
 
-    def settle(self, limit: int = 1000) -> int:
-        """Rebalance until it is wanted no more; returns how many times after the first."""
+    def rebalance_until_stable(self, limit: int = 1000) -> int:
+        """Rebalance until no probing rebalance is needed. Returns how many followed the first."""
         rounds = 0
         while self.rebalance().probing_rebalance_needed:
             rounds += 1
-            assert rounds <= limit, f"not settled after {limit} rounds"
+            assert rounds <= limit, f"not stable after {limit} rounds"
             self.catch_up()
         self.catch_up()
         return rounds

@@ -62,7 +62,7 @@ def test_kafka_streams_bytes(info: AssignmentInfo, encoded: str) -> None:
     assert info.encode() == bytes.fromhex(encoded)
 
 
-def test_nothing_takes_40_bytes() -> None:
+def test_an_empty_assignment_takes_40_bytes() -> None:
     assert len(A0.encode()) == 40
     assert A0.next_rebalance_ms == NO_REBALANCE
 
@@ -119,7 +119,7 @@ def test_before_version_10_tasks_are_two_numbers(version: int, info: AssignmentI
 
 
 @given(infos, st.data())
-def test_half_an_assignment_is_none(info: AssignmentInfo, data: st.DataObject) -> None:
+def test_a_truncated_assignment_is_refused(info: AssignmentInfo, data: st.DataObject) -> None:
     encoded = info.encode()
     with pytest.raises(ProtocolError):
         AssignmentInfo.decode(encoded[: data.draw(st.integers(0, len(encoded) - 1))])
@@ -141,7 +141,7 @@ def test_a_topic_that_the_dictionary_lacks_is_refused() -> None:
         AssignmentInfo.decode(encoded)
 
 
-def test_javas_utf_is_its_own() -> None:
+def test_modified_utf_8() -> None:
     assert utf("a\0ü𝄞") == bytes.fromhex("000b 61 c080 c3bc eda0b4 edb49e")
     assert read_utf(Reader(utf("a\0ü𝄞"), flexible=False)) == "a\0ü𝄞"
     with pytest.raises(ValueError, match="at most 65535"):
@@ -159,7 +159,7 @@ def test_a_topology_name_of_half_a_character_is_refused() -> None:
         AssignmentInfo.decode(broken)
 
 
-def test_tasks_stand_beside_their_partitions() -> None:
+def test_tasks_are_aligned_with_partitions() -> None:
     one, two = TaskId(0, 0), TaskId(0, 1)
     partitions, aligned = align(
         {

@@ -38,7 +38,7 @@ async def test_a_changelog_that_stays_without_leader_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(changelog_ends, "_BACKOFF_S", 0)
-    monkeypatch.setattr(changelog_ends, "_PATIENCE_S", 0.01)
+    monkeypatch.setattr(changelog_ends, "_TIMEOUT_S", 0.01)
     with pytest.raises(KafkaTimeoutError, match=r"changelog-1\. They are deleted") as raised:
         await ChangelogEnds(FakeAdmin({A: 5}))([A, B])  # type: ignore[arg-type]
     assert raised.value.retriable

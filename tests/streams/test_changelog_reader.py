@@ -232,7 +232,7 @@ async def test_what_was_fetched_before_a_task_starts_over_is_not_applied(world: 
     world.a.reached(8, None)
     world.reader.follow([world.a])
     await asyncio.sleep(0)
-    restored = asyncio.create_task(world.a.restored(3))
+    restored = asyncio.create_task(world.a.wait_until_restored(3))
     await asyncio.sleep(0)
     await world.give({A: [record(8, b"old", b"2")]})
     assert (world.a.position, world.a.store.get(b"old")) == (0, None)

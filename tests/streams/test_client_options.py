@@ -10,7 +10,7 @@ import pytest
 from kafkaclient import Token
 from kafkaclient.errors import ConfigError
 from kafkaclient.streams.config import StreamsConfig
-from kafkaclient.streams.runtime.consumer_options import consumer_options
+from kafkaclient.streams.runtime.consumer_options import consumer_options, new_consumer
 
 
 def config(**options: Any) -> StreamsConfig:
@@ -30,27 +30,30 @@ def config(**options: Any) -> StreamsConfig:
         ({"auto_offset_reset": "none"}, r"auto\.offset\.reset is 'none'"),
         (
             {"consumer_options": {"auto_offset_reset": "latest"}},
-            "has auto_offset_reset, which clashes: give the application's option auto_offset_reset",
+            "have auto_offset_reset: use the application option auto_offset_reset",
         ),
-        ({"consumer_options": {"group_id": "g"}}, "has group_id, .*application_id"),
-        ({"consumer_options": {"isolation_level": "read_uncommitted"}}, "has isolation_level"),
-        ({"consumer_options": {"value_deserializer": str}}, "processors a key_deserializer or a"),
-        ({"producer_options": {"transactional.id": "t"}}, r"has transactional\.id"),
-        ({"producer_options": {"value_serializer": str}}, "has value_serializer"),
-        ({"security_options": {"linger_ms": 5}}, "has linger_ms, which has nothing to do with"),
+        ({"consumer_options": {"group_id": "g"}}, "have group_id: .*application_id"),
+        ({"consumer_options": {"isolation_level": "read_uncommitted"}}, "have isolation_level"),
+        (
+            {"consumer_options": {"value_deserializer": str}},
+            "processors a key_deserializer or value",
+        ),
+        ({"producer_options": {"transactional.id": "t"}}, r"have transactional\.id"),
+        ({"producer_options": {"value_serializer": str}}, "have value_serializer"),
+        ({"security_options": {"linger_ms": 5}}, "has linger_ms, which is not a security option"),
         (
             {
                 "security_options": {"security_protocol": "SSL"},
                 "consumer_options": {"ssl_context": None},
             },
-            "consumer_options has ssl_context, and security_options is given",
+            "consumer_options has ssl_context, but security_options is given",
         ),
         (
             {
                 "security_options": {"security_protocol": "SSL"},
                 "producer_options": {"security.protocol": "SSL"},
             },
-            "producer_options has security_protocol, and security_options is given",
+            "producer_options has security_protocol, but security_options is given",
         ),
         ({"security_options": {"sasl_username": "u"}}, "security_protocol is not"),
         (
@@ -59,9 +62,23 @@ def config(**options: Any) -> StreamsConfig:
         ),
     ],
 )
-def test_what_clashes_is_named(options: dict[str, Any], message: str) -> None:
+def test_invalid_options_are_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         config(**options)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("fetch_max_byte", 1, "fetch_max_byte"),
+        ("fetch.max.bytes", 1, "fetch.max.bytes"),
+        ("max_poll_records", 0, "should be positive"),
+        ("security_protocol", "NONE", "should be SSL"),
+    ],
+)
+async def test_what_aiokafka_does_not_accept(name: str, value: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"consumer_options are not what .*{message}"):
+        new_consumer(config(consumer_options={name: value}))
 
 
 def test_a_producers_own_words_come_before_ours() -> None:

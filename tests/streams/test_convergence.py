@@ -29,15 +29,15 @@ def actives(group: Group) -> list[int]:
 
 def test_static_assignment_should_converge_with_the_first_assignment() -> None:
     group = application(1, 1, 1)
-    assert group.settle() == 0
+    assert group.rebalance_until_stable() == 0
 
 
 def test_assignment_should_converge_after_adding_node() -> None:
     group = application(7, 11, 1)
-    assert group.settle() == 0
+    assert group.rebalance_until_stable() == 0
     group.join(1)
     # Four assignments: three that leave something to do, and the balanced one.
-    assert group.settle() == 3
+    assert group.rebalance_until_stable() == 3
     assert actives(group) == [9, 9]
     assert group.last is not None
     check_valid(group.last, group)
@@ -46,9 +46,9 @@ def test_assignment_should_converge_after_adding_node() -> None:
 
 def test_dropping_nodes_should_converge() -> None:
     group = application(11, 13, 7)
-    assert group.settle() == 0
+    assert group.rebalance_until_stable() == 0
     group.leave(0)
-    assert group.settle() + 1 == 7 <= 13 // 2 + 2
+    assert group.rebalance_until_stable() + 1 == 7 <= 13 // 2 + 2
     assert actives(group) == [4] * 6
     assert group.last is not None
     check_balanced(group.last, group)

@@ -17,8 +17,8 @@ from kafkaclient.admin import Admin
 from kafkaclient.errors import BrokerError, StreamsError
 from kafkaclient.streams import AssignmentConfigs, Role, TaskId, describe_application
 from kafkaclient.streams.assignment_info import AssignmentInfo
-from kafkaclient.streams.description import described, read_members
-from kafkaclient.streams.membership.leader import lead
+from kafkaclient.streams.description import build_description, decode_members
+from kafkaclient.streams.membership.leader import compute_assignments
 from kafkaclient.streams.subscription_info import SubscriptionInfo
 from kafkaclient.streams.topology import Processor, Topology
 from kafkaclient.testing.fake import Control, FakeCluster
@@ -49,7 +49,7 @@ def group(
         f"member-{process.int}": SubscriptionInfo(process_id=process, task_offset_sums=found)
         for process, found in sums.items()
     }
-    answers = lead(
+    answers = compute_assignments(
         {member: each.encode() for member, each in subscriptions.items()},
         topology(),
         {"in": len(TASKS)},
@@ -73,7 +73,9 @@ def group(
 def look(found: DescribedGroup, ends: int = 100_000) -> list[tuple[Any, ...]]:
     partitions = [TopicPartition(t, p) for t in ("in", "app-s-changelog") for p in range(2)]
     committed = {TopicPartition("in", 0): 99_990}
-    told = described(found, read_members(found), committed, dict.fromkeys(partitions, ends), {})
+    told = build_description(
+        found, decode_members(found), committed, dict.fromkeys(partitions, ends), {}
+    )
     return [
         (member.process_id.int, str(copy.task), copy.role, copy.lag, copy.progress)
         for member in told.members
@@ -89,7 +91,7 @@ def test_a_copy_that_warms_up() -> None:
         (1, "0_1", Role.ACTIVE, None, None),
         (2, "0_1", Role.WARMUP, 75_000, 0.25),
     ]
-    told = described(found, read_members(found), {}, {}, {})
+    told = build_description(found, decode_members(found), {}, {}, {})
     assert not told.is_balanced
     assert told.next_rebalance_ms == 5_000
     assert [copy.lag for member in told.members for copy in member.copies] == [None] * 3
@@ -103,7 +105,9 @@ def test_a_copy_of_which_nothing_was_known_lacks_everything() -> None:
 def test_what_instances_publish_is_newer_than_what_they_told_when_they_joined() -> None:
     found = group({A: dict.fromkeys(TASKS, -2), B: {TASKS[1]: 25_000}})
     changelog = TopicPartition("app-s-changelog", 1)
-    told = described(found, read_members(found), {}, {changelog: 100_000}, {B: {changelog: 60_000}})
+    told = build_description(
+        found, decode_members(found), {}, {changelog: 100_000}, {B: {changelog: 60_000}}
+    )
     (copy,) = told.members[1].copies
     assert (copy.position, copy.lag, copy.progress) == (60_000, 40_000, 0.6)
 
@@ -119,10 +123,10 @@ def test_standbys_of_a_balanced_application() -> None:
         (2, "0_1", Role.ACTIVE, None, None),
         (2, "0_0", Role.STANDBY, 5_000, 0.95),
     ]
-    assert described(found, read_members(found), {}, {}, {}).is_balanced
+    assert build_description(found, decode_members(found), {}, {}, {}).is_balanced
 
 
-def test_who_gave_a_task_away_has_all_of_its_state() -> None:
+def test_a_former_owner_has_all_state() -> None:
     """It reported that it ran it, no offset."""
     found = group(
         {A: dict.fromkeys(TASKS, -2), B: dict.fromkeys(TASKS, 100_000)}, num_standby_replicas=1
@@ -159,23 +163,23 @@ SOURCE_END = {TopicPartition("in", 0): 1_000_000}
 def test_a_standby_of_kafka_streams_is_behind_its_changelogs_only() -> None:
     """Not behind what its task reads."""
     found = of_kafka_streams(TASKS[0], 50_000)
-    (copy,) = described(found, read_members(found), {}, SOURCE_END, {}).members[1].copies
+    (copy,) = build_description(found, decode_members(found), {}, SOURCE_END, {}).members[1].copies
     assert (copy.role, copy.partitions, copy.position) == (Role.STANDBY, (), 50_000)
     assert (copy.end, copy.lag, copy.progress) == (None, None, None)
     changelogs = {"app-a-changelog": 2, "app-b-changelog": 1}
     ends = {**SOURCE_END, TopicPartition("app-a-changelog", 0): 40_000}
     ends[TopicPartition("app-b-changelog", 0)] = 10_500
-    read = read_members(found, changelogs)
-    (copy,) = described(found, read, {}, ends, {}).members[1].copies
+    read = decode_members(found, changelogs)
+    (copy,) = build_description(found, read, {}, ends, {}).members[1].copies
     assert (copy.end, copy.lag) == (50_500, 500)
 
 
 def test_several_subtopologies_share_no_changelogs() -> None:
     """Nothing tells whose they are."""
     found = of_kafka_streams(TASKS[0], 5, more={TaskId(1, 0): frozenset()})
-    read = read_members(found, {"app-a-changelog": 1})
+    read = decode_members(found, {"app-a-changelog": 1})
     ends = {TopicPartition("app-a-changelog", 0): 10}
-    copies = described(found, read, {}, ends, {}).members[1].copies
+    copies = build_description(found, read, {}, ends, {}).members[1].copies
     assert [(copy.position, copy.lag) for copy in copies] == [(5, None), (None, None)]
 
 
@@ -200,14 +204,14 @@ def test_an_empty_changelog_is_complete() -> None:
 @pytest.mark.parametrize("state", ["Empty", "Dead", "PreparingRebalance"])
 def test_without_members_that_have_anything(state: str) -> None:
     found = group({A: {}})._replace(state=state)
-    told = described(found, read_members(found), {}, {}, {})
+    told = build_description(found, decode_members(found), {}, {}, {})
     assert (told.members, told.is_rebalancing) == ((), state == "PreparingRebalance")
 
 
 def test_other_groups_are_no_applications() -> None:
     found = group({A: {}})._replace(protocol="range")
     with pytest.raises(StreamsError, match="agreed on 'range'"):
-        read_members(found)
+        decode_members(found)
 
 
 def test_a_member_from_the_future() -> None:
@@ -215,7 +219,7 @@ def test_a_member_from_the_future() -> None:
     (member,) = found.members
     newer = ConsumerProtocolMemberMetadata(0, ["in"], b"\0\0\0\x0c\0\0\0\x0c").encode()
     with pytest.raises(StreamsError, match="member-1 speaks version 12"):
-        read_members(found._replace(members=(member._replace(metadata=newer),)))
+        decode_members(found._replace(members=(member._replace(metadata=newer),)))
 
 
 def answer_with(fake: FakeCluster, found: DescribedGroup) -> Control:

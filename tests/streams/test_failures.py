@@ -8,7 +8,7 @@ from aiokafka import errors as consumer_errors
 from kafkaclient import Producer
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import MetadataTimeoutError, RecordTooLargeError, TransactionAbortableError
-from kafkaclient.streams.runtime.failures import event_for, tells_of_abort
+from kafkaclient.streams.runtime.failures import event_for, is_abort_error
 from kafkaclient.streams.runtime.task_states import TaskEvent
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
@@ -17,7 +17,7 @@ from kafkaclient.wire.api import ApiKey
 
 @pytest.mark.parametrize("transactional_id", [None, "t"])
 @virtual_time
-async def test_a_topic_that_does_not_exist_is_the_applications(
+async def test_a_missing_topic_ends_the_application(
     transactional_id: str | None,
 ) -> None:
     """It was tried again for ever."""
@@ -37,9 +37,7 @@ async def test_a_topic_that_does_not_exist_is_the_applications(
 @pytest.mark.parametrize("code", [48, 120], ids=["INVALID_TXN_STATE", "TRANSACTION_ABORTABLE"])
 @pytest.mark.parametrize("key", [ApiKey.PRODUCE, ApiKey.END_TXN], ids=lambda key: key.name)
 @virtual_time
-async def test_a_transaction_that_brokers_have_aborted_is_begun_anew(
-    key: ApiKey, code: int
-) -> None:
+async def test_a_transaction_aborted_by_brokers_is_retried(key: ApiKey, code: int) -> None:
     fake = FakeCluster(1)
     fake.create_topic("t", 1)
     async with Producer(fake.bootstrap, dialer=fake, transactional_id="x") as producer:
@@ -50,7 +48,7 @@ async def test_a_transaction_that_brokers_have_aborted_is_begun_anew(
             await producer.commit_transaction()
         await producer.abort_transaction()
     assert event_for(told.value) is TaskEvent.FAILED
-    assert tells_of_abort(told.value)
+    assert is_abort_error(told.value)
 
 
 @pytest.mark.parametrize(
@@ -68,4 +66,4 @@ async def test_a_transaction_that_brokers_have_aborted_is_begun_anew(
 )
 def test_what_errors_mean(error: Exception, event: TaskEvent | None) -> None:
     assert event_for(error) is event
-    assert tells_of_abort(error) == (event is TaskEvent.MIGRATED)
+    assert is_abort_error(error) == (event is TaskEvent.MIGRATED)

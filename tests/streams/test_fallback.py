@@ -31,7 +31,7 @@ def test_tasks_of_a_client_that_left_go_to_their_copies_then_to_the_least_loaded
     assert show(assignment) == {1: ("0_0 0_1", ""), 2: ("0_2 0_3 9_0", "")}
 
 
-def test_of_two_that_ran_a_task_the_less_loaded_gets_it_the_other_a_standby() -> None:
+def test_of_two_owners_the_less_loaded_gets_the_task_and_the_other_a_standby() -> None:
     clients = {
         process(1): PriorOwner(active=tasks("0_0 0_1")),
         process(2): PriorOwner(active=tasks("0_1")),
@@ -46,6 +46,6 @@ def test_standbys_that_no_client_is_left_for_are_counted() -> None:
     assert assignment.missing_standbys == 4
 
 
-def test_somebody_must_be_there() -> None:
+def test_at_least_one_client_is_required() -> None:
     with pytest.raises(TaskAssignmentError, match="no client"):
         assign_to_prior_owners({}, tasks("0_0"), (), 0)

@@ -1,4 +1,4 @@
-"""What an instance tells its group, and what it makes of what it is told."""
+"""The member's subscriptions, and what it does with assignments."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafkaclient.errors import AdminTimeoutError, ProtocolError, StateStoreError
 from kafkaclient.streams import TaskId
 from kafkaclient.streams.assignment_info import NO_REBALANCE, AssignmentInfo
 from kafkaclient.streams.config import StreamsConfig
-from kafkaclient.streams.membership.deadline import RebalanceSchedule
+from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
 from kafkaclient.streams.runtime.group_member import GroupMember
 from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState
@@ -100,7 +100,7 @@ class World:
         self.manager.resume()
 
     async def process(self, found: dict[TopicPartition, list[Any]]) -> None:
-        self.manager.give(found, self.manager.wanted())
+        self.manager.deliver(found, self.manager.wanted_partitions())
         for _ in range(10):
             await asyncio.sleep(0)
 
@@ -141,7 +141,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     made.directory.close()
 
 
-async def test_what_is_told(world: World) -> None:
+async def test_the_subscription(world: World) -> None:
     first = world.told()
     assert isinstance(first.process_id, UUID)
     assert (first.task_offset_sums, first.client_tags) == ({}, {"zone": "a"})
@@ -155,20 +155,20 @@ async def test_what_is_told(world: World) -> None:
     assert numbers == set(range(-128, 128))
 
 
-async def test_who_was_forgotten_claims_nothing(world: World) -> None:
+async def test_a_removed_member_reports_no_running_task(world: World) -> None:
     await world.rebalance([A], [])
     world.hooks.member_id = ""
     assert world.told().task_offset_sums == {A: 0}
 
 
-async def test_a_task_that_restores_claims_only_what_it_has(world: World) -> None:
+async def test_a_restoring_task_reports_its_position(world: World) -> None:
     world.ends.end = 50
     await world.rebalance([A], [])
     world.manager.tasks[A].reached(20, 50)
     assert world.told().task_offset_sums == {A: 20}
 
 
-async def test_a_task_that_stays_goes_on_where_it_was(world: World) -> None:
+async def test_a_task_that_stays_continues_at_its_offset(world: World) -> None:
     await world.rebalance([A], [])
     await world.process({SOURCE: [record(8, b"a")]})
     world.install([A, B], [])
@@ -178,7 +178,7 @@ async def test_a_task_that_stays_goes_on_where_it_was(world: World) -> None:
 
 
 @pytest.mark.parametrize("how", ["generation", "member"])
-async def test_who_has_missed_a_generation_asks_the_changelog(world: World, how: str) -> None:
+async def test_after_a_missed_generation_tasks_are_restored(world: World, how: str) -> None:
     await world.rebalance([A], [])
     world.ends.end = 5
     if how == "generation":
@@ -205,7 +205,7 @@ async def test_state_that_was_reported_is_kept_until_the_assignment(world: World
     assert world.directory.clean(world.manager.tasks, delay=0) == [B]
 
 
-async def test_a_copy_that_catches_up_has_the_group_asked(world: World) -> None:
+async def test_a_standby_that_catches_up_requests_a_rebalance(world: World) -> None:
     await world.rebalance([], [A], next_rebalance_ms=10**15)
     assert world.schedule.due_at is None
     world.schedule.observe(A, 5)
@@ -214,7 +214,7 @@ async def test_a_copy_that_catches_up_has_the_group_asked(world: World) -> None:
     assert world.schedule.due_at is None
 
 
-async def test_the_copy_that_a_moved_task_leaves_behind_has_nobody_asked(world: World) -> None:
+async def test_the_copy_left_by_a_moved_task_requests_no_rebalance(world: World) -> None:
     await world.rebalance([A], [])
     world.told()
     await world.rebalance([], [A], next_rebalance_ms=10**15)
@@ -224,7 +224,7 @@ async def test_the_copy_that_a_moved_task_leaves_behind_has_nobody_asked(world: 
 
 @pytest.mark.parametrize(
     ("code", "message"),
-    [(1, "does not exist"), (3, "leader's log"), (4, "has asked for the end"), (77, "error 77")],
+    [(1, "does not exist"), (3, "leader's log"), (4, "requested the shutdown"), (77, "error 77")],
 )
 async def test_a_leader_can_end_the_application(world: World, code: int, message: str) -> None:
     await world.rebalance([], [], error_code=code)
@@ -233,7 +233,7 @@ async def test_a_leader_can_end_the_application(world: World, code: int, message
     assert message in str(error)
 
 
-async def test_callbacks_tell_what_fails_in_them(world: World) -> None:
+async def test_errors_of_callbacks_crash_the_instance(world: World) -> None:
     world.member.assigned([], b"\0\0\0\x0b")
 
     async def broken() -> None:
@@ -257,12 +257,12 @@ async def test_a_leader_without_ends_leaves_tasks_where_they_are(world: World) -
         await asyncio.get_running_loop().create_future()
 
     await world.member.fetch_ends()
-    answers = world.member.lead(members, {"words": 2})
+    answers = world.member.compute_assignments(members, {"words": 2})
     assert len(answers["new"].partitions) == 1, "0 records: everybody is caught up"
     for problem in (lost, hangs):
         world.ends.problem = problem
         await world.member.fetch_ends()
-        answers = world.member.lead(members, {"words": 2})
+        answers = world.member.compute_assignments(members, {"words": 2})
         assert len(answers["m"].partitions) == 2
         assert answers["m"].info.next_rebalance_ms < NO_REBALANCE
 

@@ -15,7 +15,7 @@ TASK = TaskId(0, 0)
     ("offsets", "lag"),
     [(-2, -2), (-3, -3), (0, 100), (40, 60), (100, 0), (150, 100)],
 )
-def test_a_lag_is_what_is_missing_to_the_end(offsets: int, lag: int) -> None:
+def test_a_lag_is_the_distance_to_the_end(offsets: int, lag: int) -> None:
     assert task_lags({TASK: 100}, {TASK: offsets}) == {TASK: lag}
 
 
@@ -55,7 +55,7 @@ def test_tasks_are_written_as_they_are_read(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0", "0_", "_1", "0_1_2", "a_1", "-1_0", "0_1 ", "\u0661_0"])
-def test_what_is_no_task_is_refused(text: str) -> None:
+def test_invalid_task_ids(text: str) -> None:
     with pytest.raises(ValueError, match="is no task"):
         TaskId.parse(text)
 

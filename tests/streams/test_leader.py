@@ -6,7 +6,7 @@ import pytest
 
 from kafkaclient.streams import AssignmentConfigs, TaskId
 from kafkaclient.streams.assignment_info import NO_REBALANCE
-from kafkaclient.streams.membership.leader import MemberAssignment, lead
+from kafkaclient.streams.membership.leader import MemberAssignment, compute_assignments
 from kafkaclient.streams.subscription_info import SubscriptionInfo
 from kafkaclient.streams.tasks import LATEST_OFFSET
 from kafkaclient.streams.topology import Processor, Topology
@@ -38,7 +38,7 @@ def led(
     partitions: int = 4,
     **configs: int,
 ) -> dict[str, MemberAssignment]:
-    return lead(
+    return compute_assignments(
         members,
         topology(),
         {"words": partitions},
@@ -63,7 +63,7 @@ def test_one_member_gets_everything() -> None:
     assert answer.info.next_rebalance_ms == NO_REBALANCE
 
 
-def test_a_new_member_warms_up_first_and_everybody_knows_it() -> None:
+def test_a_new_member_warms_up_and_all_members_get_the_probing_time() -> None:
     members = {"a": told(1, dict.fromkeys(TASKS, LATEST_OFFSET)), "b": told(2, {})}
     answers = led(members)
     assert active(answers["a"]) == [0, 1, 2, 3]
@@ -94,7 +94,7 @@ def test_standbys_say_which_changelog() -> None:
     assert answers["a"].info.standby_tasks[TASKS[1]] == {TopicPartition("app-counts-changelog", 1)}
 
 
-def test_without_ends_everything_stays_and_is_looked_at_again() -> None:
+def test_without_end_offsets_tasks_stay_and_another_rebalance_follows() -> None:
     members = {
         "a": told(1, {TASKS[0]: LATEST_OFFSET, TASKS[1]: LATEST_OFFSET, TASKS[2]: 7}),
         "b": told(2, {TASKS[2]: LATEST_OFFSET, TASKS[0]: 7}),
@@ -107,13 +107,13 @@ def test_without_ends_everything_stays_and_is_looked_at_again() -> None:
 
 
 @pytest.mark.parametrize("bad", [None, b"", b"\0\0\0\x0b\0", b"\xff" * 40])
-def test_a_member_that_cannot_be_read_gets_nothing_and_harms_nobody(bad: bytes | None) -> None:
+def test_an_unreadable_member_gets_nothing_and_the_others_their_tasks(bad: bytes | None) -> None:
     answers = led({"a": told(1, {}), "b": bad})
     assert active(answers["a"]) == [0, 1, 2, 3]
     assert (answers["b"].partitions, answers["b"].info.error_code) == ([], 3)
 
 
-def test_a_newer_member_is_told_our_version() -> None:
+def test_a_newer_member_gets_this_version() -> None:
     answers = led({"a": told(1, {}), "b": b"\0\0\0\x0c\0\0\0\x0c whatever"})
     assert (answers["b"].info.version, answers["b"].info.error_code) == (11, 0)
     assert answers["b"].partitions == []
@@ -133,7 +133,7 @@ def test_only_newer_members_get_nothing() -> None:
         (4, ENDS, 4, 4),  # a member wants an end of all
     ],
 )
-def test_what_concerns_all_is_told_to_all(
+def test_group_errors_go_to_all_members(
     partitions: int, ends: dict[TaskId, int], error: int, code: int
 ) -> None:
     members: dict[str, bytes | None] = {"a": told(1, {}), "b": told(2, {}, error_code=error)}

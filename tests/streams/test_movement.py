@@ -76,7 +76,7 @@ def test_a_swap_with_a_caught_up_standby_takes_no_warmup() -> None:
     assert not states[1].warmup
 
 
-def test_a_standby_moves_to_who_is_caught_up_and_warms_up_where_it_belongs() -> None:
+def test_a_standby_moves_to_a_caught_up_client_and_its_client_warms_up() -> None:
     states = clients(["0_0", "", ""], [[0], [10_000], [0]], "0_0")
     states[1].standby |= tasks("0_0")
     assert move_standbys(states, Rankings(states, 0), WarmupBudget(1)) == 1
@@ -91,7 +91,7 @@ def test_without_a_warmup_left_a_standby_just_moves() -> None:
     assert outcome(states) == [("0_0", ""), ("", ""), ("", "0_0")]
 
 
-def test_a_standby_stays_when_all_that_are_further_have_a_copy() -> None:
+def test_a_standby_stays_if_all_clients_ahead_have_a_copy() -> None:
     states = clients(["0_0", ""], [[0], [10_000]], "0_0")
     states[1].standby |= tasks("0_0")
     assert move_standbys(states, Rankings(states, 0), WarmupBudget(1)) == 0

@@ -41,8 +41,8 @@ class FakeAdmin:
 async def published(
     seen: list[dict[TopicPartition, int]], monkeypatch: pytest.MonkeyPatch, fails: set[int]
 ) -> FakeAdmin:
-    monkeypatch.setattr(module, "_EVERY_S", 0)
-    monkeypatch.setattr(module, "_AFTER_FAILURE_S", 0)
+    monkeypatch.setattr(module, "_PUBLISH_INTERVAL_S", 0)
+    monkeypatch.setattr(module, "_RETRY_AFTER_S", 0)
     admin, rest = FakeAdmin(fails), iter(seen)
     over = asyncio.Event()
 

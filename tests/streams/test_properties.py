@@ -59,9 +59,7 @@ def test_standbys_are_on_the_next_most_caught_up(group: Group) -> None:
 
 
 @given(groups(), st.randoms(use_true_random=False))
-def test_the_order_in_which_things_are_told_does_not_matter(
-    group: Group, rng: random.Random
-) -> None:
+def test_the_order_of_the_input_does_not_matter(group: Group, rng: random.Random) -> None:
     clients = list(group.clients().items())
     told = [clients, list(group.stateful), list(group.stateless)]
     for each in told:
@@ -88,7 +86,7 @@ def test_without_a_limit_to_the_lag_nothing_warms_up(group: Group) -> None:
 
 @given(groups())
 def test_an_assignment_that_is_stable_stays(group: Group) -> None:
-    group.settle()
+    group.rebalance_until_stable()
     stable = group.last
     for _ in range(3):
         assert group.rebalance() == stable

@@ -29,7 +29,7 @@ class Member:
         self.joins += 1
         return b"subscription %d" % self.joins
 
-    def lead(
+    def compute_assignments(
         self, user_data: Mapping[str, bytes | None], partitions: Mapping[str, int]
     ) -> Mapping[str, MemberAssignment]:
         self.asked = user_data, partitions

@@ -60,7 +60,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     ],
 )
 @pytest.mark.parametrize("handler", ["skip", DEAD])
-async def test_what_cannot_be_emitted_is_its_records_fault(
+async def test_an_invalid_emitted_record_fails_its_record(
     world: World, refused: dict[str, Any], handler: Any
 ) -> None:
     async def process(record: Any, store: Any, emit: Any) -> None:
@@ -73,7 +73,7 @@ async def test_what_cannot_be_emitted_is_its_records_fault(
     assert world.store.changes == {}
 
 
-async def test_a_partition_that_is_not_there_is_its_records_fault(world: World) -> None:
+async def test_a_nonexistent_partition_fails_its_record(world: World) -> None:
     async def process(record: Any, store: Any, emit: Any) -> None:
         store.put(b"k", b"v")
         await emit("out", b"", partition=7)
@@ -91,7 +91,7 @@ async def test_a_partition_that_is_not_there_is_its_records_fault(world: World) 
 
 
 @pytest.mark.parametrize("handler", ["fail", "skip"])
-async def test_a_buffer_is_emitted_as_it_was(world: World, handler: Any) -> None:
+async def test_a_mutable_buffer_is_copied(world: World, handler: Any) -> None:
     async def process(record: Any, store: Any, emit: Any) -> None:
         buffer = bytearray(b"1")
         await emit("out", buffer)
@@ -115,7 +115,7 @@ class OddError(Exception):
     ],
     ids=["half a character", "no words"],  # an id must be text that can be encoded
 )
-async def test_whatever_an_error_says_its_record_is_a_dead_letter(
+async def test_any_error_text_fits_into_a_dead_letter(
     world: World, error: Exception, told: bytes
 ) -> None:
     async def process(record: Any, store: Any, emit: Any) -> None:
@@ -126,7 +126,7 @@ async def test_whatever_an_error_says_its_record_is_a_dead_letter(
     assert dict(headers)["__streams.errors.message"] == told
 
 
-async def test_a_record_without_timestamp_is_a_dead_letter_of_now(world: World) -> None:
+async def test_a_dead_letter_without_timestamp_gets_the_current_time(world: World) -> None:
     async def process(record: Any, store: Any, emit: Any) -> None:
         raise ValueError("no")
 

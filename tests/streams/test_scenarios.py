@@ -14,7 +14,7 @@ FOUR = [TaskId(0, partition) for partition in range(4)]
 def settled(*members: int, standbys: int, tasks: int = 4) -> Group:
     group = Group(stateful=FOUR[:tasks], configs=AssignmentConfigs(num_standby_replicas=standbys))
     group.join(*members)
-    group.settle()
+    group.rebalance_until_stable()
     return group
 
 
@@ -55,7 +55,7 @@ def bounce(group: Group, number: int, behind: int) -> list[dict[TaskId, int]]:
     group.rebalance()
     owners.append(group.owners())
     group.catch_up()
-    group.settle()
+    group.rebalance_until_stable()
     owners.append(group.owners())
     return owners
 

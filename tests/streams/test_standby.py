@@ -64,7 +64,7 @@ def test_a_tag_with_fewer_values_than_copies_counts_for_the_first_ones_only() ->
     assert all(len(set(each)) == 2 for each in places(assignment, tags_of, "cluster").values())
 
 
-def test_what_tags_do_not_allow_is_placed_all_the_same() -> None:
+def test_standbys_that_tags_do_not_allow_are_placed_anyway() -> None:
     tags_of = [{"zone": "z0"}] * 3
     assignment = run(tags_of, 2, "zone")
     assert all(len(each) == 3 for each in places(assignment, tags_of, "zone").values())
@@ -77,8 +77,8 @@ def test_tags_that_are_not_named_in_the_option_do_not_count(tags: tuple[str, ...
     tags_of = [{"zone": "z0"}, {"zone": "z1"}, {"zone": "z0"}, {"zone": "z1"}]
     apart = places(run(tags_of, 1, "zone"), tags_of, "zone")
     assert all(len(set(each)) == 2 for each in apart.values())
-    anywhere = places(run(tags_of, 1, *tags), tags_of, "zone")
-    assert any(len(set(each)) == 1 for each in anywhere.values())
+    by_load = places(run(tags_of, 1, *tags), tags_of, "zone")
+    assert any(len(set(each)) == 1 for each in by_load.values())
 
 
 def test_clients_without_the_tag_take_standbys_too() -> None:

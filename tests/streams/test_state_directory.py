@@ -1,4 +1,4 @@
-"""Whose a directory is, what it reports, what is cleaned and when."""
+"""The lock of a state directory, its reported tasks, and its cleanup."""
 
 from __future__ import annotations
 
@@ -68,6 +68,13 @@ def test_a_directory_has_one_owner(tmp_path: Path) -> None:
     opened(tmp_path).close()  # a lock dies with its process
 
 
+def test_an_id_that_a_full_disk_left_empty_is_written_again(tmp_path: Path) -> None:
+    (tmp_path / "process-id").touch()
+    directory = opened(tmp_path)
+    directory.close()
+    assert (tmp_path / "process-id").read_text() == f"{directory.process_id}\n"
+
+
 def test_a_damaged_id_is_named_and_the_lock_given_back(tmp_path: Path) -> None:
     (tmp_path / "process-id").write_text("nobody")
     for _ in range(2):
@@ -75,13 +82,13 @@ def test_a_damaged_id_is_named_and_the_lock_given_back(tmp_path: Path) -> None:
             opened(tmp_path)
 
 
-def test_a_directory_that_cannot_be(tmp_path: Path) -> None:
+def test_an_unusable_directory(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StateStoreError, match="cannot be used"):
         opened(tmp_path / "file" / "app")
 
 
-def test_what_is_reported_is_what_can_be_trusted(
+def test_only_valid_checkpoints_are_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     directory = opened(tmp_path)
@@ -97,7 +104,7 @@ def test_what_is_reported_is_what_can_be_trusted(
     directory.close()
 
 
-def test_a_store_without_a_trusted_checkpoint_is_begun_anew(tmp_path: Path) -> None:
+def test_a_store_without_valid_checkpoint_is_removed(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     task = directory.task(A)
     on_disk(directory, A, 7)
@@ -110,7 +117,7 @@ def test_a_store_without_a_trusted_checkpoint_is_begun_anew(tmp_path: Path) -> N
     directory.close()
 
 
-def test_a_store_that_is_not_known(tmp_path: Path) -> None:
+def test_an_unknown_store(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     task = directory.task(A)
     on_disk(directory, A, 7, "totals")
@@ -120,7 +127,7 @@ def test_a_store_that_is_not_known(tmp_path: Path) -> None:
     directory.close()
 
 
-def test_a_store_that_may_lack_deletions_is_begun_anew(
+def test_a_store_that_may_lack_deletions_is_removed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     directory = opened(tmp_path)

@@ -95,14 +95,14 @@ def test_sizes_by_version() -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_members_of_versions_1_and_2_do_not_say_how_far_they_could_go(version: int) -> None:
+def test_versions_1_and_2_have_no_latest_supported_version(version: int) -> None:
     decoded = decode_subscription(replace(S1, version=version).encode())
     assert isinstance(decoded, SubscriptionInfo)
     assert decoded.latest_supported_version == -1
     assert decoded.task_offset_sums.keys() == tasks("0_0 0_1 1_0")
 
 
-def test_of_a_newer_version_the_versions_are_read() -> None:
+def test_a_newer_subscription_yields_its_versions() -> None:
     assert decode_subscription(bytes.fromhex("0000000c 0000000c")) == (12, 12)
     found = decode_subscription(bytes.fromhex("00000063 00000064") + b"whatever it is")
     assert found == FutureSubscriptionInfo(version=99, latest_supported_version=100)
@@ -155,7 +155,7 @@ def test_older_versions_keep_their_fields(version: int, info: SubscriptionInfo) 
 
 
 @given(infos, st.data())
-def test_half_a_subscription_is_none(info: SubscriptionInfo, data: st.DataObject) -> None:
+def test_a_truncated_subscription_is_refused(info: SubscriptionInfo, data: st.DataObject) -> None:
     encoded = info.encode()
     cut = data.draw(st.integers(0, len(encoded) - 1))
     with pytest.raises(ProtocolError):
@@ -170,7 +170,7 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
         return
 
 
-def test_text_that_is_none_is_refused() -> None:
+def test_text_that_is_not_utf_8_is_refused() -> None:
     broken = bytes.fromhex(f"0000000b 0000000b {HEAD} 00000002 c328 00000000 00 00000000 00000000")
     with pytest.raises(ProtocolError, match="not UTF-8"):
         decode_subscription(broken)

@@ -67,7 +67,7 @@ async def test_work_is_kept_with_its_commit(task: Task) -> None:
 
 @pytest.mark.parametrize("is_blocking", [True, False])
 @pytest.mark.parametrize("transaction_timeout_s", [None, 10.0])
-async def test_a_processor_that_blocks_the_event_loop_is_told_of_the_session(
+async def test_a_blocked_event_loop_is_logged(
     directory: TaskDirectory,
     caplog: pytest.LogCaptureFixture,
     *,
@@ -81,7 +81,7 @@ async def test_a_processor_that_blocks_the_event_loop_is_told_of_the_session(
         for _ in range(4):
             now += 3
             if not is_blocking:
-                task.watch()
+                task.check_slow_record()
 
     topology = Topology("app")
     topology.add(Processor(topic="words", store="counts", process=process))
@@ -141,7 +141,7 @@ async def test_an_unknown_position_keeps_the_one_before(task: Task) -> None:
 
 async def test_restoring_ends_at_the_end(task: Task) -> None:
     task.advance(TaskEvent.ASSIGNED_ACTIVE)
-    waiting = asyncio.create_task(task.restored(3))
+    waiting = asyncio.create_task(task.wait_until_restored(3))
     await asyncio.sleep(0)
     task.restore([record(0, b"a", b"1"), record(1, b"b", b"1")])
     task.reached(2, 3)
@@ -156,7 +156,7 @@ async def test_restoring_ends_at_the_end(task: Task) -> None:
 async def test_nothing_to_restore_is_restored_at_once(task: Task) -> None:
     task.advance(TaskEvent.ASSIGNED_ACTIVE)
     async with asyncio.timeout(1):
-        await task.restored(0)
+        await task.wait_until_restored(0)
 
 
 def test_a_closed_task_goes_on_where_it_was(directory: TaskDirectory) -> None:
@@ -185,7 +185,7 @@ def test_a_killed_task_begins_at_its_last_checkpoint(directory: TaskDirectory) -
     task.close()
 
 
-def test_a_store_that_does_not_fit_its_changelog_is_forgotten(
+def test_a_store_beyond_its_changelog_starts_over(
     task: Task, directory: TaskDirectory, caplog: pytest.LogCaptureFixture
 ) -> None:
     task.advance(TaskEvent.ASSIGNED_STANDBY)
@@ -199,7 +199,7 @@ def test_a_store_that_does_not_fit_its_changelog_is_forgotten(
     assert task.store.get(b"b") == b"1"
 
 
-def test_a_checkpoint_is_of_what_was_there_when_it_was_begun(directory: TaskDirectory) -> None:
+def test_a_checkpoint_has_the_position_at_its_start(directory: TaskDirectory) -> None:
     """The disk may take long, and the task goes on meanwhile."""
 
     class LaterDisk(InlineDisk):
@@ -227,7 +227,7 @@ def test_a_checkpoint_is_of_what_was_there_when_it_was_begun(directory: TaskDire
     assert saved(directory) == ("counts", 30_002)
 
 
-def test_a_checkpoint_that_failed_is_told(
+def test_a_failed_checkpoint_raises(
     directory: TaskDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*arguments: object) -> None:
@@ -243,7 +243,7 @@ def test_a_checkpoint_that_failed_is_told(
     task.close()
 
 
-async def test_a_checkpoint_beyond_the_changelogs_end_is_not_gone_on_with(
+async def test_a_checkpoint_beyond_the_changelogs_end_is_not_used(
     task: Task, directory: TaskDirectory
 ) -> None:
     """The changelog was deleted and created again, or has lost its end."""
@@ -251,7 +251,7 @@ async def test_a_checkpoint_beyond_the_changelogs_end_is_not_gone_on_with(
     task.restore([record(499, b"old", b"1")])
     task.reached(500, 500)
     task.advance(TaskEvent.ASSIGNED_ACTIVE)
-    waiting = asyncio.create_task(task.restored(3))
+    waiting = asyncio.create_task(task.wait_until_restored(3))
     await asyncio.sleep(0)
     assert (waiting.done(), task.position, task.store.get(b"old")) == (False, 0, None)
     task.restore([record(2, b"new", b"1")])
@@ -260,7 +260,7 @@ async def test_a_checkpoint_beyond_the_changelogs_end_is_not_gone_on_with(
     assert task.store.get(b"new") == b"1"
 
 
-def test_a_checkpoint_does_not_grow_old_for_want_of_changes(directory: TaskDirectory) -> None:
+def test_a_checkpoint_is_renewed_without_changes(directory: TaskDirectory) -> None:
     now = 1_000_000.0
     changelog = ChangelogTopic(UUID(int=1), 3600.0)
     options = TaskOptions(changelogs={"counts": changelog}, wall=lambda: now)

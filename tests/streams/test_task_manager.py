@@ -87,14 +87,14 @@ class World:
         await self.manager.open(active, standby)
 
     async def process(self, found: dict[TopicPartition, list[Any]]) -> None:
-        self.manager.give(found, self.manager.wanted())
-        await self.settle()
+        self.manager.deliver(found, self.manager.wanted_partitions())
+        await self.run_until_idle()
 
     async def commit(self) -> None:
         await self.manager.suspend(1)
         self.manager.resume()
 
-    async def settle(self) -> None:
+    async def run_until_idle(self) -> None:
         for _ in range(20):
             await asyncio.sleep(0)
 
@@ -104,7 +104,7 @@ class World:
 
 @pytest.fixture
 async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    monkeypatch.setattr(task_manager, "_BACKOFF", 0)
+    monkeypatch.setattr(task_manager, "_RETRY_BACKOFF_S", 0)
     made = World(tmp_path)
     yield made
     await made.manager.end_writers()
@@ -116,7 +116,7 @@ async def test_the_order_that_makes_it_exact(world: World) -> None:
     world.committed = 42
     await world.assign([A], [])
     assert world.state(A) is TaskState.RESTORING
-    await world.settle()
+    await world.run_until_idle()
     assert world.log == ["w1 start", "ends", "w1 committed", "ends"]
     assert world.state(A) is TaskState.RUNNING
     assert world.consumer.positions == {SOURCE: 42}
@@ -131,7 +131,7 @@ async def test_an_offset_beyond_the_end_is_reset(
     world = World(tmp_path, options=TaskOptions(auto_offset_reset=reset))
     world.committed, world.ends.source_end = 71, 70
     await world.assign([A], [])
-    await world.settle()
+    await world.run_until_idle()
     assert world.consumer.positions == {SOURCE: offset}
     assert "has committed offset 71 of words-0, which ends at 70" in caplog.text
     await world.manager.end_writers()
@@ -139,17 +139,17 @@ async def test_an_offset_beyond_the_end_is_reset(
     world.directory.close()
 
 
-async def test_what_was_fetched_before_a_task_began_anew_is_fetched_again(world: World) -> None:
+async def test_records_fetched_before_a_restart_are_fetched_again(world: World) -> None:
     """The records that were processed and not committed would be skipped in silence."""
     await world.assign([A], [])
-    await world.settle()
+    await world.run_until_idle()
     await world.process({SOURCE: [record(3, b"a"), record(4, b"a")]})
-    wanted = world.manager.wanted()
+    wanted = world.manager.wanted_partitions()
     world.manager.failed(world.manager.tasks[A], TransactionAbortableError("no"))
-    await world.settle()
+    await world.run_until_idle()
     assert world.state(A) is TaskState.RUNNING
     world.consumer.positions[ConsumerPartition("words", 0)] = 6
-    world.manager.give({SOURCE: [record(5, b"a")]}, wanted)
+    world.manager.deliver({SOURCE: [record(5, b"a")]}, wanted)
     assert world.consumer.positions == {SOURCE: 3}
     await world.commit()
     assert world.writers[1].commits == []
@@ -160,7 +160,7 @@ async def test_a_topic_that_is_created_again_while_it_runs_is_not_skipped(
 ) -> None:
     world.committed = 42
     await world.assign([A], [])
-    await world.settle()
+    await world.run_until_idle()
     await world.process({SOURCE: [record(42, b"a"), record(43, b"a")]})
     await world.process({SOURCE: [record(0, b"a"), record(1, b"a")]})
     await world.commit()
@@ -171,7 +171,7 @@ async def test_a_topic_that_is_created_again_while_it_runs_is_not_skipped(
 
 async def test_without_a_committed_offset_it_begins_at_the_beginning(world: World) -> None:
     await world.assign([A], [])
-    await world.settle()
+    await world.run_until_idle()
     assert world.consumer.positions == {SOURCE: 3}
 
 
@@ -179,7 +179,7 @@ async def test_latest_is_decided_once(tmp_path: Path) -> None:
     """Committed at once: what arrives before the next commit is not left out after a failure."""
     world = World(tmp_path, options=TaskOptions(auto_offset_reset="latest"))
     await world.assign([A], [])
-    await world.settle()
+    await world.run_until_idle()
     assert world.consumer.positions == {SOURCE: 70}
     assert world.writers[0].commits == [({}, 70)]
     await world.manager.end_writers()
@@ -187,52 +187,52 @@ async def test_latest_is_decided_once(tmp_path: Path) -> None:
     world.directory.close()
 
 
-async def test_it_runs_only_when_its_changelog_is_read_to_the_end(world: World) -> None:
+async def test_a_task_runs_after_its_changelog_is_read_to_the_end(world: World) -> None:
     world.ends.end = 5
     await world.assign([A], [B])
-    await world.settle()
+    await world.run_until_idle()
     assert world.state(A) is TaskState.RESTORING
     assert [task.id for task in world.reader.followed] == [A, B]
     world.manager.tasks[A].reached(5, 5)
-    await world.settle()
+    await world.run_until_idle()
     assert world.state(A) is TaskState.RUNNING
     assert [task.id for task in world.reader.followed] == [B]
 
 
-async def test_what_comes_back_goes_on_as_if_nothing_was(world: World) -> None:
+async def test_a_task_that_keeps_its_role_continues(world: World) -> None:
     await world.assign([A], [B])
-    await world.settle()
+    await world.run_until_idle()
     log, tasks = list(world.log), dict(world.manager.tasks)
     await world.assign([A], [B])
-    await world.settle()
+    await world.run_until_idle()
     assert (world.log, world.manager.tasks) == (log, tasks)
 
 
 async def test_roles_change_without_a_store_being_closed(world: World) -> None:
     await world.assign([A], [B])
-    await world.settle()
+    await world.run_until_idle()
     tasks = dict(world.manager.tasks)
     await world.assign([B], [A])
-    await world.settle()
+    await world.run_until_idle()
     assert world.manager.tasks == tasks
     assert (world.state(A), world.state(B)) == (TaskState.STANDBY, TaskState.RUNNING)
     assert "w1 stop" in world.log
 
 
-async def test_what_is_taken_away_is_closed_with_its_checkpoint(world: World) -> None:
+async def test_a_revoked_task_is_closed_with_its_checkpoint(world: World) -> None:
     await world.assign([A], [])
-    await world.settle()
+    await world.run_until_idle()
     await world.process({SOURCE: [record(3, b"a")]})
     await world.commit()
     await world.assign([], [])
-    await world.settle()
+    await world.run_until_idle()
     assert (world.manager.tasks, world.log[-1]) == ({}, "w1 stop")
     assert world.directory.report() == {A: 10}
 
 
 async def test_a_failed_commit_restores_with_a_new_writer_after_the_old_one(world: World) -> None:
     await world.assign([A], [])
-    await world.settle()
+    await world.run_until_idle()
     first = world.writers[0]
     first.fail = TransactionAbortableError("no")
     first.may_stop.clear()
@@ -240,19 +240,19 @@ async def test_a_failed_commit_restores_with_a_new_writer_after_the_old_one(worl
     world.log.clear()
     await world.commit()
     assert SOURCE in world.consumer.paused
-    await world.settle()
+    await world.run_until_idle()
     assert world.log == [], "the new writer does not wait for the old one"
     first.may_stop.set()
-    await world.settle()
+    await world.run_until_idle()
     assert world.log == ["w1 stop", "w2 start", "ends", "w2 committed"]
     assert world.state(A) is TaskState.RUNNING
     assert world.manager.tasks[A].store.get(b"a") is None
     assert SOURCE not in world.consumer.paused
 
 
-async def test_a_task_that_is_anothers_steps_back(world: World) -> None:
+async def test_a_migrated_task_becomes_a_standby(world: World) -> None:
     await world.assign([A], [])
-    await world.settle()
+    await world.run_until_idle()
     world.writers[0].fail = broker_error(90)
     await world.process({SOURCE: [record(3, b"a")]})
     await world.commit()
@@ -260,13 +260,13 @@ async def test_a_task_that_is_anothers_steps_back(world: World) -> None:
     assert "migrated" in world.log
     assert SOURCE in world.consumer.paused
     assert world.crashes == []
-    await world.settle()
+    await world.run_until_idle()
     assert len(world.writers) == 1, "it would fence the new owner"
 
 
-async def test_errors_that_stay_end_the_instance(world: World) -> None:
+async def test_permanent_errors_end_the_instance(world: World) -> None:
     await world.assign([A], [])
-    await world.settle()
+    await world.run_until_idle()
     world.writers[0].fail = error = RecordTooLargeError("too large")
     await world.process({SOURCE: [record(3, b"a")]})
     await world.commit()
@@ -277,7 +277,7 @@ async def test_a_processor_that_raises_ends_the_instance_and_not_its_neighbour(
     world: World,
 ) -> None:
     await world.assign([A, B], [])
-    await world.settle()
+    await world.run_until_idle()
     other = TopicPartition("words", 1)
     found = {SOURCE: [record(3, b"boom")], other: [record(3, b"a")]}
     await world.process(found)
@@ -290,30 +290,30 @@ async def test_a_processor_that_raises_ends_the_instance_and_not_its_neighbour(
     assert world.writers[1].commits == [({b"a": b"1"}, 4)]
 
 
-async def test_what_is_revoked_while_it_restores_is_forgotten(world: World) -> None:
+async def test_a_task_revoked_while_restoring_is_closed(world: World) -> None:
     world.ends.end = 5
     await world.assign([A], [])
-    await world.settle()
+    await world.run_until_idle()
     task = world.manager.tasks[A]
     await world.assign([], [A])
-    await world.settle()
+    await world.run_until_idle()
     task.reached(5, 5)
-    await world.settle()
+    await world.run_until_idle()
     assert world.state(A) is TaskState.STANDBY
     assert world.log == ["w1 start", "ends", "w1 stop"]
 
 
-async def test_the_end_stops_writers_and_takes_up_nothing_more(world: World) -> None:
+async def test_the_shutdown_stops_writers_and_ignores_assignments(world: World) -> None:
     await world.assign([A], [])
-    await world.settle()
+    await world.run_until_idle()
     await world.manager.end_writers()
     assert world.log[-1] == "w1 stop"
     await world.assign([A], [B])
-    await world.settle()
+    await world.run_until_idle()
     assert (world.state(A), len(world.writers)) == (TaskState.STANDBY, 1)
 
 
-async def test_what_is_on_disk_is_open_before_the_group_is_joined(world: World) -> None:
+async def test_tasks_on_disk_are_opened_before_joining(world: World) -> None:
     """Opening takes its time, in which the task still runs where it was."""
     on_disk(world.directory, A, 4)
     await world.manager.prepare([A])
@@ -325,15 +325,15 @@ async def test_what_is_on_disk_is_open_before_the_group_is_joined(world: World) 
     assert prepared.state is TaskState.RESTORING
 
 
-async def test_what_was_prepared_and_is_not_assigned_is_closed(world: World) -> None:
+async def test_a_prepared_task_that_is_not_assigned_is_closed(world: World) -> None:
     await world.manager.prepare([A])
     await world.assign([], [B])
     assert world.manager.tasks.keys() == {B}
 
 
-async def test_what_runs_goes_on_before_other_stores_are_opened(world: World) -> None:
+async def test_running_tasks_continue_before_other_stores_are_opened(world: World) -> None:
     await world.assign([A], [])
-    await world.settle()
+    await world.run_until_idle()
     world.consumer.install(SOURCE)
     world.manager.assign([A], [B])
     assert world.manager.tasks.keys() == {A}
@@ -341,7 +341,9 @@ async def test_what_runs_goes_on_before_other_stores_are_opened(world: World) ->
     assert world.state(B) is TaskState.STANDBY
 
 
-async def test_a_store_that_cannot_be_opened_is_told_when_the_others_are(world: World) -> None:
+async def test_an_error_of_opening_a_store_is_raised_after_the_others_are_open(
+    world: World,
+) -> None:
     on_disk(world.directory, A, 4, "others")
     world.consumer.install()
     world.manager.assign([], [A, B])
@@ -361,11 +363,11 @@ async def test_a_store_that_cannot_be_closed_ends_the_instance(
 
     monkeypatch.setattr(TaskDirectory, "write_checkpoint", full)
     await world.assign([], [])
-    await world.settle()
+    await world.run_until_idle()
     assert world.crashes == [error]
     with pytest.raises(StateStoreError, match="no space"):
         world.manager.close()
-    world.manager._closings.clear()
+    world.manager._store_closings.clear()
 
 
 async def test_a_store_is_opened_again_when_it_is_closed(tmp_path: Path) -> None:
@@ -388,7 +390,7 @@ async def test_a_directory_is_in_use_until_its_store_is_closed(tmp_path: Path) -
         world = World(tmp_path, disk)
         disk.submit(may_go_on.wait)
         opening = asyncio.create_task(world.assign([], [A]))
-        await world.settle()
+        await world.run_until_idle()
         assert world.manager.tasks == {}
         assert world.manager.in_use() == {A}
         may_go_on.set()

@@ -39,7 +39,7 @@ def prepare(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Awaitable[Applicat
 
 
 @virtual_time
-async def test_changelogs_are_made_and_known(prepare: Callable[..., Any]) -> None:
+async def test_changelogs_are_created(prepare: Callable[..., Any]) -> None:
     fake = FakeCluster(3)
     fake.create_topic("words", assignments=[(0,), (1,), (2,)])
     first = await prepare(fake)
@@ -72,7 +72,7 @@ async def test_brokers_may_not_all_know_a_new_topic(
 
 
 @virtual_time
-async def test_a_partition_without_leader_holds_nothing_up(prepare: Callable[..., Any]) -> None:
+async def test_a_partition_without_leader_blocks_nothing(prepare: Callable[..., Any]) -> None:
     """Its task waits for one."""
     fake = FakeCluster(3)
     for name in ("words", "app-counts-changelog"):
@@ -82,7 +82,7 @@ async def test_a_partition_without_leader_holds_nothing_up(prepare: Callable[...
 
 
 @virtual_time
-async def test_what_is_missing_is_named(prepare: Callable[..., Any]) -> None:
+async def test_missing_topics_are_named(prepare: Callable[..., Any]) -> None:
     fake = FakeCluster(1, auto_create_topics=False)
     with pytest.raises(StreamsError, match="topic words does not exist"):
         await prepare(fake)

@@ -28,7 +28,7 @@ def test_tasks_and_topics() -> None:
 
 @pytest.mark.parametrize(
     ("topic", "store", "message"),
-    [("a", "y", "'a' is read by two"), ("b", "x", "'x' is kept by two")],
+    [("a", "y", "'a' is read by two"), ("b", "x", "'x' is used by two")],
 )
 def test_topics_and_stores_have_one_processor(topic: str, store: str, message: str) -> None:
     app = StreamsApp("localhost:1", application_id="app", state_dir="/nowhere")
@@ -48,7 +48,7 @@ def test_topics_and_stores_have_one_processor(topic: str, store: str, message: s
         ({"windows": True}, "windows"),
     ],
 )
-def test_options_that_cannot_be(options: dict[str, object], message: str) -> None:
+def test_invalid_options(options: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         StreamsApp("localhost:1", **{"application_id": "app", "state_dir": "/nowhere", **options})
 

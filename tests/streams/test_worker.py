@@ -184,7 +184,7 @@ class World:
 
     async def fetch(self) -> None:
         while True:
-            wanted = self.manager.wanted()
+            wanted = self.manager.wanted_partitions()
             found = {}
             for source in wanted:
                 at = ConsumerPartition(*source)
@@ -196,8 +196,8 @@ class World:
                 if found[source]:
                     self.consumer.positions[at] = found[source][-1].offset + 1
             await asyncio.sleep(0.005)
-            self.manager.give(found, wanted)
-            self.manager.watch()
+            self.manager.deliver(found, wanted)
+            self.manager.check_slow_records()
 
     async def rebalance(
         self, active: Sequence[TaskId] | None = None, standby: Sequence[TaskId] = ()
@@ -280,7 +280,7 @@ A, B = TaskId(0, 0), TaskId(0, 1)
 
 
 @virtual_time
-async def test_one_slow_record_stalls_nobody_else(tmp_path: Path) -> None:
+async def test_a_slow_record_blocks_no_other_task(tmp_path: Path) -> None:
     """Neither the other tasks, nor their commits, nor a rebalance, nor the end."""
     loop = asyncio.get_running_loop()
     world = World(tmp_path, topology(), [feed(b"late 60", b""), feed(*[b""] * 200)])
@@ -291,7 +291,7 @@ async def test_one_slow_record_stalls_nobody_else(tmp_path: Path) -> None:
     await world.done(A)
     assert loop.time() < 61
     assert [each[1] for each in world.partitions[A].emitted] == [b"1", b"2"]
-    assert world.manager.tasks[A].is_running
+    assert world.manager.tasks[A].state is TaskState.RUNNING
     await world.close()
 
 
@@ -308,7 +308,7 @@ async def test_a_batch_ends_when_a_commit_is_due(tmp_path: Path) -> None:
 
 
 @virtual_time
-async def test_a_task_that_is_given_up_forgets_its_slow_record(tmp_path: Path) -> None:
+async def test_a_revoked_task_forgets_its_slow_record(tmp_path: Path) -> None:
     world = World(tmp_path, topology(), [feed(b"late 60", b"")])
     await world.rebalance([A])
     await asyncio.sleep(1)
@@ -322,7 +322,7 @@ async def test_a_task_that_is_given_up_forgets_its_slow_record(tmp_path: Path) -
 
 
 @virtual_time
-async def test_a_processor_that_ignores_its_end_changes_nothing(tmp_path: Path) -> None:
+async def test_a_processor_that_ignores_cancellation_changes_nothing(tmp_path: Path) -> None:
     after = []
 
     async def stubborn(record: Any, store: Any, emit: Any) -> None:
@@ -349,7 +349,7 @@ async def test_a_processor_that_ignores_its_end_changes_nothing(tmp_path: Path) 
 
 
 @virtual_time
-async def test_a_record_that_outlives_its_transaction_is_named_once(
+async def test_a_record_slower_than_its_transaction_is_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Alone in a transaction it is done, as it emits at its end."""
@@ -389,7 +389,7 @@ async def test_a_record_that_never_fits_into_a_transaction_ends_the_application(
 
 
 @virtual_time
-async def test_what_fails_does_not_commit_its_neighbours_half_of_it(tmp_path: Path) -> None:
+async def test_a_failing_task_does_not_commit_another_tasks_records(tmp_path: Path) -> None:
     world = World(tmp_path, topology(), [feed(b"", b"poison", b""), feed(b"", b"")])
     await world.rebalance([A, B])
     await world.done(A)
@@ -401,7 +401,7 @@ async def test_what_fails_does_not_commit_its_neighbours_half_of_it(tmp_path: Pa
 
 @pytest.mark.parametrize("handler", ["skip", DeadLetter("dead")])
 @virtual_time
-async def test_poison_is_left_out_without_a_trace(
+async def test_poison_is_skipped_without_a_trace(
     tmp_path_factory: pytest.TempPathFactory, handler: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     options = {
@@ -451,11 +451,9 @@ events = st.one_of(
     feeds=st.lists(st.lists(fates, min_size=1, max_size=25), min_size=1, max_size=3),
     steps=st.lists(events, max_size=6),
 )
-def test_whatever_processors_do_each_record_counts_once(
-    feeds: list[list[bytes]], steps: list[tuple[str, float]]
-) -> None:
-    """Through slow records, poison, failed commits and rebalances: what is committed is what one
-    pass over the records gives; nobody waits for another's records, and the group for no one's."""
+def test_each_record_counts_once(feeds: list[list[bytes]], steps: list[tuple[str, float]]) -> None:
+    """Through slow records, poison, failed commits and rebalances, the committed result equals one
+    pass over the records. No task waits for another task's records, and neither does the group."""
 
     @virtual_time
     async def story() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkaclient.errors import ConfigError
+from kafkaclient.testing import external
 from kafkaclient.testing.external import ExternalCluster
 from kafkaclient.testing.jars import JarCache
 from kafkaclient.testing.jre import Java
@@ -83,7 +84,7 @@ async def test_kafkas_tools_beside_an_external_cluster(
     java = tmp_path / "java"
     java.write_text('#!/bin/sh\ncat\necho "$@" | grep -o "x.jar.*"\nexit 3\n')
     java.chmod(0o755)
-    monkeypatch.setattr("kafkaclient.testing.external.find_java", lambda: Java(java, 17, "stub"))
+    monkeypatch.setattr(external, "find_java", lambda: Java(java, 17, "stub"))
     monkeypatch.setattr(JarCache, "ensure", lambda self, jars: (tmp_path / "x.jar",))
     result = await ExternalCluster("127.0.0.1:1").run_tool("a.Tool", "--list", stdin=b"in ")
     assert result == (3, "in x.jar a.Tool --list\n", "")
@@ -91,13 +92,13 @@ async def test_kafkas_tools_beside_an_external_cluster(
 
 def test_loading_the_plugin_loads_nothing_else() -> None:
     code = (
-        "import sys, pytest, kafkaclient.testing.plugin;"
-        "print(sorted(n for n in sys.modules if n.startswith(('kafka.', 'jgo', 'kafkaclient.'))))"
+        "import sys, pytest; before = {*sys.modules};"
+        "import pytest_kafkaclient; print(*sorted({*sys.modules} - before))"
     )
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    assert result.stdout == "['kafkaclient.testing', 'kafkaclient.testing.plugin']\n"
+    assert result.stdout == "pytest_kafkaclient\n"
 
 
 @pytest.mark.parametrize("bootstrap", ["", "  ", "localhost", "a:1,b"])

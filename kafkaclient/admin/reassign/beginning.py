@@ -57,6 +57,8 @@ class Beginning:
     _before: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     _sent: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     """What the controller was asked for, and may have begun."""
+    _may_have_set: bool = False
+    """Whether throttles may have been set."""
 
     async def run(self) -> Begun:
         """Raises as :meth:`Reassigner.begin`, with nothing begun."""
@@ -71,7 +73,7 @@ class Beginning:
             await self._take_back()  # ``working`` may have succeeded, but the caller gets no result
             raise
         finally:
-            if begun is None and self.quota is not None:
+            if begun is None and self._may_have_set:
                 await clean_up(self.opened)
         return begun
 
@@ -111,6 +113,7 @@ class Beginning:
         unthrottled: dict[int, KafkaError] = {}
         if self.quota is not None and seen is not None:
             throttle = throttle_of(opened)
+            self._may_have_set = True
             unthrottled = await throttle.impose(throttled, self.quota, live, seen=seen)
         results = await self._send(wanted, limits, cluster)
         for partition, nodes_down in dead.items():

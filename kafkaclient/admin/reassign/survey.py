@@ -12,6 +12,7 @@ from kafkaclient.admin.reassign.outcome import some
 from kafkaclient.admin.reassign.progress import Reading
 from kafkaclient.admin.reassign.release import Remaining, Rest, lacking
 from kafkaclient.admin.topics import topic_error
+from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import KafkaError
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.admin import ConfigKind, DescribeConfigsCall
@@ -127,8 +128,11 @@ class Surveyor:
             failed = [each for each in answer.directories if each.error_code]
             if answer.error_code or failed:
                 code = answer.error_code or failed[0].error_code
-                where = "" if answer.error_code else f" in {failed[0].path}"
-                silent[node] = f"its disks can't be looked at: error {code}{where}"
+                where = "" if answer.error_code else f" {failed[0].path}"
+                advice = denied(code, "Describe", by_itself=True)
+                silent[node] = str(broker_error(code, f"looking at its disk{where}", advice=advice))
+            elif not answer.directories:  # so brokers without KIP-784 deny it
+                silent[node] = "it shows no disk, perhaps for want of Describe on the cluster"
             sizes[node] = {
                 replica.partition: replica.size
                 for directory in answer.directories

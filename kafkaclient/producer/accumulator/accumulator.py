@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkaclient.errors import KafkaError
+from kafkaclient.errors import defect
 from kafkaclient.producer.accumulator.batch_factory import BatchFactory
 from kafkaclient.producer.accumulator.binding import BatchBinding
 from kafkaclient.producer.accumulator.buffer_pool import BufferPool
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from kafkaclient.cluster.view import Broker, TopicView
+    from kafkaclient.errors import KafkaError
     from kafkaclient.producer.accumulator.compressor import CompressionExecutor
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.delivery import Delivery
@@ -285,9 +286,9 @@ class RecordAccumulator:
             if not fits:
                 self.buffer_pool.give_back(capacity)
         if not fits:
-            raise KafkaError(
-                f"a record for {queue.tp} was not sent: it is larger than the {upper_bound} "
-                "bytes that it was taken for; this is a defect"
+            raise defect(
+                f"a record for {queue.tp} was not sent: it is larger than its upper bound of "
+                f"{upper_bound} bytes"
             )
         if not queue.unbound:
             self.binding.opened(batch, queue, now, chosen=chosen)

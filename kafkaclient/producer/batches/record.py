@@ -1,4 +1,4 @@
-"""The checks of a record that need no metadata: types, sizes, serializers."""
+"""Checks of a record that need no metadata: topic name, types, sizes, serializers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from kafkaclient.config import ProducerConfig
     from kafkaclient.types import Headers, HeadersLike
 
-__all__ = ["Record", "check_target", "checked_record", "record_of_bytes"]
+__all__ = ["RawRecord", "Record", "check_place", "checked_record", "record_of_bytes"]
 
 
 class Record(NamedTuple):
-    """``timestamp`` is in milliseconds since the epoch. ``upper_bound`` is the largest size in
-    bytes that a batch with this record alone can have."""
+    """A checked record. ``timestamp`` is in milliseconds since the epoch; ``upper_bound`` is the
+    largest size in bytes that a batch with this record alone can have."""
 
     timestamp: int
     key: bytes | None
@@ -31,46 +31,46 @@ class Record(NamedTuple):
     upper_bound: int
 
 
+class RawRecord(NamedTuple):
+    """A record as the caller of ``send`` gives it."""
+
+    topic: str
+    value: Any = None
+    key: Any = None
+    partition: int | None = None
+    timestamp_ms: int | None = None
+    headers: HeadersLike = ()
+
+
 def checked_record(
-    config: ProducerConfig,
-    wall_clock: Callable[[], float],
-    topic: str,
-    value: Any,
-    key: Any,
-    partition: int | None,
-    timestamp_ms: int | None,
-    headers: HeadersLike,
+    config: ProducerConfig, wall_clock: Callable[[], float], raw: RawRecord
 ) -> Record:
     """The record in bytes; raises :class:`InvalidRecordError` and its subclasses.
 
-    Mutable buffers are copied: the record may be encoded much later.
+    Buffers that may change are copied: the record may be encoded much later.
     """
-    check_target(topic, partition)
+    topic, value, key = raw[:3]
+    check_place(topic, raw.partition)
     if config.key_serializer is not None and key is not None:
         key = _serialize(config.key_serializer, key, f"the key of a record for {topic!r}")
     if config.value_serializer is not None and value is not None:
         value = _serialize(config.value_serializer, value, f"a value for topic {topic!r}")
-    return record_of_bytes(config, wall_clock, topic, value, key, partition, timestamp_ms, headers)
+    return record_of_bytes(config, wall_clock, RawRecord(topic, value, key, *raw[3:]))
 
 
-def check_target(topic: object, partition: object) -> None:
-    """Raises :class:`InvalidRecordError` for an invalid topic name or partition number."""
+def check_place(topic: object, partition: object) -> None:
+    """Raises :class:`InvalidRecordError` if ``topic`` cannot be a topic's name, or ``partition`` a
+    partition."""
     check_topic_name(topic)
     if partition is not None:
         _check_number("partition", partition)
 
 
 def record_of_bytes(
-    config: ProducerConfig,
-    wall_clock: Callable[[], float],
-    topic: str,
-    value: Any,
-    key: Any,
-    partition: int | None,
-    timestamp_ms: int | None,
-    headers: HeadersLike,
+    config: ProducerConfig, wall_clock: Callable[[], float], raw: RawRecord
 ) -> Record:
-    """:func:`checked_record` without the serializers, for a checked topic and partition."""
+    """:func:`checked_record` without the serializers; topic and partition are checked already."""
+    topic, value, key, partition, timestamp_ms, headers = raw
     try:
         headers = _pairs(headers) if headers else ()
         if value.__class__ is not bytes:
@@ -94,7 +94,7 @@ def _frozen(item: Any) -> Any:
 
 
 def _pairs(headers: Any) -> Headers:
-    """The headers as a tuple: an iterator can be read only once."""
+    """The headers as a tuple: an iterator could be read only once."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     return tuple([(name, _frozen(item)) for name, item in pairs])
 
@@ -112,7 +112,7 @@ def _too_large(config: ProducerConfig, topic: str, upper_bound: int) -> RecordTo
 
 def _check_number(name: str, number: object) -> None:
     if not isinstance(number, int) or not 0 <= number < 2**63:
-        raise InvalidRecordError(f"{name} must be an int from 0 on, not {number!r}")
+        raise InvalidRecordError(f"{name} must be an int that is not negative, not {number!r}")
 
 
 def _serialize(serializer: Callable[[Any], bytes | None], item: Any, what: str) -> bytes | None:

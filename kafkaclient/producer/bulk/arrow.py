@@ -1,7 +1,8 @@
-"""Arrow columns as records: what may be in them, and how their buffers are reached.
+"""Reads Arrow columns as records: checks their types, and gives access to their buffers.
 
-A stream is read chunk by chunk, a chunk is gone through in pieces. Whatever has a plain layout is
-read by :class:`~kafkaclient.producer.bulk.rows.Columns` where it is; pyarrow casts the rest.
+A stream is read chunk by chunk, and each chunk in pieces.
+:class:`~kafkaclient.producer.bulk.rows.Columns` reads plain layouts in place; pyarrow casts the
+others.
 """
 
 from __future__ import annotations
@@ -28,9 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["send_columns"]
 
-# Rows that are cast, and so copied, at a time; fewer when a dictionary's words would make more than
-# so many bytes of them.
-_PIECE, _DECODED = 65536, 2 * 1024 * 1024
+_PIECE = 65536  # rows that are cast, and so copied, at a time
+_DECODED = 2 * 1024 * 1024  # bytes that a piece's dictionary words may take at most when decoded
 
 _BLOB = (
     "binary, string (also their large and view forms), fixed_size_binary, or a dictionary of these"
@@ -47,7 +47,7 @@ _WANTED = {
 async def send_columns(
     bulk: BulkSend, data: object, partition: int | None, timestamp_ms: int | None
 ) -> None:
-    """All of ``send_arrow`` but the result, which is ``bulk.delivery``."""
+    """Check and append the records of ``send_arrow``; the result is ``bulk.delivery``."""
     reader = _opened(data)
     try:
         _check_schema(reader.schema)
@@ -55,14 +55,14 @@ async def send_columns(
             await bulk.wait_for_partitions()
         number = 0
         while (chunk := _next_chunk(reader, number)) is not None:
-            # Twice over the pieces: nothing of a chunk is sent unless all of it can be.
+            # Two loops: no record of a chunk is sent unless all of them can be.
             for start, rows in _pieces(chunk, number, partition, timestamp_ms):
                 await bulk.check(rows, number + start)
             for _, rows in _pieces(chunk, number, partition, timestamp_ms):
                 await bulk.append_rows(rows)
             number += len(chunk)
     except KafkaError as error:
-        raise bulk.cut_short(error) from error
+        raise bulk.with_delivery(error) from error
 
 
 def _opened(data: object) -> Any:
@@ -77,16 +77,16 @@ def _opened(data: object) -> Any:
     except Exception as error:
         raise InvalidRecordError(f"the Arrow data could not be read: {error!r}") from error
     raise InvalidRecordError(
-        f"data must be an Arrow table, record batch or stream, or have one (__arrow_c_stream__ or "
-        f"__arrow_c_array__), which {type(data).__name__} has not"
+        "data must be an Arrow table, record batch or stream, or an object with "
+        f"__arrow_c_stream__ or __arrow_c_array__, not {type(data).__name__}"
     )
 
 
 def _next_chunk(reader: Any, number: int) -> Any:
-    """The next record batch, found to be sound as far as that can be seen at once."""
+    """The next record batch, after Arrow's quick validation; None at the end."""
     try:
         chunk = reader.read_next_batch()
-        if len(chunk):  # Arrow finds fault with empty slices of views
+        if len(chunk):  # Arrow refuses empty slices of views
             chunk.validate()
     except StopIteration:
         return None
@@ -105,13 +105,13 @@ def _check_schema(schema: Any) -> None:
     unknown = [name for name in names if name not in _WANTED]
     if unknown:
         raise InvalidRecordError(
-            f"columns {unknown} are not known; there may be {', '.join(_WANTED)}: rename what is "
-            "meant, and leave out the others"
+            f"columns {unknown} are not known; known columns are {', '.join(_WANTED)}: rename or "
+            "drop the others"
         )
     if len(set(names)) < len(names):
-        raise InvalidRecordError(f"columns are there twice: {names}")
+        raise InvalidRecordError(f"a column name occurs twice: {names}")
     if not {"key", "value"} & set(names):
-        raise InvalidRecordError(f"there must be a column key or value; there are {names}")
+        raise InvalidRecordError(f"there must be a column key or value; the columns are {names}")
     for field in schema:
         if not (kinds.is_null(field.type) or _CHECKS[field.name](field.type)):
             raise InvalidRecordError(
@@ -173,7 +173,7 @@ def _layout_of(kind: Any) -> str | None:
 def _pieces(
     chunk: Any, number: int, partition: int | None, timestamp_ms: int | None
 ) -> Iterator[tuple[int, Columns]]:
-    """(first row, the rows) of one piece after the other."""
+    """Yields (first row, rows) for each piece of the chunk."""
     at_once = _rows_at_once(chunk, number)
     for start in range(0, len(chunk), at_once):
         piece = chunk.slice(start, at_once)
@@ -191,15 +191,14 @@ def _pieces(
         except (pa.ArrowException, IndexError, ValueError) as error:
             first = number + start
             raise InvalidRecordError(
-                f"a column cannot be taken, somewhere in rows {first} to {first + len(piece) - 1}: "
-                f"{error}"
+                f"a column cannot be read, in rows {first} to {first + len(piece) - 1}: {error}"
             ) from error
         rows = Columns(len(piece), key, value, headers, times, numbers, timestamp_ms, partition)
         yield start, rows
 
 
 def _rows_at_once(chunk: Any, number: int) -> int:
-    """How many make a piece: every row gets its own copy of a dictionary's word."""
+    """The number of rows in a piece: decoding copies a dictionary's word for every row."""
     columns = [chunk.column(n) for n in ("key", "value") if n in chunk.schema.names]
     longest = 1
     for array in columns:
@@ -210,7 +209,7 @@ def _rows_at_once(chunk: Any, number: int) -> int:
                 longest = max(longest, pc.max(pc.binary_length(_plain(words))).as_py() or 1)
             except (pa.ArrowException, IndexError, ValueError) as error:
                 raise InvalidRecordError(
-                    f"a column cannot be taken, from row {number} on: its dictionary: {error}"
+                    f"a column's dictionary cannot be read, from row {number} on: {error}"
                 ) from error
     return max(1, min(_PIECE, _DECODED // longest))
 
@@ -224,7 +223,7 @@ def _blobs(array: Any) -> Blobs:
 
 
 def _decoded(array: Any) -> Any:
-    array.validate(full=True)  # its indices are followed blindly
+    array.validate(full=True)  # decoding does not check the indices
     words = _plain(array.dictionary)
     if words is not array.dictionary:
         array = pa.DictionaryArray.from_arrays(array.indices, words)
@@ -232,7 +231,7 @@ def _decoded(array: Any) -> Any:
 
 
 def _plain(words: Any) -> Any:
-    """Without views, which nothing can be picked from."""
+    """The words without a view layout, which pyarrow cannot decode."""
     return words.cast(pa.large_binary()) if _layout_of(words.type) == "views" else words
 
 
@@ -243,7 +242,7 @@ def _headers(array: Any) -> HeaderLists:
     names, contents = entries.field(0), entries.field(1)
     if entries.type[0].name == "value" and not kinds.is_map(array.type):
         names, contents = contents, names
-    names.validate(full=True)  # they are text
+    names.validate(full=True)  # checks that they are UTF-8
     layout = "offsets64" if kinds.is_large_list(array.type) else "offsets32"
     return HeaderLists(array, layout, base, entries, _blobs(names), _blobs(contents))
 
@@ -251,7 +250,7 @@ def _headers(array: Any) -> HeaderLists:
 def _times(array: Any) -> Numbers:
     kind = array.type
     if kinds.is_timestamp(kind):
-        # Seconds that are too large for milliseconds are an error, finer units are cut off.
+        # Seconds that overflow as milliseconds are an error; finer units are truncated.
         milliseconds = pa.timestamp("ms", kind.tz)
         array = array.cast(milliseconds, safe=kind.unit == "s").cast(pa.int64())
     return Numbers(array)

@@ -1,4 +1,4 @@
-"""What a caller holds of many records at once: one awaitable for all of them."""
+"""The deliveries of many records in one awaitable."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 __all__ = ["BulkDelivery"]
 
-# So many batches are kept before those that are done are summed up.
-_KEPT = 64
+_KEPT = 64  # runs that are kept before those with an outcome are summed up
 
 
 class BulkDelivery:
-    """Records on their way together: await it for their :class:`~kafkaclient.BulkMetadata`, any
+    """The outcome of many records: await it for their :class:`~kafkaclient.BulkMetadata`, any
     number of times.
 
-    It is done when each record has an outcome. If any failed, awaiting raises one
+    It is done when each record has an outcome. If any record failed, awaiting raises one
     :class:`~kafkaclient.errors.BulkDeliveryError` for all. Cancelling a task that awaits it takes
-    no record back. If records fail and nobody looks (no await, :meth:`exception` or
-    :meth:`result`), that is counted, logged and given to the producer's ``on_error``.
+    no record back. If records fail and the outcome is never looked at (no await,
+    :meth:`exception` or :meth:`result`), the failure is counted, logged and given to the
+    producer's ``on_error``.
     """
 
     __slots__ = (
@@ -59,7 +59,9 @@ class BulkDelivery:
         return self._records
 
     def __reduce_ex__(self, protocol: object) -> Never:
-        raise TypeError("a BulkDelivery cannot be copied or pickled: it stands for records")
+        raise TypeError(
+            "a BulkDelivery cannot be copied or pickled: it belongs to records on their way"
+        )
 
     def __repr__(self) -> str:
         state = "done" if self.done() else "pending"
@@ -70,7 +72,7 @@ class BulkDelivery:
         for run in self._pending:
             for part, first, count in _parts(*run):
                 if part.done:
-                    self._settle(part, first, count)
+                    self._add_outcome(part, first, count)
                 else:
                     part.drop(first, count)
         if self._unseen:
@@ -79,7 +81,7 @@ class BulkDelivery:
                     batch_result.on_unseen(batch_result, failure.error, failure.records)
 
     def add(self, runs: Iterable[Run]) -> None:
-        """Stand for further records; their batch_results count them as having a handle."""
+        """Include further records; their batches count them as having a delivery."""
         pending = self._pending
         for batch_result, first, count in runs:
             self._records += count
@@ -95,7 +97,7 @@ class BulkDelivery:
         return self._latest() is None
 
     def exception(self) -> BulkDeliveryError | None:
-        """The error that tells which records failed; None when all were delivered.
+        """The error that says which records failed; None when all were delivered.
 
         Raises:
             asyncio.InvalidStateError: it is not done yet.
@@ -104,7 +106,7 @@ class BulkDelivery:
         if not self.done():
             raise asyncio.InvalidStateError("records are still on their way")
         if self._failed and self._error is None:
-            self._error = self._tell()
+            self._error = self._make_error()
         return self._error
 
     def result(self) -> BulkMetadata:
@@ -124,13 +126,13 @@ class BulkDelivery:
         return self._wait().__await__()
 
     async def _wait(self) -> BulkMetadata:
-        # The latest first: the others are likely to be done by then.
+        # The latest run first: the earlier ones are likely to be done by then.
         while (run := self._latest()) is not None:
             await _until_done(*run)
         return self.result()
 
     def _latest(self) -> Run | None:
-        """The last records without an outcome."""
+        """The last run without an outcome."""
         if self._pending:
             batch_result, first, count = self._pending[-1]
             if batch_result.resolve_index(first + count - 1)[0].done:
@@ -138,18 +140,18 @@ class BulkDelivery:
         return self._pending[-1] if self._pending else None
 
     def _sum_up(self) -> None:
-        """Let go of batches that are done: there may be many more than are on their way."""
+        """Release batches that are done: a call may have many more of them than are in flight."""
         left: list[Run] = []
         for run in self._pending:
             for part, first, count in _parts(*run):
                 if part.done:
-                    self._settle(part, first, count)
+                    self._add_outcome(part, first, count)
                 else:
                     left.append((part, first, count))
         self._pending = left
         self._keep = max(_KEPT, 2 * len(left))
 
-    def _settle(self, batch_result: BatchResult, first: int, count: int) -> None:
+    def _add_outcome(self, batch_result: BatchResult, first: int, count: int) -> None:
         batch_result.live_deliveries -= count
         if batch_result.error is not None:
             self._add_failure(batch_result, first, count)
@@ -171,7 +173,7 @@ class BulkDelivery:
         error: KafkaError | None = None
         for index in sorted(batch_result.record_errors or ()):
             if first <= index < first + count:
-                error = batch_result.error_of(index)  # a culprit says more than its company
+                error = batch_result.error_of(index)  # it says more than the error of the batch
                 break
         error = error or batch_result.error
         assert error is not None
@@ -187,7 +189,7 @@ class BulkDelivery:
         records = sum(written.records for ranges in partitions.values() for written in ranges)
         return BulkMetadata(self._topic, records, partitions)
 
-    def _tell(self) -> BulkDeliveryError:
+    def _make_error(self) -> BulkDeliveryError:
         failures = tuple(failure for _, failure in self._failed.values())
         by_partition: dict[int, int] = {}
         for failure in failures:
@@ -209,7 +211,7 @@ class BulkDelivery:
 
 
 def _parts(batch_result: BatchResult, first: int, count: int) -> Iterator[Run]:
-    """The records' batch_results after all splits."""
+    """Yields the run of records by batch, as they are after all splits."""
     while count > 0:
         part, at, run = batch_result.run_at(first)
         number = min(count, run)

@@ -1,6 +1,6 @@
-"""What telemetry keeps of each batch: how it came to its partition, and what became of it.
+"""Records a row for each batch: how it was bound to its partition, and its outcome.
 
-Imported only when it is wanted, because it brings pyarrow in.
+Imported only if ``telemetry`` is set, because it imports pyarrow.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchTelemetry"]
 
-# How many of the batches that wait are looked at to tell how many bytes wait: a decision must not
-# cost in proportion to what is queued.
-_OLDEST = 16
+_OLDEST = 16  # queued batches that are measured; the cost must not grow with the queue
 _SETTINGS = (
     "acks",
     "adaptive_partitioning_enable",
@@ -42,11 +40,11 @@ _SETTINGS = (
 )
 
 
-_UNDECIDED = BindingFacts()
+_NO_FACTS = BindingFacts()
 
 
 class BatchTelemetry:
-    """Records each batch to Parquet files; times count from when it is made, with the producer.
+    """Writes a row for each batch to Parquet files; times count from the producer's start.
 
     ``in_flight_of(lane)`` gives a lane's requests in flight and its in-flight window.
     """
@@ -65,20 +63,20 @@ class BatchTelemetry:
         self._in_flight_of = in_flight_of
         self._clock = clock
         self._start = clock()
-        self._recorder = Recorder(directory, config.client_id, _facts(config, wall_clock()))
+        self._recorder = Recorder(directory, config.client_id, _file_metadata(config, wall_clock()))
 
     def on_bound(
         self, batch: ProducerBatch, target: PartitionQueue, bound_by: str, now: float
     ) -> None:
-        """The batch, not in a queue at the moment, is to go to the partition of ``target``."""
-        waiting = batch.queue
+        """The batch, which is in no queue now, is bound to the partition of ``target``."""
+        source = batch.queue
         in_flight, window = self._in_flight_of(target.lane)
         batch.record_binding(
             BindingFacts(
                 bound_by,
                 now,
-                queued_batches=len(waiting.batches),
-                queued_bytes=_bytes_of(waiting),
+                queued_batches=len(source.batches),
+                queued_bytes=_queued_bytes(source),
                 in_flight=in_flight,
                 window=window,
             )
@@ -86,33 +84,33 @@ class BatchTelemetry:
 
     def on_sent(self, batch: ProducerBatch) -> None:
         """The batch was written to its broker, perhaps again."""
-        decision = batch.binding_facts
-        if decision is not None and decision.sent_at is None:
-            decision.broker = batch.queue.leader
-            decision.sent_at = self._clock()
+        facts = batch.binding_facts
+        if facts is not None and facts.sent_at is None:
+            facts.broker = batch.queue.leader
+            facts.sent_at = self._clock()
 
     def on_outcome(self, batch: ProducerBatch, now: float) -> None:
         """The batch has its outcome."""
-        batch_result, decision = batch.result, batch.binding_facts or _UNDECIDED
+        batch_result, facts = batch.result, batch.binding_facts or _NO_FACTS
         error = batch_result.error
         self._recorder.add(
             BatchRow(
                 client_id=self._client_id,
                 topic=batch_result.topic,
                 partition=batch_result.partition,
-                broker=decision.broker,
+                broker=facts.broker,
                 records=batch.count,
                 bytes=batch.size,
                 attempts=batch.attempts,
                 created_s=batch.created - self._start,
-                bound_s=self._since_start(decision.bound_at),
-                sent_s=self._since_start(decision.sent_at),
+                bound_s=self._since_start(facts.bound_at),
+                sent_s=self._since_start(facts.sent_at),
                 acknowledged_s=now - self._start if self._acks and error is None else None,
-                queued_batches=decision.queued_batches,
-                queued_bytes=decision.queued_bytes,
-                in_flight=decision.in_flight,
-                window=decision.window,
-                bound_by=decision.bound_by,
+                queued_batches=facts.queued_batches,
+                queued_bytes=facts.queued_bytes,
+                in_flight=facts.in_flight,
+                window=facts.window,
+                bound_by=facts.bound_by,
                 error=None if error is None else type(error).__name__,
             )
         )
@@ -121,20 +119,20 @@ class BatchTelemetry:
         return None if at is None else at - self._start
 
     async def close(self) -> None:
-        """Write what is left."""
+        """Write the rows that are still in memory."""
         await self._recorder.close()
 
 
-def _bytes_of(queue: PartitionQueue) -> int:
-    """The bytes that wait in a queue; estimated by the oldest batches when there are many."""
+def _queued_bytes(queue: PartitionQueue) -> int:
+    """The bytes queued; estimated from the oldest batches if there are many."""
     batches = queue.batches
     if len(batches) <= _OLDEST:
         return queue.queued_bytes
     return sum(batch.size for batch in islice(batches, _OLDEST)) * len(batches) // _OLDEST
 
 
-def _facts(config: ProducerConfig, started: float) -> dict[str, str]:
-    """The files' metadata: the settings that bear on what is recorded, under Kafka's names."""
+def _file_metadata(config: ProducerConfig, started: float) -> dict[str, str]:
+    """The files' metadata: the settings that affect the rows, under Kafka's names."""
     facts = {
         f"kafkaclient.{config.OPTIONS[name].kafka_name}": str(getattr(config, name))
         for name in _SETTINGS

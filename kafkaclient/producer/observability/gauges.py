@@ -1,4 +1,4 @@
-"""Metrics that Java has not: how partitions are chosen, and the load that they are chosen by."""
+"""Metrics that Java does not have: the choice of partitions, and the load it is based on."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MS_PER_S = 1000.0
 def bind_load_gauges(
     metrics: ProducerMetrics, accumulator: RecordAccumulator, lanes: Iterable[BrokerLane]
 ) -> None:
-    """Have the metrics read, at each snapshot, what the accumulator and the lanes know."""
+    """Have each snapshot of the metrics read the state of the accumulator and the lanes."""
 
     def of_nodes() -> dict[int, Gauges]:
         in_flight: Counter[int] = Counter()

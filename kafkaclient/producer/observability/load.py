@@ -1,4 +1,4 @@
-"""The live load of a producer, to look at, plot or decide by."""
+"""What is queued and in flight in a producer now, for custom partitioners and ``load()``."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["LiveLoad", "load_snapshot", "partition_skew"]
 
 
 class LiveLoad:
-    """Read-only and live: each answer is of the moment of the question.
+    """A read-only view; each method returns the value of now.
 
-    A question about one partition or broker costs next to nothing, whatever the number of others;
-    :meth:`snapshot` goes over all of them. Whoever is unknown has nothing queued or in flight.
+    A question about one partition or broker is cheap however many there are; :meth:`snapshot`
+    reads all of them. An unknown partition or broker has nothing queued or in flight.
     """
 
     __slots__ = ("_accumulator", "_brokers", "_clock", "_lanes", "_settings")
@@ -45,47 +45,47 @@ class LiveLoad:
         self._clock = clock
 
     def queued_batches(self, topic: str, partition: int) -> int:
-        """Batches that wait to be sent, the open one too."""
+        """How many batches wait to be sent, including the open one."""
         queue = self._queue(topic, partition)
         return len(queue.batches) if queue is not None else 0
 
     def queued_bytes(self, topic: str, partition: int) -> int:
-        """The size of those batches."""
+        """The size in bytes of the batches that wait to be sent."""
         queue = self._queue(topic, partition)
         return queue.queued_bytes if queue is not None else 0
 
     def in_flight_batches(self, topic: str, partition: int) -> int:
-        """Batches that were sent and are not answered yet."""
+        """How many batches were sent and are not answered yet."""
         queue = self._queue(topic, partition)
         return queue.in_flight if queue is not None else 0
 
     def in_flight_requests(self, node_id: int) -> int:
-        """Produce requests that a broker has not answered yet."""
+        """How many Produce requests the broker has not answered yet."""
         return sum(len(lane.in_flight) for lane in self._lanes if lane.node_id == node_id)
 
     def oldest_in_flight_s(self, node_id: int) -> float:
-        """Age in seconds of the oldest of them, 0.0 when there is none."""
+        """Age in seconds of the broker's oldest request in flight, 0.0 if there is none."""
         lanes = [lane for lane in self._lanes if lane.node_id == node_id and lane.in_flight]
         since = min([lane.in_flight[0].sent_at for lane in lanes], default=None)
         return 0.0 if since is None else self._clock() - since
 
     def recent_latency_s(self, node_id: int) -> float | None:
-        """How long a broker took for its latest Produce requests (64 at most), on average in
-        seconds; None when it has answered none yet."""
+        """The broker's mean latency over its latest Produce requests (at most 64), in seconds; None
+        if it has answered none yet."""
         lane = self._lanes.get(node_id)
         if lane is None or not lane.recent_latencies:
             return None
         return sum(lane.recent_latencies) / len(lane.recent_latencies)
 
     def window(self, node_id: int) -> int:
-        """How many Produce requests a broker is given before an answer is waited for."""
+        """How many Produce requests the broker may have in flight."""
         lane = self._lanes.get(node_id)
         if lane is None or not self._settings.adaptive_window:
             return self._settings.max_in_flight
         return lane.window.size
 
     def snapshot(self) -> LoadSnapshot:
-        """Everything at once."""
+        """The load of all brokers and partitions."""
         return load_snapshot(self._accumulator, self._lanes, self._brokers(), self._clock())
 
     def _queue(self, topic: str, partition: int) -> PartitionQueue | None:
@@ -96,7 +96,7 @@ class LiveLoad:
 def load_snapshot(
     accumulator: RecordAccumulator, lanes: BrokerLanes, brokers: Iterable[int], now: float
 ) -> LoadSnapshot:
-    """``brokers``: every broker that is known, so that one that got nothing is told, too."""
+    """The load now. ``brokers``: the known brokers; those without traffic are included."""
     partitions = tuple(
         PartitionLoad(
             queue.tp.topic,
@@ -134,8 +134,11 @@ def load_snapshot(
 
 
 def partition_skew(topic: TopicBuffer) -> float:
-    """The most bytes bound to a partition, as a multiple of the mean over the partitions that have
-    a leader: 1.0 is even, their number is everything on one. NaN when nothing was bound."""
+    """The most bytes bound to one partition, divided by the mean over the partitions with a leader.
+
+    1.0 is an even spread; all bytes on one partition give the number of partitions. NaN if no bytes
+    were bound.
+    """
     view = topic.view
     if view is None:
         return nan

@@ -1,4 +1,4 @@
-"""Failures that nobody looked at: counted, logged without flooding, and given to ``on_error``."""
+"""Failures that no caller has looked at: logged at a limited rate, and given to ``on_error``."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["UnobservedFailures", "UnseenFailure"]
 
 _log = logging.getLogger(__name__)
 
-_LOG_EVERY = 10.0
+_LOG_EVERY_S = 10.0  # seconds between two log lines for one topic and kind of error
 
 
 class UnseenFailure(NamedTuple):
-    """``records`` records of one batch failed with ``error``, and nobody awaited them.
+    """``records`` records of one batch failed with ``error``, and no caller awaited them.
 
-    ``partition`` is -1 when none had been chosen yet.
+    ``partition`` is -1 if no partition had been chosen yet.
     """
 
     topic: str
@@ -32,7 +32,7 @@ class UnseenFailure(NamedTuple):
 
 
 class _Window:
-    """What is held back of one kind of failure, and until when."""
+    """Failures of one kind that are not logged until the time ``ends``."""
 
     __slots__ = ("ends", "last", "records")
 
@@ -43,9 +43,10 @@ class _Window:
 
 
 class UnobservedFailures:
-    """Logs at most one line per topic and kind of error in ten seconds; the line says how many
-    records it stands for. What is held back is told with the first failure after that time, of
-    whatever kind, or by :meth:`close`.
+    """Logs at most one line per topic and kind of error in ten seconds, with the number of records.
+
+    Failures held back are logged with the first failure of any kind after that time, or by
+    :meth:`close`.
     """
 
     __slots__ = ("_clock", "_loop", "_on_error", "_windows")
@@ -59,30 +60,30 @@ class UnobservedFailures:
         self._clock = clock
         self._on_error = on_error
         self._loop = loop
-        self._windows: dict[tuple[str, type[KafkaError], int | None], _Window] = {}  # in order
+        self._windows: dict[tuple[str, type[KafkaError], int | None], _Window] = {}  # oldest first
 
     def report(self, batch_result: BatchResult, error: KafkaError, records: int) -> None:
-        """May be called from anywhere: deliveries are dropped in the middle of other work, and
-        by a garbage collection in whatever thread. The telling is done in a turn of its own."""
+        """Report a failure; safe to call from any thread, and in the middle of other work: a
+        garbage collection may drop a delivery anywhere. The report runs in the event loop."""
         failure = UnseenFailure(batch_result.topic, batch_result.partition, records, error)
         try:
-            self._loop.call_soon_threadsafe(self._tell, failure)
+            self._loop.call_soon_threadsafe(self._handle, failure)
         except RuntimeError:  # the loop is closed
-            self._tell(failure)
+            self._handle(failure)
 
     def close(self) -> None:
-        """Tell what is still held back."""
+        """Log the failures that are still held back."""
         for window in self._windows.values():
             if window.records:
                 _log_failure(window.last, window.records)
         self._windows.clear()
 
-    def _tell(self, failure: UnseenFailure) -> None:
+    def _handle(self, failure: UnseenFailure) -> None:
         self._limit(failure, self._clock())
         if self._on_error is not None:
             try:
                 self._on_error(failure)
-            except Exception:  # noqa: BLE001 - a hook's fault must not become the producer's
+            except Exception:  # noqa: BLE001 - an error of the hook must not stop the producer
                 _log.exception("the on_error hook failed on %r", failure)
 
     def _limit(self, failure: UnseenFailure, now: float) -> None:
@@ -91,7 +92,7 @@ class UnobservedFailures:
         window = windows.get(kind)
         if window is None:
             _log_failure(failure, failure.records)
-            windows[kind] = _Window(now + _LOG_EVERY, failure)
+            windows[kind] = _Window(now + _LOG_EVERY_S, failure)
         else:
             window.records += failure.records
             window.last = failure
@@ -99,12 +100,12 @@ class UnobservedFailures:
             ended = windows.pop(first)
             if ended.records:
                 _log_failure(ended.last, ended.records)
-                windows[first] = _Window(now + _LOG_EVERY, ended.last)
+                windows[first] = _Window(now + _LOG_EVERY_S, ended.last)
 
 
 def _log_failure(failure: UnseenFailure, records: int) -> None:
     _log.error(
-        "%d records to topic %s failed and nobody looked at their deliveries: %s",
+        "%d records to topic %s failed, and no caller looked at their deliveries: %s",
         records,
         failure.topic,
         failure.error,

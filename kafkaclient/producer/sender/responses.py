@@ -14,6 +14,7 @@ from kafkaclient.errors import (
     KafkaError,
     ProtocolError,
     RecordTooLargeError,
+    defect,
 )
 from kafkaclient.producer.batches.partition_queue import QueueState
 from kafkaclient.producer.sender.error_actions import (
@@ -82,8 +83,8 @@ class ResponseHandler:
             batch.mark_uncertain()
             try:
                 self.retry(batch, error, now, at_once=at_once)
-            except Exception as defect:  # noqa: BLE001 - the others must not suffer for it
-                self._internal_error(batch, defect, now)
+            except Exception as problem:  # noqa: BLE001 - the others must not suffer for it
+                self._internal_error(batch, problem, now)
         self._leaders.request_refresh(f"a Produce request went unanswered: {error}")
 
     def response(
@@ -108,8 +109,8 @@ class ResponseHandler:
                     self._judge(batch, answer, node_id, now)
                 else:
                     self._missing_from_response(batch, node_id, now)
-            except Exception as defect:  # noqa: BLE001 - the others must not suffer for it
-                self._internal_error(batch, defect, now)
+            except Exception as problem:  # noqa: BLE001 - the others must not suffer for it
+                self._internal_error(batch, problem, now)
 
     def _missing_from_response(self, batch: ProducerBatch, node_id: int, now: float) -> None:
         batch.mark_uncertain()
@@ -117,15 +118,14 @@ class ResponseHandler:
         missing = ProtocolError(f"broker {node_id} left {tp} out of its answer to a Produce")
         self.retry(batch, missing, now)
 
-    def _internal_error(self, batch: ProducerBatch, defect: Exception, now: float) -> None:
-        """A defect of ours in handling one batch's answer costs that batch and no other."""
-        _log.error("handling the answer for %r failed", batch, exc_info=defect)
-        error = KafkaError(
-            f"handling the broker's answer for {batch.count} records to {batch.queue.tp} "
-            f"failed: {defect!r}; this is a defect. They may have been written."
+    def _internal_error(self, batch: ProducerBatch, cause: Exception, now: float) -> None:
+        """A defect in handling one batch's answer costs that batch and no other."""
+        _log.error("handling the answer for %r failed", batch, exc_info=cause)
+        what = (
+            f"handling the broker's answer for {batch.count} records to {batch.queue.tp}, which "
+            "may have been written,"
         )
-        error.__cause__ = defect
-        self._incomplete.discard(batch, error, now)
+        self._incomplete.discard(batch, defect(what, cause), now)
 
     def retry(
         self, batch: ProducerBatch, error: KafkaError, now: float, *, at_once: bool = False

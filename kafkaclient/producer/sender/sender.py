@@ -15,6 +15,7 @@ from kafkaclient.errors import (
     KafkaError,
     ProtocolError,
     UnsupportedVersionError,
+    defect,
 )
 from kafkaclient.producer.sender.broker_lane import Request
 from kafkaclient.producer.sender.broker_lanes import ALL, BrokerLanes
@@ -280,13 +281,9 @@ class Sender:
         self.lanes.request_ended(request, now)
         try:
             self._judge(request, payload, error, now)
-        except Exception as defect:  # noqa: BLE001 - no batch may stay on the wire for ever
+        except Exception as cause:  # noqa: BLE001 - no batch may stay in flight for ever
             _log.exception("handling the answer from broker %d failed", lane.node_id)
-            reason = KafkaError(
-                f"handling the answer from broker {lane.node_id} failed: {defect!r}; "
-                "this is a defect"
-            )
-            reason.__cause__ = defect
+            reason = defect(f"handling the answer from broker {lane.node_id}", cause)
             self._responses.no_response([b for b in request.batches if b.in_flight], reason, now)
         finally:
             self.wake()

@@ -1,24 +1,32 @@
-"""The end of a transaction, in a task of its own, so that it has one outcome for all who ask."""
+"""How a transaction ends: in a task of its own; and how long its callers wait for coordinators."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from kafkaclient.errors import KafkaError
+from kafkaclient.errors import KafkaError, TransactionTimeoutError, defect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-__all__ = ["EndTxnTask"]
+    from kafkaclient.config.limit import Limit
+    from kafkaclient.producer.transactions.requests import TransactionRequests
+
+__all__ = ["EndTxnTask", "MaxBlockTimeout"]
 
 _log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 
 class EndTxnTask:
-    """A commit or an abort under way: ``work(ending)`` does it; ``on_defect(error)`` is called when
-    that fails with anything but a KafkaError."""
+    """A commit or an abort under way; its one outcome serves all callers that ask for it.
+
+    ``work(end_txn)`` does it; ``on_defect(error)`` is called when that raises anything but a
+    KafkaError.
+    """
 
     def __init__(
         self,
@@ -30,9 +38,9 @@ class EndTxnTask:
         self.commit = commit
         self.error: KafkaError | None = None
         self.sent = False
-        """The coordinator may know of it: there is no other way than to learn its outcome."""
-        self.told = False
-        """Somebody knows the outcome."""
+        """The coordinator may have got EndTxn: only its answer tells the outcome."""
+        self.observed = False
+        """The task has ended, and a caller has seen its outcome."""
         self._on_defect = on_defect
         self.task = asyncio.get_running_loop().create_task(
             self._run(work), name=f"kafkaclient-{self.name}"
@@ -40,18 +48,14 @@ class EndTxnTask:
 
     @property
     def name(self) -> str:
-        """What the application has called."""
+        """The method that the application has called."""
         return "commit_transaction" if self.commit else "abort_transaction"
 
-    @property
-    def over(self) -> bool:
-        """Whether it has come to its end, and somebody knows."""
-        return self.told and self.task.done()
-
     async def wait(self, seconds: float) -> bool:
-        """Wait for the end up to ``seconds``; whether it has come. Cancelled, it still comes."""
+        """Wait up to ``seconds``; returns whether the task has ended. Cancelling the call does not
+        cancel the task."""
         await asyncio.wait({self.task}, timeout=seconds)
-        self.told |= self.task.done()
+        self.observed |= self.task.done()
         return self.task.done()
 
     async def _run(self, work: Callable[[EndTxnTask], Coroutine[None, None, None]]) -> None:
@@ -59,8 +63,36 @@ class EndTxnTask:
             await work(self)
         except KafkaError as error:
             self.error = error
-        except Exception as defect:  # noqa: BLE001 - nobody may be left waiting
+        except Exception as error:  # noqa: BLE001 - no caller may wait forever
             _log.exception("ending a transaction failed")
-            self.error = KafkaError(f"{self.name} failed: {defect!r}; this is a defect")
-            self.error.__cause__ = defect
+            self.error = defect(self.name, error)
             self._on_defect(self.error)
+
+
+class MaxBlockTimeout:
+    """The time limit (``max.block.ms``) for the calls of one transactional id."""
+
+    def __init__(self, transactional_id: str, requests: TransactionRequests, limit: Limit) -> None:
+        self.seconds = limit.seconds
+        self._limit = limit
+        self._transactional_id = transactional_id
+        self._requests = requests
+
+    async def within(self, call: Coroutine[None, None, T], what: str) -> T:
+        """Await a call that may be given up. Raises TransactionTimeoutError when its time is
+        over."""
+        try:
+            async with asyncio.timeout(self.seconds) as limit:
+                return await call
+        except TimeoutError as error:
+            if isinstance(error, KafkaError) or not limit.expired():
+                raise
+            raise self.error(what) from self._requests.last_error
+
+    def error(self, what: str) -> TransactionTimeoutError:
+        """The error for a call that took too long; it names the coordinator's last error."""
+        last = self._requests.last_error
+        return TransactionTimeoutError(
+            f"transactional id {self._transactional_id!r}: {what}; not done within {self._limit}, "
+            f"last error: {last or 'none'}"
+        )

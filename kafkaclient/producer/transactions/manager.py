@@ -1,13 +1,14 @@
 """Transactions: begun, filled, committed or aborted as a whole (KIP-98, KIP-360, KIP-890).
 
-Java: ``TransactionManager``. ``transaction_state.py`` has the states, this file what is done in
-them. A transaction ends in a task of its own: whoever asked for it may be cancelled or lose
-patience, the end goes on, and has one outcome, which can be asked for again.
+Java: ``TransactionManager``. states.py has the states and their transitions, this module what is
+done in each. A transaction ends in a task of its own: the call that asked for the end may be
+cancelled or time out, the end goes on, and has one outcome, which can be asked for again.
 
-v1 and v2: with v2 a partition becomes part of the transaction with its first Produce, and every end
-brings a new epoch, so that what is still on its way from an old transaction is refused. With v1
-partitions are added beforehand (``enlistment.py``), and an abort waits for what is on the wire and
-then asks for the next epoch. The cluster's feature level tells at the start which of the two it is.
+Transactions v2: a partition becomes part of the transaction with its first Produce, and every end
+brings a new epoch, so that brokers refuse what is still on its way from an old transaction.
+Transactions v1: partitions are added beforehand (``AddedPartitions``), and an abort waits for what
+is in flight and then asks for the next epoch. The cluster's feature level, which the coordinator
+gives at the start, decides between v1 and v2.
 """
 
 from __future__ import annotations
@@ -16,15 +17,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.errors import (
-    KafkaError,
-    ProducerStateError,
-    TransactionAbortedError,
-)
-from kafkaclient.producer.transactions.added_partitions import AddedPartitions
-from kafkaclient.producer.transactions.end_txn import EndTxnTask
-from kafkaclient.producer.transactions.max_block import MaxBlockTimeout
-from kafkaclient.producer.transactions.offsets import TransactionOffsets
+from kafkaclient.errors import KafkaError, ProducerStateError, TransactionAbortedError
+from kafkaclient.producer.transactions.end_txn import EndTxnTask, MaxBlockTimeout
+from kafkaclient.producer.transactions.participants import AddedPartitions, TransactionOffsets
 from kafkaclient.producer.transactions.requests import is_fatal
 from kafkaclient.producer.transactions.states import TransactionState, TransactionStatus
 
@@ -32,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
     from kafkaclient.config.limit import Limit
-    from kafkaclient.producer.transactions.records import TransactionRecords
+    from kafkaclient.producer.transactions.participants import TransactionRecords
     from kafkaclient.producer.transactions.requests import (
         TransactionalIdentity,
         TransactionRequests,
@@ -49,79 +44,81 @@ __all__ = ["TransactionManager"]
 _log = logging.getLogger(__name__)
 
 _S = TransactionState
-_PATIENCE = 3.0
-"""How long an abort waits for calls of its transaction that are under way, in seconds."""
+_REQUEST_GRACE_S = 3.0  # seconds that an abort waits for requests of its transaction under way
 
 
 class TransactionManager:
     """The transactions of one producer, one after the other.
 
-    ``limit`` is how long a call may wait. ``on_fatal(error)`` ends the producer,
-    ``on_waited(call, seconds)`` is told how long calls took, ``wake()`` has a pass of the sender
-    begin. Times in seconds.
+    ``limit`` bounds how long a call may wait. ``on_open(is_open)`` is called when records may
+    be sent from now on, or may not. ``on_fatal(error)`` ends the producer, ``on_waited(call,
+    seconds)`` gets the duration of each call, ``wake()`` starts a pass of the sender.
     """
 
     def __init__(
         self,
-        name: str,
+        transactional_id: str,
         records: TransactionRecords,
         identity: TransactionalIdentity,
-        calls: TransactionRequests,
+        requests: TransactionRequests,
         *,
         limit: Limit,
         clock: Callable[[], float],
+        on_open: Callable[[bool], None],
         on_fatal: Callable[[KafkaError], None],
         on_waited: Callable[[str, float], None],
         wake: Callable[[], None],
     ) -> None:
-        self._standing = TransactionStatus(name)
-        self._move, self._refusal = self._standing.move, self._standing.refusal
+        self._status = TransactionStatus(transactional_id)
+        self._move, self._refusal = self._status.move, self._status.refusal
         self.serial = 0
         """How many transactions were begun."""
-        self.calls = calls
-        self.on_begin: Callable[[], None] = lambda: None
-        self.on_end: Callable[[], None] = lambda: None
-        self._name = name
+        self.requests = requests
+        self._transactional_id = transactional_id
         self._records = records
         self._identity = identity
-        identity.on_gap = self._gap
-        self._patience = MaxBlockTimeout(name, calls, limit)
+        self._timeout = MaxBlockTimeout(transactional_id, requests, limit)
         self._clock = clock
+        self._on_open = on_open
         self._on_fatal = on_fatal
         self._on_waited = on_waited
-        self._used = False
+        self._maybe_open = False
         """Whether the coordinator may know of the transaction."""
-        self._left_open = False
-        """It is prepared, and whoever was told may end it."""
-        self._ending: EndTxnTask | None = None
-        self._offsets = TransactionOffsets(calls, self.call_failed, self.failed)
-        self._enlistment = AddedPartitions(
-            records.lines,
-            calls.add_partitions,
+        self._handed_over = False
+        """Whether the transaction is prepared, and another client may end it."""
+        self._end_txn: EndTxnTask | None = None
+        self._offsets = TransactionOffsets(requests, self._request_failed, self.to_abortable_error)
+        self._added_partitions = AddedPartitions(
+            records.ready_queues,
+            requests.add_partitions,
             clock=clock,
             on_added=wake,
-            on_failed=self.call_failed,
+            on_failed=self._request_failed,
         )
 
     def __repr__(self) -> str:
-        return f"<TransactionManager of {self._name!r}: {self.state.name}, {self.serial} begun>"
+        return (
+            f"<TransactionManager of {self._transactional_id!r}: {self.state.name}, "
+            f"{self.serial} begun>"
+        )
 
     # --- states -------------------------------------------------------------------------------
 
     @property
     def state(self) -> TransactionState:
-        return self._standing.state
+        return self._status.state
 
     def check_open(self) -> None:
         """Raises unless records may be sent."""
         if self.state is not _S.IN_TRANSACTION:
             raise self._refusal("the record was not sent", "begin_transaction comes first")
 
-    def admission(self, check_open: Callable[[], None]) -> Callable[[], None]:
-        """For who has to wait before a record is taken: raises if that is not to be any more."""
+    def new_guard(self, check_open: Callable[[], None]) -> Callable[[], None]:
+        """A check for after a wait: raises if ``check_open`` does, or if the transaction of now has
+        ended meanwhile."""
         serial = self.serial
 
-        def check() -> None:
+        def guard() -> None:
             check_open()
             if serial != self.serial:
                 raise ProducerStateError(
@@ -129,60 +126,65 @@ class TransactionManager:
                     "or buffer space"
                 )
 
-        return check
+        return guard
 
-    def new_batch(self) -> None:
-        """Records were taken that the coordinator will hear of."""
-        self._used = True
+    def on_new_batch(self) -> None:
+        """The coordinator will know of the transaction: a batch was opened."""
+        self._maybe_open = True
 
-    def call_failed(self, error: KafkaError) -> None:
-        """A coordinator has refused something within the transaction."""
-        if is_fatal(error):
-            self._die(error)
-        else:
-            self.failed(error)
-
-    def failed(self, error: KafkaError) -> None:
-        """A record of the transaction has failed, or a group's coordinator took its producer for
-        fenced. The transaction's coordinator tells whether the producer may go on: leaders and
-        groups take an epoch that was raised for a time-out for another producer's."""
+    def to_abortable_error(self, error: KafkaError) -> None:
+        """A record of the transaction has failed, or a group's coordinator refused the producer
+        epoch. The transaction's coordinator knows whether the producer may go on: leaders and
+        groups take an epoch that was raised after a timeout for another producer's epoch."""
         if self.state not in (_S.IN_TRANSACTION, _S.PREPARED, _S.COMMITTING):
             return
-        self._standing.cause = error
+        self._status.cause = error
         self._move(_S.ABORTABLE_ERROR)
-        self._shut()
-        # Not now: whoever tells of the failure is at work on the batches.
-        asyncio.get_running_loop().call_soon(self._give_up_what_waits)
+        self._stop_sending()
+        # Not now: the caller is at work on the batches.
+        asyncio.get_running_loop().call_soon(self._fail_unsent)
 
-    def _gap(self) -> None:
-        self.failed(
-            KafkaError(
-                "a partition's log does not go on from what this producer has written to it: its "
-                "topic was deleted and created anew, or records are missing"
-            )
-        )
-
-    def dead(self, error: KafkaError) -> None:
-        """The producer may not go on."""
+    def to_fatal_error(self, error: KafkaError) -> None:
+        """The producer cannot go on."""
         if self.state is not _S.FATAL:
-            self._standing.cause = error
+            self._status.cause = error
             self._move(_S.FATAL)
-            self._shut()
+            self._stop_sending()
 
-    def _die(self, error: KafkaError) -> None:
-        self.dead(error)
+    def _request_failed(self, error: KafkaError) -> None:
+        """A coordinator has refused a request of the transaction."""
+        if is_fatal(error):
+            self._fail_producer(error)
+        else:
+            self.to_abortable_error(error)
+
+    def _fail_producer(self, error: KafkaError) -> None:
+        self.to_fatal_error(error)
         self._on_fatal(error)
 
-    def _shut(self) -> None:
-        """Nothing fresh leaves any more, and nothing is tried again."""
+    def _stop_sending(self) -> None:
+        """No fresh batch leaves any more, and no batch is retried."""
         self._identity.open, self._identity.abort_only = False, True
-        self._enlistment.end()
-        self.on_end()
+        self._added_partitions.end()
+        self._on_open(False)
 
-    # --- life ---------------------------------------------------------------------------------
+    def _fail_unsent(self) -> None:
+        if self.state is _S.ABORTABLE_ERROR:
+            why = "the record was not sent: its transaction can only be aborted"
+            self._records.fail(self._aborted(why), in_flight=False)
+
+    def _aborted(self, why: str) -> TransactionAbortedError:
+        """The error of records that an abort fails."""
+        cause = self._status.cause
+        error = TransactionAbortedError(why if cause is None else f"{why}: {cause}")
+        error.__cause__ = cause
+        return error
+
+    # --- start and stop -----------------------------------------------------------------------
 
     async def timed(self, call: str, work: Awaitable[None]) -> None:
-        """Tell how long a call took, whatever came of it (Java's metrics of transactions)."""
+        """Await ``work``, and report its duration whatever its outcome (Java's metrics of
+        transactions)."""
         began = self._clock()
         try:
             await work
@@ -192,40 +194,44 @@ class TransactionManager:
     async def initialize(self) -> None:
         """Ask for the producer id. Raises TransactionTimeoutError after ``max.block.ms``."""
         self._move(_S.INITIALIZING)
-        await self._patience.in_time(self.calls.initialize(), "the producer was not started")
-        self._records.lines.gate = None if self.calls.v2 else self._enlistment
+        await self._timeout.within(self.requests.initialize(), "the producer was not started")
+        # Assigned here: the coordinator's answer decides between v1 and v2.
+        self._records.ready_queues.gate = None if self.requests.v2 else self._added_partitions
         self._move(_S.READY)
 
     async def begin(self) -> None:
-        if self._ending is not None and not self._ending.task.done():
-            await self._outcome(self._ending)
+        if self._end_txn is not None and not self._end_txn.task.done():
+            await self._wait_end(self._end_txn)
         if self.state is not _S.READY:
             raise self._refusal("no transaction was begun", "it has to end first")
         self._move(_S.IN_TRANSACTION)
         self.serial += 1
-        self._ending = self._standing.cause = None
-        self._used = self._left_open = False
-        self._enlistment.begin()
+        self._end_txn = self._status.cause = None
+        self._maybe_open = self._handed_over = False
+        self._added_partitions.begin()
         self._identity.open, self._identity.abort_only = True, False
-        self.on_begin()
+        self._on_open(True)
 
     async def close(self) -> None:
-        """Abort an open transaction unless it is prepared, wait for one that is being ended; up to
+        """Abort an open transaction unless it is prepared, or wait for its end; up to
         ``max.block.ms``."""
         try:
             if self.state in (_S.IN_TRANSACTION, _S.ABORTABLE_ERROR) or (
-                self.state is _S.PREPARED and not self._left_open
+                self.state is _S.PREPARED and not self._handed_over
             ):
                 await self.abort()
-            elif self._ending is not None and not self._ending.task.done():
-                await self._outcome(self._ending)
+            elif self._end_txn is not None and not self._end_txn.task.done():
+                await self._wait_end(self._end_txn)
         except KafkaError as error:
-            _log.warning("the transaction of %r was left to its coordinator: %s", self._name, error)
+            name = self._transactional_id
+            _log.warning(
+                "the end of the transaction of %r is left to its coordinator: %s", name, error
+            )
         finally:
-            self._shut()
-            tasks = self._calls_under_way()
-            if self._ending is not None:
-                tasks.add(self._ending.task)
+            self._stop_sending()
+            tasks = self._requests_under_way()
+            if self._end_txn is not None:
+                tasks.add(self._end_txn.task)
             await _cancel(tasks)
 
     # --- the end of a transaction -------------------------------------------------------------
@@ -235,52 +241,54 @@ class TransactionManager:
             if self.state is not _S.IN_TRANSACTION:
                 raise self._refusal("nothing was prepared", "there is nothing to prepare")
             self._move(_S.PREPARED)
-            self.on_end()
-        await self._patience.in_time(self._written(), "prepare_transaction goes on; await it again")
+            self._on_open(False)
+        await self._timeout.within(
+            self._wait_written(), "prepare_transaction goes on; await it again"
+        )
         if self.state is not _S.PREPARED:
             raise self._refusal("nothing was prepared", "it was not prepared")
-        self._left_open = True
-        return self.calls.prepared() if self._used else None
+        self._handed_over = True
+        return self.requests.prepared() if self._maybe_open else None
 
-    async def _written(self) -> None:
-        """Wait until everything in the transaction has an outcome, and no coordinator is asked for
-        anything that could come after the transaction's end."""
+    async def _wait_written(self) -> None:
+        """Wait until every record of the transaction has an outcome, and no request to a
+        coordinator is under way that could arrive after the transaction's end."""
         if self._offsets.under_way:
             await asyncio.wait(self._offsets.under_way)
-        await self._records.drained()
-        await self._enlistment.finish()
+        await self._records.drain()
+        await self._added_partitions.finish()
 
     async def commit(self) -> None:
-        ending = self._ending
-        if ending is None or not ending.commit or ending.over:
+        end_txn = self._end_txn
+        if end_txn is None or not end_txn.commit or end_txn.observed:
             if self.state not in (_S.IN_TRANSACTION, _S.PREPARED):
                 raise self._refusal("nothing was committed", "there is nothing to commit")
-            ending = self._start(_S.COMMITTING, self._commit, commit=True)
-        await self._outcome(ending)
+            end_txn = self._start_end(_S.COMMITTING, self._commit, commit=True)
+        await self._wait_end(end_txn)
 
     async def abort(self) -> None:
-        ending = self._ending
-        if self.state is _S.COMMITTING and ending is not None and ending.sent:
+        end_txn = self._end_txn
+        if self.state is _S.COMMITTING and end_txn is not None and end_txn.sent:
             raise ProducerStateError(
-                f"the transaction of {self._name!r} cannot be aborted: its commit is on its way; "
-                "await commit_transaction again for the outcome"
+                f"the transaction of {self._transactional_id!r} cannot be aborted: its commit is "
+                "on its way; await commit_transaction again for the outcome"
             )
         if self.abortable:
-            if ending is not None:  # a commit that waits for records, or has failed by them
-                ending.task.cancel()
-            ending = self._start(_S.ABORTING, self._abort, commit=False)
-        elif ending is None or ending.commit or ending.over:
+            if end_txn is not None:  # a commit that waits for records, or has failed
+                end_txn.task.cancel()
+            end_txn = self._start_end(_S.ABORTING, self._abort, commit=False)
+        elif end_txn is None or end_txn.commit or end_txn.observed:
             raise self._refusal("nothing was aborted", "there is nothing to abort")
-        await self._outcome(ending)
+        await self._wait_end(end_txn)
 
     @property
     def abortable(self) -> bool:
         """Whether there is a transaction that :meth:`abort` can end."""
         if self.state is _S.COMMITTING:
-            return self._ending is not None and not self._ending.sent
+            return self._end_txn is not None and not self._end_txn.sent
         return self.state in (_S.IN_TRANSACTION, _S.PREPARED, _S.ABORTABLE_ERROR)
 
-    def _start(
+    def _start_end(
         self,
         state: TransactionState,
         work: Callable[[EndTxnTask], Coroutine[None, None, None]],
@@ -288,31 +296,31 @@ class TransactionManager:
         commit: bool,
     ) -> EndTxnTask:
         self._move(state)
-        self.on_end()
-        self._ending = EndTxnTask(work, commit=commit, on_defect=self._die)
-        return self._ending
+        self._on_open(False)
+        self._end_txn = EndTxnTask(work, commit=commit, on_defect=self._fail_producer)
+        return self._end_txn
 
-    async def _outcome(self, ending: EndTxnTask) -> None:
-        """Wait for the end; raises what it failed with, or TransactionTimeoutError meanwhile."""
-        if not await ending.wait(self._patience.seconds):
-            raise self._patience.over(
-                f"{ending.name} goes on; await it again for its outcome"
-            ) from self.calls.last_error
-        if ending.task.cancelled():
-            raise self._refusal(f"{ending.name} was given up", "it was aborted or stopped")
-        if ending.error is not None:
-            raise ending.error.with_traceback(None)
+    async def _wait_end(self, end_txn: EndTxnTask) -> None:
+        """Wait for the end; raises the error it failed with, or TransactionTimeoutError."""
+        if not await end_txn.wait(self._timeout.seconds):
+            raise self._timeout.error(
+                f"{end_txn.name} goes on; await it again for its outcome"
+            ) from self.requests.last_error
+        if end_txn.task.cancelled():
+            raise self._refusal(f"{end_txn.name} was given up", "it was aborted or stopped")
+        if end_txn.error is not None:
+            raise end_txn.error.with_traceback(None)
 
-    async def _commit(self, ending: EndTxnTask) -> None:
-        await self._written()
+    async def _commit(self, end_txn: EndTxnTask) -> None:
+        await self._wait_written()
         self._check_committing()  # no record has failed
         self._identity.open = False
-        if self._used:
-            ending.sent = True
+        if self._maybe_open:
+            end_txn.sent = True
             try:
-                await self.calls.end(commit=True)
+                await self.requests.end(commit=True)
             except KafkaError as error:
-                self.call_failed(error)
+                self._request_failed(error)
             self._check_committing()
         self._move(_S.READY)
 
@@ -320,72 +328,55 @@ class TransactionManager:
         if self.state is not _S.COMMITTING:
             raise self._refusal("nothing was committed", "it was not committed")
 
-    async def _abort(self, ending: EndTxnTask) -> None:
-        self._shut()
-        await self._stop_calls()
-        aborted = TransactionAbortedError(
-            f"the transaction of {self._name!r} that the record belonged to was aborted"
-            + (f": {self._standing.cause}" if self._standing.cause else "")
+    async def _abort(self, end_txn: EndTxnTask) -> None:
+        self._stop_sending()
+        tasks = self._requests_under_way()
+        if tasks and not self.requests.v2:
+            await asyncio.wait(tasks, timeout=_REQUEST_GRACE_S)
+        await _cancel(tasks)  # none may arrive after the end of the transaction
+        aborted = self._aborted(
+            f"the transaction of {self._transactional_id!r} that the record belonged to was aborted"
         )
-        aborted.__cause__ = self._standing.cause
-        if self.calls.v2:
-            self._records.drop(aborted)
-        else:
-            # What may still arrive at its broker must not come after the end of the transaction.
-            # With v2 the epoch sees to that.
-            self._records.drop_waiting(aborted)
-            await self._records.landed()
-        if self._used:
-            ending.sent = True
+        self._records.fail(aborted, in_flight=self.requests.v2)
+        if not self.requests.v2:
+            # A batch must not reach its broker after the end of the transaction. With v2 the new
+            # epoch prevents that.
+            await self._records.wait_landed()
+        if self._maybe_open:
+            end_txn.sent = True
             try:
-                await self._end_for_good()
+                await self._end_or_raise_epoch()
             except KafkaError as error:
-                self._die(error)
+                self._fail_producer(error)
                 raise
         self._move(_S.READY)
 
-    async def _end_for_good(self) -> None:
+    async def _end_or_raise_epoch(self) -> None:
         try:
-            await self.calls.end(commit=False)
+            await self.requests.end(commit=False)
         except KafkaError as error:
             if is_fatal(error):
                 raise
-            # Whatever the coordinator has against it: asking for the next epoch ends the rest, and
-            # tells whether this producer is still the one (KIP-360).
+            # InitProducerId ends the transaction as well, whatever EndTxn was refused for. Its
+            # answer also says whether this producer has been fenced (KIP-360).
             _log.info("EndTxn was refused, the epoch is raised instead: %s", error)
         else:
-            if self.calls.v2:
+            if self.requests.v2:
                 return
-        await self.calls.raise_epoch()
+        await self.requests.raise_epoch()
 
-    async def _stop_calls(self) -> None:
-        """Have nothing under way for the transaction that could come after its end."""
-        tasks = self._calls_under_way()
-        if tasks and not self.calls.v2:
-            await asyncio.wait(tasks, timeout=_PATIENCE)
-        await _cancel(tasks)
-
-    def _calls_under_way(self) -> set[asyncio.Task[Any]]:
-        tasks = {*self._offsets.under_way, *filter(None, (self._enlistment.task,))}
+    def _requests_under_way(self) -> set[asyncio.Task[Any]]:
+        tasks = {*self._offsets.under_way, *filter(None, (self._added_partitions.task,))}
         return {task for task in tasks if not task.done()}
-
-    def _give_up_what_waits(self) -> None:
-        if self.state is _S.ABORTABLE_ERROR:
-            cause = self._standing.cause
-            error = TransactionAbortedError(
-                f"the record was not sent: its transaction can only be aborted: {cause}"
-            )
-            error.__cause__ = cause
-            self._records.drop_waiting(error)
 
     # --- offsets ------------------------------------------------------------------------------
 
     def refuse_offsets(self, error: Exception) -> None:
-        """Offsets were asked for that no coordinator can be sent. The transaction must not be
-        committed without them: what was read would be processed again."""
+        """The application gave offsets that cannot be sent. The transaction must not be committed
+        without them: the records behind the offsets would be processed again."""
         cause = KafkaError(f"send_offsets_to_transaction: {error}")
         cause.__cause__ = error
-        self.failed(cause)
+        self.to_abortable_error(cause)
 
     async def send_offsets(
         self,
@@ -395,11 +386,11 @@ class TransactionManager:
         self.check_open()
         if not offsets:
             return
-        self._used = True
+        self._maybe_open = True
         sending = self._offsets.send(offsets, group)
-        await asyncio.wait({sending}, timeout=self._patience.seconds)
+        await asyncio.wait({sending}, timeout=self._timeout.seconds)
         if not sending.done():
-            raise self._patience.over(
+            raise self._timeout.error(
                 "send_offsets_to_transaction goes on, and the commit waits for it"
             )
         if sending.cancelled() or not sending.result():
@@ -408,8 +399,8 @@ class TransactionManager:
     async def committed(
         self, group_id: str, partitions: tuple[TopicPartition, ...]
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        call = self.calls.committed(group_id, partitions)
-        return await self._patience.in_time(call, f"no offsets of group {group_id!r}")
+        call = self.requests.committed(group_id, partitions)
+        return await self._timeout.within(call, f"no offsets of group {group_id!r}")
 
 
 async def _cancel(tasks: set[asyncio.Task[Any]]) -> None:

@@ -1,8 +1,8 @@
-"""Asks the cluster for a producer id when one is wanted, for as long as it takes.
+"""Fetches a producer id when one is wanted, and retries until a broker has given one.
 
-Since Kafka 2.8 who may write to some topic may have one (KIP-679); before, it took IdempotentWrite
-on the cluster. A refusal fails the records that wait for the id, and nothing more: permissions are
-granted while producers run (Java: ``Sender.shouldHandleAuthorizationError``).
+Since Kafka 2.8 the permission to write to any topic is enough (KIP-679); before, it took
+IdempotentWrite on the cluster. A refusal fails only the records that wait for the id: permissions
+may be granted while the producer runs (Java: ``Sender.shouldHandleAuthorizationError``).
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _REFUSALS = (ProducerFencedError, UnsupportedVersionError)
 
 
 class ProducerIdFetcher:
-    """``on_assigned()`` is called with a new id in place; ``on_denied(error)`` when this user may
-    not have one: it is asked for again when it is wanted again; ``on_fatal(error)`` when the
-    cluster refuses idempotence for good; ``on_crash(who, error)`` when the asking has ended
-    otherwise, without an error when it was cancelled. Times in seconds."""
+    """``on_assigned()`` is called when the identity has a new id; ``on_denied(error)`` when the
+    user lacks the permission (:meth:`ensure` asks again); ``on_fatal(error)`` when the cluster
+    cannot do idempotence; ``on_crash(what, error)`` when the task has ended otherwise, without an
+    error when it was cancelled. Times in seconds."""
 
     def __init__(
         self,
@@ -66,14 +66,14 @@ class ProducerIdFetcher:
         self._on_fatal = on_fatal
         self._on_crash = on_crash
         self.refusals = 0
-        """How often in a row an id was refused; none is asked for until :meth:`ensure`."""
+        """How many times in a row an id was refused."""
         self._task: asyncio.Task[None] | None = None
 
     def ensure(self) -> None:
-        """Begin to ask if an id is wanted and nobody asks yet."""
+        """Begin to ask if an id is wanted and no request is under way."""
         if self._identity.wanted and (self._task is None or self._task.done()):
             self._task = asyncio.get_running_loop().create_task(
-                self._obtain(), name="kafkaclient-producer-id"
+                self._fetch(), name="kafkaclient-producer-id"
             )
             self._task.add_done_callback(self._ended)
 
@@ -85,13 +85,13 @@ class ProducerIdFetcher:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if task is not self._task:
-            return  # stopped on purpose
+            return  # closed
         error = None if task.cancelled() else task.exception()
         if task.cancelled() or error is not None:
-            self._on_crash("the asking for a producer id", error)
+            self._on_crash("the request for a producer id", error)
 
-    async def _obtain(self) -> None:
-        if self.refusals:  # not more often than this, whatever is sent meanwhile
+    async def _fetch(self) -> None:
+        if self.refusals:  # back off, however many records are sent meanwhile
             await self._pause(self.refusals)
         try:
             answer = await until_answered(self._ask, self._before_retry)

@@ -1,4 +1,4 @@
-"""What a transactional producer asks of its coordinators, in the way of transactions v1 or v2."""
+"""The requests of a transactional producer to its coordinators, for transactions v1 and v2."""
 
 from __future__ import annotations
 
@@ -34,32 +34,35 @@ if TYPE_CHECKING:
 __all__ = ["TransactionRequests", "TransactionalIdentity", "is_fatal"]
 
 _NOT_COMMITTED = frozenset({48, 49, 59, 120})
-"""INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, UNKNOWN_PRODUCER_ID, TRANSACTION_ABORTABLE: what
-says for sure that a commit was not done and will not be, however often it was asked for."""
+"""INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, UNKNOWN_PRODUCER_ID, TRANSACTION_ABORTABLE: these
+codes prove that no attempt of a commit has worked, or will work."""
 
 
 def is_fatal(error: KafkaError) -> bool:
-    """Whether the producer may not go on after ``error`` in a call to a coordinator."""
+    """Whether the producer cannot go on after a coordinator call failed with ``error``."""
     if error.code is None:
         return isinstance(error, UnsupportedVersionError)
     return outcome_of(error.code) is Outcome.FATAL
 
 
 class TransactionalIdentity(ProducerIdentity):
-    """The identity that is good for the transaction that is open, and given by the coordinator."""
+    """The identity that the coordinator gives; batches may leave while a transaction is open.
 
-    __slots__ = ("abort_only", "on_gap", "open")
+    ``on_sequence_gap(error)`` is called when a partition's sequence cannot go on within the
+    transaction.
+    """
+
+    __slots__ = ("_on_sequence_gap", "abort_only", "open")
 
     transactional = True
 
-    def __init__(self) -> None:
+    def __init__(self, on_sequence_gap: Callable[[KafkaError], None]) -> None:
         super().__init__(enabled=True)
+        self._on_sequence_gap = on_sequence_gap
         self.open = False
         """Whether batches may leave."""
         self.abort_only = False
-        """Nothing is sent again: the transaction is going to be aborted."""
-        self.on_gap: Callable[[], None] = lambda: None
-        """Called when a partition's sequence cannot go on within the transaction."""
+        """No batch is retried: the transaction is going to be aborted."""
 
     @property
     def valid(self) -> bool:
@@ -70,18 +73,23 @@ class TransactionalIdentity(ProducerIdentity):
         return False
 
     def forget_sequences(self, sequences: Iterable[PartitionSequence]) -> bool:
-        # The epoch is not ours to raise. With transactions v2 the next one brings another.
+        # Only the coordinator raises the epoch. With transactions v2 each transaction has its own.
         return not any(sequence.is_of(self) for sequence in sequences)
 
     def raise_epoch(self) -> bool:
-        # What is lost in a transaction is not repaired; aborting it brings a new epoch.
-        self.on_gap()
+        # A gap within a transaction is not repaired: aborting the transaction brings a new epoch.
+        self._on_sequence_gap(
+            KafkaError(
+                "a partition's log does not continue this producer's records: the topic was "
+                "deleted and created again, or records are missing"
+            )
+        )
         return False
 
 
 class TransactionRequests:
-    """Every method takes as long as it takes, and raises a KafkaError when making the call again
-    cannot help; see :func:`is_fatal`."""
+    """Every method retries without a time limit, and raises a KafkaError when a retry cannot help;
+    see :func:`is_fatal`."""
 
     def __init__(
         self,
@@ -98,23 +106,24 @@ class TransactionRequests:
 
     @property
     def last_error(self) -> KafkaError | None:
-        """What stood in the way last."""
+        """The error of the latest attempt that failed."""
         return self._coordinators.last_error
 
     async def initialize(self) -> None:
-        """End what an older instance left open, fence it, and find out about transactions v2."""
+        """Abort what an older instance left open, fence it, and learn whether the cluster has
+        transactions v2."""
         kind = CoordinatorKind.TRANSACTION
         versions = await self._coordinators.call(kind, self._id, ApiVersionsCall())
         self.v2 = versions.transactions_v2
         await self._init(NO_PRODUCER_ID, -1)
 
     async def raise_epoch(self) -> None:
-        """End whatever is open under the own identity, and go on with the next epoch (KIP-360)."""
+        """Abort what is open under this producer id, and go on with the next epoch (KIP-360)."""
         await self._init(self._identity.producer_id, self._identity.epoch)
 
     async def _init(self, producer_id: int, epoch: int) -> None:
         call = InitTransactionsCall(self._id, self._timeout_ms, producer_id, epoch)
-        # There is no other way on, and clusters that restart answer with all kinds of errors.
+        # Every error is retried: clusters that restart answer with all kinds of errors.
         answer = await self._coordinators.call(
             CoordinatorKind.TRANSACTION, self._id, call, final=frozenset()
         )
@@ -122,8 +131,8 @@ class TransactionRequests:
         self._identity.assign(answer.producer_id, answer.producer_epoch)
 
     async def end(self, *, commit: bool) -> None:
-        call = (EndTxnV2Call if self.v2 else EndTxnCall)(self._who(), commit)
-        # An earlier attempt may have been answered with nothing, and have worked.
+        call = (EndTxnV2Call if self.v2 else EndTxnCall)(self._txn_identity(), commit)
+        # An earlier attempt may have worked although its answer was lost.
         final = _NOT_COMMITTED if commit else None
         answer = await self._coordinators.call(
             CoordinatorKind.TRANSACTION, self._id, call, final=final
@@ -135,17 +144,17 @@ class TransactionRequests:
     async def add_partitions(
         self, partitions: tuple[TopicPartition, ...], over: asyncio.Event
     ) -> None:
-        call = AddPartitionsToTxnCall(self._who(), partitions)
+        call = AddPartitionsToTxnCall(self._txn_identity(), partitions)
         answer = await self._coordinators.call(
             CoordinatorKind.TRANSACTION, self._id, call, over=over
         )
         code = answer.error_code
-        guilty = ", ".join(str(tp) for tp, own in answer.codes.items() if own == code)
-        self._check(code, f"adding {guilty} to the transaction")
+        refused = ", ".join(str(tp) for tp, own in answer.codes.items() if own == code)
+        self._check(code, f"adding {refused} to the transaction")
 
     async def add_offsets(self, group: ConsumerGroupMetadata) -> None:
-        """Make the group part of the transaction, which comes first with transactions v1."""
-        add = AddOffsetsToTxnCall(self._who(), group.group_id)
+        """Add the group to the transaction; transactions v1 require this before its offsets."""
+        add = AddOffsetsToTxnCall(self._txn_identity(), group.group_id)
         added = await self._coordinators.call(CoordinatorKind.TRANSACTION, self._id, add)
         self._check(added.error_code, f"adding offsets of group {group.group_id!r}")
 
@@ -158,7 +167,7 @@ class TransactionRequests:
         epoch: unlike the transaction's coordinator it cannot tell a fenced producer from one whose
         transaction has timed out."""
         commit = (TxnOffsetCommitV2Call if self.v2 else TxnOffsetCommitCall)(
-            self._who(), group, offsets
+            self._txn_identity(), group, offsets
         )
         answer = await self._coordinators.call(CoordinatorKind.GROUP, group.group_id, commit)
         try:
@@ -181,10 +190,10 @@ class TransactionRequests:
         return {tp: found.get(tp) for tp in partitions}
 
     def prepared(self) -> PreparedTransaction:
-        """What the open transaction can be ended by from elsewhere."""
-        return PreparedTransaction(*self._who())
+        """The identity by which another client can end the open transaction."""
+        return PreparedTransaction(*self._txn_identity())
 
-    def _who(self) -> TxnIdentity:
+    def _txn_identity(self) -> TxnIdentity:
         return TxnIdentity(self._id, self._identity.producer_id, self._identity.epoch)
 
     def _check(self, code: int, what: str) -> None:
@@ -193,7 +202,7 @@ class TransactionRequests:
         error = broker_error(code, f"transactional id {self._id!r}, {what}")
         if isinstance(error, ProducerFencedError) and not self.v2:
             error.add_note(
-                "or the transaction had been open for longer than transaction.timeout.ms: before "
-                "transactions v2 its coordinator fences the producer then"
+                "or the transaction was open for longer than transaction.timeout.ms: without "
+                "transactions v2 its coordinator then fences the producer"
             )
         raise error

@@ -1,4 +1,4 @@
-"""The states of a transactional producer, and what leads from one to another (Java:
+"""The states of a transactional producer, and the transitions between them (Java:
 ``TransactionManager.State``)."""
 
 from __future__ import annotations
@@ -6,7 +6,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from kafkaclient.errors import ProducerStateError, TransactionAbortableError
+from kafkaclient.errors import ProducerStateError, TransactionAbortableError, defect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +23,7 @@ class TransactionState(Enum):
     INITIALIZING = "is asking for its producer id"
     READY = "has no transaction open"
     IN_TRANSACTION = "has a transaction open"
-    PREPARED = "has prepared its transaction, which is to be ended"
+    PREPARED = "has prepared its transaction, which must be committed or aborted"
     COMMITTING = "is committing a transaction"
     ABORTING = "is aborting a transaction"
     ABORTABLE_ERROR = "has a transaction open that can only be aborted"
@@ -40,7 +40,7 @@ TRANSITIONS: Mapping[TransactionState, frozenset[TransactionState]] = {
         {_S.PREPARED, _S.COMMITTING, _S.ABORTING, _S.ABORTABLE_ERROR, _S.FATAL}
     ),
     _S.PREPARED: frozenset({_S.COMMITTING, _S.ABORTING, _S.ABORTABLE_ERROR, _S.FATAL}),
-    # To ABORTING: the application changes its mind while records are still being flushed.
+    # To ABORTING: the application aborts while the commit still waits for records.
     _S.COMMITTING: frozenset({_S.READY, _S.ABORTING, _S.ABORTABLE_ERROR, _S.FATAL}),
     _S.ABORTABLE_ERROR: frozenset({_S.ABORTING, _S.FATAL}),
     _S.ABORTING: frozenset({_S.READY, _S.FATAL}),
@@ -49,31 +49,32 @@ TRANSITIONS: Mapping[TransactionState, frozenset[TransactionState]] = {
 
 
 class TransactionStatus:
-    """The state that a producer is in, and what it is in it for."""
+    """The state of a producer, and the error that has led to it."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, transactional_id: str) -> None:
         self.state = _S.UNINITIALIZED
         self.cause: KafkaError | None = None
         """Why the open transaction can only be aborted, or why the producer cannot go on."""
-        self.name = name
-        """The transactional id."""
+        self._transactional_id = transactional_id
 
     def move(self, state: TransactionState) -> None:
-        """To ``state``, by the table."""
+        """Move to ``state``, as the table allows."""
         if state not in TRANSITIONS[self.state]:
-            raise ProducerStateError(
-                f"transactional id {self.name!r}: no way from {self.state.name} to {state.name}; "
-                "this is a defect"
+            raise defect(
+                f"transactional id {self._transactional_id!r}: "
+                f"no transition from {self.state.name} to {state.name}",
+                kind=ProducerStateError,
             )
         self.state = state
 
     def refusal(self, what: str, advice: str) -> KafkaError:
-        """Why a call is not possible in this state."""
+        """The error of a call that this state does not allow."""
         if self.state is _S.FATAL and self.cause is not None:
-            return self.cause.with_traceback(None)  # it is raised again and again
+            return self.cause.with_traceback(None)  # it is raised many times
         if self.state is _S.ABORTABLE_ERROR:
             error = TransactionAbortableError(
-                f"{what}: the transaction of {self.name!r} can only be aborted: {self.cause}"
+                f"{what}: the transaction of {self._transactional_id!r} can only be aborted: "
+                f"{self.cause}"
             )
             error.__cause__ = self.cause
             return error

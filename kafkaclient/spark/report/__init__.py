@@ -1,1 +1,1 @@
-"""The telemetry of many producers and runs, aggregated by Spark."""
+"""Aggregates the telemetry of many producers and runs with Spark."""

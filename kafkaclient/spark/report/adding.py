@@ -1,4 +1,4 @@
-"""What tasks counted, added up: a slice at a time, as Arrow's columns; Spark sees the sums only."""
+"""Adds up the counts of tasks, one slice at a time, as Arrow columns. Spark gets only the sums."""
 
 from __future__ import annotations
 
@@ -6,60 +6,44 @@ from typing import Any
 
 import pyarrow as pa
 
-from kafkaclient.spark.report.counting import added_up, unpacked
-from kafkaclient.spark.report.judging import judged
+from kafkaclient.spark.report.counting import sum_groups, unpack
+from kafkaclient.spark.report.judging import judge_decisions
 
 __all__ = ["COUNTS", "add_up"]
 
 COUNTS = pa.schema(
     [
-        ("kind", pa.string()),
-        ("run", pa.int32()),
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("broker", pa.int32()),
-        ("error", pa.string()),
-        ("bound_by", pa.string()),
-        ("second", pa.int64()),
-        ("part", pa.int32()),
-        ("bucket", pa.int32()),
-        ("batches", pa.int64()),
-        ("total_s", pa.float64()),
-        ("longest_s", pa.float64()),
-        ("records", pa.int64()),
-        ("bytes", pa.int64()),
-        ("retried", pa.int64()),
-        ("first_s", pa.float64()),
-        ("last_s", pa.float64()),
-        ("others_s", pa.float64()),
-        ("best_s", pa.float64()),
+        *((name, pa.string()) for name in ("kind", "topic", "error", "bound_by")),
+        *((name, pa.int32()) for name in ("run", "partition", "broker", "part", "bucket")),
+        *((name, pa.int64()) for name in ("second", "batches", "records", "bytes", "retried")),
+        *((name, pa.float64()) for name in ("total_s", "longest_s", "first_s", "last_s")),
+        *((name, pa.float64()) for name in ("others_s", "best_s")),
         ("regretted", pa.int64()),
     ]
 )
-"""Of all kinds; a column is null where it means nothing for the kind."""
+"""Columns of all kinds. A column is null in kinds that do not have it."""
 
-_UNSUMMED = 1_000_000
-"""So many rows wait to be added up, and at most as many more as there are sums."""
+_MAX_UNSUMMED_ROWS = 1_000_000  # held before they are added up, plus the rows of earlier sums
 
 
 def add_up(key: tuple[Any, ...], shipped: pa.Table, times: float, least_s: float) -> pa.Table:
-    """What Spark applies to each group of :data:`.SHIPPED` with the same kind, run and slice.
+    """The sums of the :data:`.PACKED_COUNTS` with the same kind, run and slice; Spark calls it.
 
-    ``times`` and ``least_s`` say when a decision counts as regretted (:func:`.judged`).
+    ``times`` and ``least_s`` define when a decision is regretted (:func:`.judge_decisions`).
     """
     kind = key[0].as_py()
     held: list[pa.Table] = []
-    rows, most = 0, _UNSUMMED
+    rows, most = 0, _MAX_UNSUMMED_ROWS
     for packed in shipped["counts"]:
-        held.append(unpacked(packed.as_buffer()))
+        held.append(unpack(packed.as_buffer()))
         rows += len(held[-1])
         if rows > most:
-            held = [added_up(kind, pa.concat_tables(held))]
+            held = [sum_groups(kind, pa.concat_tables(held))]
             rows = len(held[0])
-            most = max(_UNSUMMED, 2 * rows)
-    found = added_up(kind, pa.concat_tables(held))
+            most = max(_MAX_UNSUMMED_ROWS, 2 * rows)
+    found = sum_groups(kind, pa.concat_tables(held))
     if kind == "cells":
-        kind, found = "decisions", judged(found, times, least_s)
+        kind, found = "decisions", judge_decisions(found, times, least_s)
     found = found.append_column("kind", pa.repeat(pa.scalar(kind), len(found)))
     for name in COUNTS.names:
         if name not in found.column_names:

@@ -1,7 +1,7 @@
-"""What a task does with its files: batches in, counts out, as Arrow's columns all the way.
+"""What a task does with its files: it reads batches and yields counts, as Arrow columns.
 
-A latency is counted in one of 32 buckets per power of two, so a percentile is off by 1.1 % at
-most, whatever the number of batches; 8 per power of two where decisions are judged.
+Latencies are counted in 32 buckets per power of two, so a percentile is off by at most 1.1 %, for
+any number of batches. Decisions use 8 buckets per power of two.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from kafkaclient.spark.failures import SparkJobError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["SHIPPED", "SUMS", "Counting", "added_up", "counts", "read_batches", "unpacked"]
+__all__ = ["PACKED_COUNTS", "SUMS", "Counting", "counts", "read_batches", "sum_groups", "unpack"]
 
-SHIPPED = pa.schema(
+PACKED_COUNTS = pa.schema(
     [("kind", pa.string()), ("run", pa.int32()), ("slice", pa.int64()), ("counts", pa.binary())]
 )
-"""What tasks yield: counts that are to be added up together have the same kind, run and slice."""
+"""The output of tasks. Counts with the same kind, run and slice are added up together."""
 
 _WORD = pa.dictionary(pa.int32(), pa.string())
 _BATCHES = pa.schema(
@@ -58,59 +58,58 @@ SUMS: dict[str, tuple[list[str], dict[str, str]]] = {
         {"batches": "sum", "total_s": "sum"},
     ),
 }
-"""By what each kind is grouped, and how a group's figures come from those of its batches."""
+"""Kind -> the columns to group by, and how each figure of a group is aggregated."""
 
 _SLICE_S = 60.0
 _SLICE_PARTITIONS = 16
-_MOST_SLICES = 256  # of one run's partitions: each is a call of Python
+_MAX_SLICES = 256  # of one run's partitions; each is one Python call
 
-_AT_ONCE = 262_144
-"""So many batches are held in memory at a time, or those of one larger file."""
+_MAX_BATCHES_HELD = 262_144  # in memory, unless one file has more
 
 
 @dataclass(frozen=True, slots=True)
 class Counting:
-    """What Spark maps over ``files``: lists of them, each with ``run``, ``path``, ``offset_s``."""
+    """The function that Spark maps over ``files``: lists of ``run``, ``path`` and ``offset_s``."""
 
     window_s: float
-    """Batches that were sent within the same window of so many seconds are one moment's."""
+    """Batches sent within the same window of this many seconds belong to one moment."""
 
     def __call__(self, shares: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         held: list[pa.Table] = []
         for file in (f for batch in shares for row in batch.to_pylist() for f in row["files"]):
             held.append(read_batches(**file))
-            if sum(map(len, held)) >= _AT_ONCE:
-                yield self._shipped(held)
+            if sum(map(len, held)) >= _MAX_BATCHES_HELD:
+                yield self._pack_counts(held)
                 held.clear()
         if held:
-            yield self._shipped(held)
+            yield self._pack_counts(held)
 
-    def _shipped(self, held: Sequence[pa.Table]) -> pa.RecordBatch:
+    def _pack_counts(self, held: Sequence[pa.Table]) -> pa.RecordBatch:
         rows = [
-            {"kind": kind, "run": run, "slice": number, "counts": _packed(part)}
+            {"kind": kind, "run": run, "slice": number, "counts": _pack(part)}
             for kind, table in counts(held, self.window_s).items()
             for run, number, part in _sliced(table, _slices(kind, table, self.window_s))
         ]
-        return pa.RecordBatch.from_pylist(rows, SHIPPED)
+        return pa.RecordBatch.from_pylist(rows, PACKED_COUNTS)
 
 
 def read_batches(run: int, path: str, offset_s: float) -> pa.Table:
-    """A file's batches, with the number of their run, and when their times begin.
+    """The batches of a file, with the number of their run and the start of their clock.
 
-    Raises SparkJobError for a file that is not there, or is none of telemetry.
+    Raises SparkJobError if the file cannot be read or is not telemetry.
     """
     try:
         with pq.ParquetFile(path) as file:
             table = file.read(_BATCHES.names, use_threads=False)
         table = table.select(_BATCHES.names).cast(_BATCHES)
-    except (OSError, KeyError, ValueError) as error:  # Arrow's are among them
+    except (OSError, KeyError, ValueError) as error:  # Arrow's errors are subclasses
         raise SparkJobError(f"{path} cannot be read: {error}") from None
     return _with(table, run=pa.scalar(run, pa.int32()), offset_s=pa.scalar(offset_s))
 
 
 def counts(files: Sequence[pa.Table], window_s: float) -> dict[str, pa.Table]:
-    """By kind: counts each batch with the others of its second; and if it was delivered, in a
-    histogram for each part of its latency, and with those that were sent in the same moment."""
+    """Kind -> counts. Every batch is counted in its second. A delivered batch is also counted in
+    the histogram of each part of its latency, and in its moment."""
     batches = pa.concat_tables(files).unify_dictionaries()
     offset, created, bound, sent, acknowledged = (
         batches[name] for name in ("offset_s", "created_s", "bound_s", "sent_s", "acknowledged_s")
@@ -134,18 +133,18 @@ def counts(files: Sequence[pa.Table], window_s: float) -> dict[str, pa.Table]:
     histograms = []
     for number, took_s in enumerate(parts):
         delivered = _delivered(batches, took_s, per_doubling=32)
-        histograms.append(added_up("histogram", _with(delivered, part=pa.scalar(number))))
+        histograms.append(sum_groups("histogram", _with(delivered, part=pa.scalar(number))))
     return {
-        "seconds": added_up("seconds", batches),
-        "cells": added_up("cells", _delivered(batches, answered_s, per_doubling=8)),
+        "seconds": sum_groups("seconds", batches),
+        "cells": sum_groups("cells", _delivered(batches, answered_s, per_doubling=8)),
         "histogram": pa.concat_tables(histograms),
     }
 
 
 def _delivered(batches: pa.Table, took_s: Any, per_doubling: int) -> pa.Table:
-    """The delivered batches, with what they took and the bucket of it, of those where it is known.
+    """The delivered batches whose duration is known, with the duration and its bucket.
 
-    Only the columns that they may be grouped by: filtering is a good part of the work.
+    Only the columns to group by are kept, because filtering takes much of the time.
     """
     keys = batches.select([*_PLACES, "bound_by", "moment", "batches"])
     known = pc.and_(pc.is_null(batches["error"]), pc.is_valid(took_s))
@@ -154,17 +153,17 @@ def _delivered(batches: pa.Table, took_s: Any, per_doubling: int) -> pa.Table:
     return _with(chosen, bucket=_floor(pc.multiply(doublings, float(per_doubling))))
 
 
-def added_up(kind: str, counted: pa.Table) -> pa.Table:
-    """One row for each group of the kind; of batches, or of rows that are such sums."""
+def sum_groups(kind: str, counted: pa.Table) -> pa.Table:
+    """One row per group of the kind. ``counted`` has batches or earlier sums."""
     keys, figures = SUMS[kind]
     grouped = counted.group_by(keys, use_threads=False).aggregate(list(figures.items()))
     columns = {name: grouped[name] for name in keys}
     columns |= {name: grouped[f"{name}_{how}"] for name, how in figures.items()}
-    return pa.table({name: _plain(column) for name, column in columns.items()})
+    return pa.table({name: _as_strings(column) for name, column in columns.items()})
 
 
-def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Words in each row: dictionaries of many tasks would have to be made one."""
+def _as_strings(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column without dictionary: merging the dictionaries of many tasks would cost more."""
     return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
 
 
@@ -172,12 +171,12 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _slices(kind: str, table: pa.Table, window_s: float) -> np.ndarray:
-    """Of each row: what is of the same minute, or of a few partitions, is added up together."""
+    """The slice of each row. Rows of the same minute, or of a few partitions, share a slice."""
     if kind == "histogram":
         topics = pc.dictionary_encode(table["topic"]).combine_chunks()
         spread = np.array([crc32(topic.as_py().encode()) for topic in topics.dictionary], np.int64)
         partitions = np.asarray(table["partition"]) // _SLICE_PARTITIONS
-        slices: np.ndarray = (spread[np.asarray(topics.indices)] + partitions) % _MOST_SLICES
+        slices: np.ndarray = (spread[np.asarray(topics.indices)] + partitions) % _MAX_SLICES
         return slices
     if kind == "seconds":
         return np.asarray(table["second"]) // int(_SLICE_S)
@@ -194,8 +193,8 @@ def _sliced(table: pa.Table, slices: np.ndarray) -> Iterator[tuple[int, int, pa.
             yield int(runs[begin]), int(slices[begin]), table.slice(begin, end - begin)
 
 
-def _packed(table: pa.Table) -> bytes:
-    """As Arrow's stream: to Spark it is one value, whatever the number of rows."""
+def _pack(table: pa.Table) -> bytes:
+    """The table as an Arrow stream: a single value for Spark, regardless of the number of rows."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(
         sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")
@@ -205,8 +204,8 @@ def _packed(table: pa.Table) -> bytes:
     return packed
 
 
-def unpacked(packed: bytes | pa.Buffer) -> pa.Table:
-    """The counts of a row of :data:`SHIPPED`."""
+def unpack(packed: bytes | pa.Buffer) -> pa.Table:
+    """The counts of a row of :data:`PACKED_COUNTS`."""
     with pa.ipc.open_stream(packed) as reader:
         return reader.read_all()
 
@@ -219,7 +218,7 @@ def _floor(values: Any) -> Any:
 
 
 def _with(table: pa.Table, **columns: Any) -> pa.Table:
-    """The table with further columns; a scalar is the same in all rows."""
+    """The table with additional columns. A scalar is repeated in all rows."""
     for name, column in columns.items():
         values = pa.repeat(column, len(table)) if isinstance(column, pa.Scalar) else column
         table = table.append_column(name, values)

@@ -1,4 +1,4 @@
-"""The job: from folders of telemetry to tables on the disk and the figures made of them."""
+"""The Spark job: from folders of telemetry to Parquet tables and the report's figures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from warnings import catch_warnings, simplefilter
 
 from kafkaclient.spark.report import queries
 from kafkaclient.spark.report.adding import COUNTS, add_up
-from kafkaclient.spark.report.counting import SHIPPED, Counting
+from kafkaclient.spark.report.counting import PACKED_COUNTS, Counting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,27 +31,27 @@ _FILES_PER_TASK = 32
 _BINS = 200
 
 SETTINGS = {"spark.sql.shuffle.partitions": "8"}
-"""For the session: the batches are never shuffled, and what was counted is little."""
+"""For the session. Few partitions are enough, because counts are shuffled, not batches."""
 
 STEPS = ("batches", "latencies", "seconds", "skew", "decisions")
-"""What :func:`aggregate` says that it does, in this order."""
+"""The steps that :func:`aggregate` reports, in this order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """When a decision counts as regretted."""
+    """When a decision counts as regretted: both ``times`` and ``least_s`` are exceeded."""
 
     window_s: float = 0.1
-    """Batches that were sent within the same window of so many seconds are compared."""
+    """Batches sent within the same window of this many seconds are compared."""
     times: float = 2.0
-    """The batch took so many times what the best other broker's batches took on average..."""
+    """The batch took more than this multiple of the mean of the best other broker's batches."""
     least_s: float = 0.001
-    """...and so many seconds more."""
+    """The batch took more than this many seconds longer than that mean."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """What was collected; each table a list of rows as ``{column: value}``, ``run`` by number."""
+    """The report's tables: lists of rows ``{column: value}``. ``run`` is the run's number."""
 
     totals: list[dict[str, Any]]
     errors: list[dict[str, Any]]
@@ -67,13 +67,13 @@ def aggregate(
     runs: Sequence[Run],
     folder: Path,
     judgement: Judgement | None = None,
-    tell: Callable[[str], None] = lambda step: None,
+    on_step: Callable[[str], None] = lambda step: None,
 ) -> Tables:
-    """Aggregate the runs; the larger tables stay in ``folder`` as Parquet.
+    """Aggregate the runs. The larger tables stay in ``folder`` as Parquet.
 
-    Nothing is kept in memory but what is collected, which does not grow with the number of
-    batches. Every executor must see the folders under the same paths. ``tell`` hears of each of
-    :data:`STEPS` when it begins.
+    Only the result is held in memory, and its size does not depend on the number of batches. Every
+    executor must see the folders under the same paths. ``on_step`` is called at the start of each
+    of :data:`STEPS`.
     """
 
     def stored(name: str, table: Any, *kinds: str) -> Any:
@@ -84,27 +84,27 @@ def aggregate(
     def rows(query: str, **args: Any) -> list[dict[str, Any]]:
         return [row.asDict() for row in spark.sql(query, args=args or None).collect()]
 
-    tell("batches")
-    counts = stored("counts", _counted(spark, runs, judgement or Judgement()), "kind")
+    on_step("batches")
+    counts = stored("counts", _count_batches(spark, runs, judgement or Judgement()), "kind")
     for kind in queries.KINDS:
         counts.where(counts.kind == kind).createOrReplaceTempView(kind)
-    tell("latencies")
-    latency = [_named(row) for row in rows(queries.LATENCY)]
+    on_step("latencies")
+    latency = [_with_quantile_columns(row) for row in rows(queries.LATENCY)]
     curves = rows(queries.CURVES)
-    tell("seconds")
+    on_step("seconds")
     totals, errors = rows(queries.TOTALS), rows(queries.ERRORS)
     series = rows(queries.SERIES, bins=_BINS)
-    tell("skew")
+    on_step("skew")
     stored("skew", spark.sql(queries.SKEW)).createOrReplaceTempView("skew")
     skew = rows(queries.SKEWED)
-    tell("decisions")
+    on_step("decisions")
     decisions = rows(queries.DECISIONS)
     return Tables(totals, errors, latency, curves, skew, series, decisions)
 
 
-def _counted(spark: Any, runs: Sequence[Run], judgement: Judgement) -> Any:
-    """The sums of what tasks count, each of files of about the same time: most of what they have in
-    common is added up before it is shuffled."""
+def _count_batches(spark: Any, runs: Sequence[Run], judgement: Judgement) -> Any:
+    """The sums of the tasks' counts. A task's files are from about the same time, so most of their
+    common groups are added up before the shuffle."""
     files = [
         (number, str(run.folder.absolute() / part.file), part.offset_s)
         for number, run in enumerate(runs)
@@ -115,9 +115,9 @@ def _counted(spark: Any, runs: Sequence[Run], judgement: Judgement) -> Any:
         shares, "files ARRAY<STRUCT<run: INT, path: STRING, offset_s: DOUBLE>>"
     ).repartition(len(shares))
     with catch_warnings():
-        # PySpark looks for pandas here, which nothing uses, and warns of one newer than itself.
+        # PySpark imports the unused pandas here, and warns if pandas is newer than itself.
         simplefilter("ignore", FutureWarning)
-        shipped = table.mapInArrow(Counting(judgement.window_s), _columns(SHIPPED))
+        shipped = table.mapInArrow(Counting(judgement.window_s), _columns(PACKED_COUNTS))
         times, least_s = judgement.times, judgement.least_s
         return shipped.groupBy("kind", "run", "slice").applyInArrow(
             lambda key, alike: add_up(key, alike, times, least_s), _columns(COUNTS)
@@ -129,12 +129,13 @@ def _columns(schema: pa.Schema) -> str:
 
 
 def _url(path: Path) -> str:
-    """Of this machine's file system, whatever Spark's default is; Hadoop's URLs escape nothing."""
+    """A URL of the local file system, whatever Spark's default is. Hadoop's URLs are not
+    escaped."""
     return f"file://{path.absolute()}"
 
 
-def _named(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of latencies with a column for each quantile, which the longest bounds."""
+def _with_quantile_columns(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of latencies with one column per quantile, capped at the maximum."""
     quantiles = row.pop("quantiles_ms")
     longest = row.pop("max_ms")
     named = {

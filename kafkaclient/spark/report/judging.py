@@ -1,4 +1,4 @@
-"""Whether brokers were chosen well: what batches took, against what the others' took meanwhile."""
+"""Judges choices of brokers: each batch's duration against other brokers' at the same moment."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-__all__ = ["judged"]
+__all__ = ["judge_decisions"]
 
 
-def judged(cells: pa.Table, times: float, least_s: float) -> pa.Table:
-    """Per broker and kind of decision: how many batches were judged, what they took in all
-    (``total_s``), what those of the other brokers (``others_s``) and of the fastest other broker
-    (``best_s``) would have taken, and how many are ``regretted``: took ``times`` what the fastest
-    other's took on average, and ``least_s`` seconds more.
+def judge_decisions(cells: pa.Table, times: float, least_s: float) -> pa.Table:
+    """Figures per broker and kind of decision.
 
-    ``cells``: of one run, all of some moments; each row is the batches of one broker and kind of
-    decision that took about as long. Where a moment has one broker only, nothing is judged.
+    They are the number of judged batches, the time they took (``total_s``), the time at the mean of
+    the other brokers (``others_s``) and of the fastest other broker (``best_s``), and the number of
+    ``regretted`` batches. A batch is regretted if it took more than ``times`` the mean of the
+    fastest other broker, and more than ``least_s`` seconds longer.
+
+    ``cells``: all batches of some moments of one run. A row has the batches of one broker and kind
+    of decision with about the same duration. Moments with only one broker are not judged.
     """
     rivals = _rivals(cells)
     compared = cells.join(rivals, ["moment", "broker"], join_type="inner", use_threads=False)
@@ -42,14 +44,14 @@ def judged(cells: pa.Table, times: float, least_s: float) -> pa.Table:
 
 
 def _rivals(cells: pa.Table) -> pa.Table:
-    """For each broker of a moment that had several: the mean of all others' batches (``others_s``),
-    and of the fastest other's (``best_s``)."""
+    """For each broker of a moment with several: the mean duration of all other brokers' batches
+    (``others_s``), and of the fastest other broker's batches (``best_s``)."""
     keys = ["moment", "broker"]
     sums = cells.group_by(keys, use_threads=False).aggregate(
         [("total_s", "sum"), ("batches", "sum")]
     )
     moment, broker, total_s, batches = (np.asarray(column) for column in sums.columns)
-    order = np.lexsort((broker, total_s / batches, moment))  # each moment's fastest first
+    order = np.lexsort((broker, total_s / batches, moment))  # by moment, fastest broker first
     moment, broker, total_s, batches = (c[order] for c in (moment, broker, total_s, batches))
     first = np.flatnonzero(np.append(True, np.diff(moment) != 0)[: len(moment)])
     size = np.diff(np.append(first, len(moment)))

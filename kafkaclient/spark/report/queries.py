@@ -1,4 +1,4 @@
-"""All that is made of the tasks' counts, as SQL."""
+"""The SQL queries over the tasks' counts."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ __all__ = [
 ]
 
 PARTS = ("deciding", "waiting", "broker", "whole")
-"""What a batch's latency is made of: until its partition is decided, until it is sent, until it
-is acknowledged; and all of it."""
+"""Parts of a batch's latency: until its partition is decided, sent, acknowledged; the whole."""
 
 KINDS = ("histogram", "seconds", "decisions")
-"""What is counted; each is a folder of the counts' table, and the name of a view below."""
+"""The kinds of counts. Each is a folder of the table of counts, and a view in the queries."""
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
 
@@ -83,7 +82,7 @@ FROM by_partition p JOIN places USING (run, topic)
      JOIN nodes n ON n.run = p.run
 WHERE p.bytes > 0 AND b.bytes > 0
 """
-"""The most bytes of one in a second, as a multiple of the mean over all that the run sent to."""
+"""Bytes of the largest partition or broker in a second, divided by the mean over all used."""
 
 SKEWED = """
 SELECT run, percentile_approx(partition_skew, 0.5) AS partition_skew_p50,
@@ -102,7 +101,7 @@ FROM seconds s
 WHERE broker >= 0
 GROUP BY s.run, broker, bin_s, bin ORDER BY s.run, broker, bin
 """
-"""At most so many bins, each of some whole seconds."""
+"""At most ``:bins`` bins of equal length, in whole seconds."""
 
 DECISIONS = """
 SELECT run, broker, bound_by, sum(batches) AS batches,

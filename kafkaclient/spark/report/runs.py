@@ -1,4 +1,4 @@
-"""Which files belong to which run and producer, and where each producer's time begins."""
+"""Finds runs: which files belong to which run and producer, and when each producer started."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Part:
     """A file of a run."""
 
     file: str
-    """Its name, without folders."""
+    """File name, without folders."""
     producer: str
-    """What the names of one producer's files have in common."""
+    """The common part of the names of one producer's files."""
     number: int
-    """Its place among its producer's: files of one number were written at about the same time."""
+    """Number within the producer. Files with equal numbers were written at about the same time."""
     offset_s: float
-    """When its times begin, in seconds after the first producer of the run was started."""
+    """Start of the producer, in seconds after the first producer of the run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,10 @@ class Run:
 
 
 def find_runs(folders: Sequence[Path], started_at: Callable[[Path], datetime]) -> list[Run]:
-    """A run for each folder, and each one below it, that holds telemetry; in the given order.
+    """One run for each folder, and each folder below, that contains telemetry; in the given order.
 
-    ``started_at`` tells of a file when its producer was started. Raises ConfigError when a
-    folder holds nothing, or two hold files of the same name: copies of one run.
+    ``started_at``: file -> start of its producer. Raises ConfigError if a folder has no telemetry,
+    or if two folders have a file of the same name, because those are copies of one run.
     """
     found: list[Path] = []
     for folder in folders:
@@ -80,7 +80,7 @@ def _parts(files: Sequence[Path], started_at: Callable[[Path], datetime]) -> Ite
     producers: dict[str, datetime] = {}
     for path in files:
         name = _NUMBER.sub("", path.name)
-        if name not in producers:  # the same in all files of a producer
+        if name not in producers:  # all files of a producer have the same start
             producers[name] = started_at(path)
     first = min(producers.values())
     for path in files:
@@ -91,7 +91,7 @@ def _parts(files: Sequence[Path], started_at: Callable[[Path], datetime]) -> Ite
 
 
 def _names(folders: Sequence[Path]) -> list[str]:
-    """Each folder's last names, as many as tell it from the others."""
+    """The shortest trailing parts of the folders' paths that are unique."""
     names = [folder.name for folder in folders]
     length = 1
     while len(set(names)) < len(names) and length < max(len(f.parts) for f in folders):

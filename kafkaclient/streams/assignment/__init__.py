@@ -1,1 +1,1 @@
-"""Which client gets which task: pure functions of what the group's leader knows (KIP-441)."""
+"""Which client gets which task (KIP-441): pure functions of what the group's leader knows."""

@@ -1,15 +1,16 @@
-"""The assignor of KIP-441 as Kafka Streams ships it (``HighAvailabilityTaskAssignor.java``).
+"""The assignor of KIP-441, as in Kafka Streams (``HighAvailabilityTaskAssignor.java``).
 
-First the assignment that would be balanced, whatever it takes to get there; then back from it, task
-by task, to one in which only clients with the state do the work and some others warm up. When
-these have caught up, the same calculation comes nearer to the balanced assignment, and ends there.
+It first computes the balanced assignment, regardless of where state is. Then it moves each task
+that the balanced assignment gives to a client without the state: a caught-up client processes the
+task for now, and the intended client gets a warm-up. Repeated after the warm-ups have caught up,
+the calculation converges to the balanced assignment.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaclient.streams.assignment.balance import deal_actives, deal_stateless
+from kafkaclient.streams.assignment.balance import assign_actives, assign_stateless
 from kafkaclient.streams.assignment.clients import Assignment, Client, client_states
 from kafkaclient.streams.assignment.lags import Rankings
 from kafkaclient.streams.assignment.movement import WarmupBudget, move_actives, move_standbys
@@ -31,18 +32,18 @@ def assign(
     stateless_tasks: Collection[TaskId],
     configs: AssignmentConfigs,
 ) -> Assignment:
-    """Who gets which task, decided by the arguments alone.
+    """The assignment of all tasks. Pure: it depends on the arguments only.
 
-    Active stateful tasks go to clients within ``acceptable.recovery.lag``, or to the furthest where
-    nobody is; standbys to the next; stateless tasks fill up. Which client had a task before counts
-    only by its lag.
+    An active stateful task goes to a client within ``acceptable.recovery.lag`` of the changelog's
+    end, or, if there is none, to the client with the smallest lag. Standbys follow, then stateless
+    tasks fill up the load. Earlier assignments count only through the lags.
 
-    Raises :class:`~kafkaclient.errors.TaskAssignmentError` when there is no client, or when the
-    lag of a stateful task is missing.
+    Raises :class:`~kafkaclient.errors.TaskAssignmentError` if there is no client, or if the lag of
+    a stateful task is missing.
     """
     states = client_states(clients, frozenset(stateful_tasks))
     stateful = sorted(set(stateful_tasks))
-    deal_actives(states, stateful)
+    assign_actives(states, stateful)
     missing = assign_standbys(
         states, stateful, configs.num_standby_replicas, configs.rack_aware_assignment_tags
     )
@@ -50,7 +51,7 @@ def assign(
     warmups = WarmupBudget(configs.max_warmup_replicas)
     movements = move_actives(states, rankings, warmups)
     movements += move_standbys(states, rankings, warmups)
-    deal_stateless(states, sorted(set(stateless_tasks) - set(stateful)))
+    assign_stateless(states, sorted(set(stateless_tasks) - set(stateful)))
     return Assignment(
         clients={state.process_id: state.result() for state in states},
         movements=movements,

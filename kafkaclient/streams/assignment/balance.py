@@ -1,4 +1,4 @@
-"""The balanced assignment: as many tasks per consumer everywhere, whoever ran them before."""
+"""The balanced assignment: equal numbers of tasks per consumer, regardless of earlier owners."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from kafkaclient.streams.assignment.clients import ClientState
     from kafkaclient.streams.tasks import TaskId
 
-__all__ = ["LeastLoaded", "anywhere", "deal_actives", "deal_stateless", "even_out"]
+__all__ = ["LeastLoaded", "assign_actives", "assign_stateless", "balance_tasks", "to_any_client"]
 
 
 class LeastLoaded:
-    """Clients in the order of their load. A client whose load changes must not be inside."""
+    """Clients sorted by load. Take a client out before its load changes, then put it back."""
 
     def __init__(
         self, clients: Iterable[ClientState], load: Callable[[ClientState], float]
@@ -25,7 +25,7 @@ class LeastLoaded:
         self._entries = sorted((load(client), client.order, client) for client in clients)
 
     def take(self, is_eligible: Callable[[ClientState], bool]) -> ClientState | None:
-        """Take out the least loaded of those that are eligible; None if there is none."""
+        """Remove and return the least loaded eligible client. None if no client is eligible."""
         for index, (_, _, client) in enumerate(self._entries):
             if is_eligible(client):
                 del self._entries[index]
@@ -36,16 +36,15 @@ class LeastLoaded:
         insort(self._entries, (self._load(client), client.order, client))
 
 
-def deal_actives(clients: Sequence[ClientState], stateful_tasks: Iterable[TaskId]) -> None:
-    """Deal sorted stateful tasks like cards, which spreads every subtopology; then even out what
-    capacities make uneven."""
+def assign_actives(clients: Sequence[ClientState], stateful_tasks: Iterable[TaskId]) -> None:
+    """Assign the sorted stateful tasks round-robin, to spread subtopologies, then balance them."""
     for task, client in zip(stateful_tasks, cycle(clients), strict=False):
         client.active.add(task)
-    even_out(clients, lambda client: client.active, anywhere)
+    balance_tasks(clients, lambda client: client.active, to_any_client)
 
 
-def deal_stateless(clients: Sequence[ClientState], stateless_tasks: Iterable[TaskId]) -> None:
-    """Give sorted stateless tasks to whoever has the least active ones per consumer."""
+def assign_stateless(clients: Sequence[ClientState], stateless_tasks: Iterable[TaskId]) -> None:
+    """Assign each sorted stateless task to the client with the fewest active tasks per consumer."""
     least_loaded = LeastLoaded(clients, lambda client: client.active_load)
     for task in stateless_tasks:
         client = least_loaded.take(lambda _: True)
@@ -54,37 +53,39 @@ def deal_stateless(clients: Sequence[ClientState], stateless_tasks: Iterable[Tas
         least_loaded.put(client)
 
 
-def even_out(
+def balance_tasks(
     clients: Sequence[ClientState],
     tasks_of: Callable[[ClientState], set[TaskId]],
     may_move: Callable[[ClientState, ClientState], bool],
 ) -> None:
-    """Move tasks of one kind between any two clients while that evens out what they have per
-    consumer (``HighAvailabilityTaskAssignor.balanceTasksOverThreads``)."""
+    """Move tasks of one kind between clients while that makes the numbers of tasks per consumer
+    more equal (``HighAvailabilityTaskAssignor.balanceTasksOverThreads``)."""
     moving = True
     while moving:
         moving = False
         for source, destination in permutations(clients, 2):
-            if not (_would_even_out(source, destination) and may_move(source, destination)):
+            if not (_improves_balance(source, destination) and may_move(source, destination)):
                 continue
             for task in sorted(tasks_of(source)):
                 if not destination.has(task):
                     tasks_of(source).remove(task)
                     tasks_of(destination).add(task)
                     moving = True
-                    if not _would_even_out(source, destination):
+                    if not _improves_balance(source, destination):
                         break
 
 
-def anywhere(_source: ClientState, _destination: ClientState) -> bool:
-    """For :func:`even_out`: a task may move from any client to any other."""
+def to_any_client(_source: ClientState, _destination: ClientState) -> bool:
+    """A ``may_move`` of :func:`balance_tasks` that allows every move."""
     return True
 
 
-def _would_even_out(source: ClientState, destination: ClientState) -> bool:
-    """Whether a task less here and one more there lessens the difference and does not turn it."""
+def _improves_balance(source: ClientState, destination: ClientState) -> bool:
+    """Whether moving one task reduces the difference in load without reversing it."""
     difference = source.load - destination.load
     if difference <= 0:
         return False
-    then = (source.count - 1) / source.capacity - (destination.count + 1) / destination.capacity
-    return 0 <= then < difference
+    difference_after = (source.count - 1) / source.capacity - (
+        destination.count + 1
+    ) / destination.capacity
+    return 0 <= difference_after < difference

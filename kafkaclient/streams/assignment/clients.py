@@ -1,4 +1,4 @@
-"""Clients: what they bring to an assignment, what they get, and how both stand meanwhile."""
+"""The clients of an assignment: input, result, and state while tasks are assigned."""
 
 from __future__ import annotations
 
@@ -18,50 +18,50 @@ __all__ = ["Assignment", "Client", "ClientAssignment", "ClientState", "client_st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """One process of the application, as the leader knows it from its members' subscriptions."""
+    """One process of the application, as its members' subscriptions describe it."""
 
     capacity: int = 1
-    """How many consumers (in Kafka Streams: threads) it has; its share of the work."""
+    """Number of consumers (Kafka Streams: threads). The share of tasks is proportional to it."""
     lags: Mapping[TaskId, int]
-    """For every stateful task how many records its state there is behind, see
+    """Lag of the client's copy of each stateful task, in records, see
     :func:`~kafkaclient.streams.assignment.lags.task_lags`."""
     tags: Mapping[str, str] = field(default_factory=dict)
-    """Its ``client.tag.*`` options, such as ``{"zone": "eu-1"}``."""
+    """The client's ``client.tag.*`` options, such as ``{"zone": "eu-1"}``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientAssignment:
-    """What one client gets."""
+    """The tasks that one client gets."""
 
     active: frozenset[TaskId]
-    """It processes these."""
+    """Tasks that the client processes."""
     standby: frozenset[TaskId]
-    """It keeps copies of these up to date, be it as standbys or to warm up."""
+    """Tasks of which the client keeps a copy up to date: standbys and warm-ups."""
     warmup: frozenset[TaskId]
-    """Those of ``standby`` that it gets beyond ``num.standby.replicas``, to take over later."""
+    """The part of ``standby`` beyond ``num.standby.replicas``, which prepares moves of tasks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """What every client gets, and how far that is from the balanced assignment."""
+    """The tasks of all clients, and how far they are from the balanced assignment."""
 
     clients: Mapping[UUID, ClientAssignment]
     movements: int
-    """Copies that are not yet where the balanced assignment has them."""
+    """Number of copies that are not yet where the balanced assignment has them."""
     missing_standbys: int
-    """Standbys that no client is left for; more clients are needed."""
+    """Number of standbys that found no client. More clients are needed."""
     probing_rebalance_needed: bool
-    """Whether to rebalance again when warm-ups may have caught up."""
+    """Whether another rebalance should follow, to check whether warm-ups have caught up."""
 
 
 class ClientState:
-    """A client while tasks are dealt out: Java's ``ClientState``."""
+    """A client while tasks are assigned (Java: ``ClientState``)."""
 
     __slots__ = ("active", "capacity", "lags", "order", "process_id", "standby", "tags", "warmup")
 
     def __init__(self, order: int, process_id: UUID, client: Client) -> None:
         self.order = order
-        """Its place among the clients by process id, which decides between equals."""
+        """Rank of the client by process id; breaks ties."""
         self.process_id = process_id
         self.capacity = client.capacity
         self.lags = client.lags
@@ -76,14 +76,14 @@ class ClientState:
 
     @property
     def load(self) -> float:
-        return (len(self.active) + len(self.standby)) / self.capacity
+        return self.count / self.capacity
 
     @property
     def active_load(self) -> float:
         return len(self.active) / self.capacity
 
     def has(self, task: TaskId) -> bool:
-        """Whether it got a copy of the task, of either kind."""
+        """Whether the client has the task, as active or as standby."""
         return task in self.active or task in self.standby
 
     def result(self) -> ClientAssignment:
@@ -95,16 +95,18 @@ class ClientState:
 
 
 def client_states(clients: Mapping[UUID, Client], stateful_tasks: Set[TaskId]) -> list[ClientState]:
-    """The clients in the order of their process ids, without tasks.
+    """The clients sorted by process id, without tasks.
 
-    Raises :class:`~kafkaclient.errors.TaskAssignmentError` when there is none, or when one has no
-    capacity or lacks a task's lag.
+    Raises :class:`~kafkaclient.errors.TaskAssignmentError` if there is no client, or if a client
+    has no capacity or lacks the lag of a task.
     """
     if not clients:
         raise TaskAssignmentError("there is no client to assign tasks to")
     for process_id, client in clients.items():
         if client.capacity < 1:
-            raise TaskAssignmentError(f"client {process_id} has a capacity of {client.capacity}")
+            raise TaskAssignmentError(
+                f"client {process_id} has a capacity of {client.capacity}; it must be at least 1"
+            )
         if missing := stateful_tasks - client.lags.keys():
             raise TaskAssignmentError(
                 f"the lag of stateful task {min(missing)} on client {process_id} is not known"

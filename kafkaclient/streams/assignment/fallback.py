@@ -1,4 +1,4 @@
-"""When the leader does not know how far the changelogs are: everything stays where it is."""
+"""The assignment without the changelogs' end offsets: every task stays where it is."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["PriorOwner", "assign_to_prior_owners"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriorOwner:
-    """A client with the tasks that it had until now."""
+    """A client with its tasks of the previous assignment."""
 
     capacity: int = 1
     active: Collection[TaskId] = ()
@@ -33,10 +33,11 @@ def assign_to_prior_owners(
     stateless_tasks: Collection[TaskId],
     num_standby_replicas: int,
 ) -> Assignment:
-    """Tasks where they were, and another rebalance wanted soon (``FallbackPriorTaskAssignor``).
+    """The previous assignment, with another rebalance soon (``FallbackPriorTaskAssignor``).
 
-    Active tasks go to whoever ran them, else to one that has a copy, else to the least loaded;
-    standbys likewise. Raises :class:`~kafkaclient.errors.TaskAssignmentError` without a client.
+    An active task goes to its previous client, else to one with a standby, else to the least
+    loaded. A standby goes to a previous standby client, else to the previous active one, else to
+    the least loaded. Raises :class:`~kafkaclient.errors.TaskAssignmentError` if there is no client.
     """
     if not clients:
         raise TaskAssignmentError("there is no client to assign tasks to")
@@ -47,17 +48,19 @@ def assign_to_prior_owners(
         for order, process_id in enumerate(sorted(clients))
     }
     stateful = sorted(set(stateful_tasks))
-    ran = _holders(states, {process_id: owner.active for process_id, owner in clients.items()})
-    kept = _holders(states, {process_id: owner.standby for process_id, owner in clients.items()})
+    actives = _clients_by_task(states, {name: owner.active for name, owner in clients.items()})
+    standbys = _clients_by_task(states, {name: owner.standby for name, owner in clients.items()})
     missing = 0
-    everyone = list(states.values())
+    everywhere = list(states.values())
     for task in sorted({*stateful, *stateless_tasks}):
-        client = _first((ran.get(task, ()), kept.get(task, ()), everyone), task)
+        client = _least_loaded((actives.get(task, ()), standbys.get(task, ()), everywhere), task)
         assert client is not None
         client.active.add(task)
     for task in stateful:
         for left in range(num_standby_replicas, 0, -1):
-            client = _first((kept.get(task, ()), ran.get(task, ()), everyone), task)
+            client = _least_loaded(
+                (standbys.get(task, ()), actives.get(task, ()), everywhere), task
+            )
             if client is None:
                 missing += left
                 break
@@ -70,18 +73,18 @@ def assign_to_prior_owners(
     )
 
 
-def _holders(
+def _clients_by_task(
     states: Mapping[UUID, ClientState], tasks: Mapping[UUID, Iterable[TaskId]]
 ) -> dict[TaskId, list[ClientState]]:
-    holders: dict[TaskId, list[ClientState]] = {}
+    found: dict[TaskId, list[ClientState]] = {}
     for process_id, state in states.items():
         for task in tasks[process_id]:
-            holders.setdefault(task, []).append(state)
-    return holders
+            found.setdefault(task, []).append(state)
+    return found
 
 
-def _first(choices: Iterable[Sequence[ClientState]], task: TaskId) -> ClientState | None:
-    """The least loaded client without a copy, of the first choice that has one."""
+def _least_loaded(choices: Iterable[Sequence[ClientState]], task: TaskId) -> ClientState | None:
+    """The least loaded client without the task, from the first of ``choices`` that has one."""
     for clients in choices:
         without = [client for client in clients if not client.has(task)]
         if without:

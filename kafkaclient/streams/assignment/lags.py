@@ -1,4 +1,4 @@
-"""How far behind each client's copy of a task is, and who is caught up."""
+"""The lag of each client's copy of a task, and which clients are caught up."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ __all__ = ["Ranking", "Rankings", "is_caught_up", "offset_sum", "task_lags"]
 
 
 def offset_sum(offsets: Iterable[int]) -> int:
-    """What a member reports of a task: the sum of its stores' offsets.
+    """The position that a member reports for a task: the sum of its stores' offsets.
 
-    :data:`~kafkaclient.streams.tasks.LATEST_OFFSET` when one says so, as those of a running active
-    task do. Offsets that a checkpoint does not know are left out; a sum that does not fit into 63
-    bits is pinned to the largest (``TaskManager.sumOfChangelogOffsets``). Raises ValueError for any
-    other negative offset.
+    :data:`~kafkaclient.streams.tasks.LATEST_OFFSET` if any offset has this value, as for a running
+    active task. Unknown offsets are left out. A sum above 63 bits is capped
+    (``TaskManager.sumOfChangelogOffsets``). Raises ValueError for any other negative offset.
     """
     total = 0
     for offset in offsets:
@@ -46,9 +45,9 @@ def task_lags(
 ) -> dict[TaskId, int]:
     """A client's lag on every stateful task (``ClientState.computeTaskLags``).
 
-    ``end_offset_sums``: of all stateful tasks, the ends of their changelogs added up, 0 for stores
-    without changelog. ``offset_sums``: what the client's members reported; tasks that are not
-    stateful are ignored. A copy that is ahead of its changelog is corrupt and counts as none.
+    ``end_offset_sums``: stateful task -> sum of its changelogs' end offsets, 0 for stores without
+    changelog. ``offset_sums``: task -> position reported by the client's members; tasks that are
+    not stateful are ignored. A copy with a position beyond the changelog's end counts as missing.
     """
     lags = dict(end_offset_sums)
     for task, offsets in offset_sums.items():
@@ -60,7 +59,7 @@ def task_lags(
 
 
 class Ranking:
-    """How far every client is on one task."""
+    """The clients ranked by their lag on one task."""
 
     def __init__(self, clients: Sequence[ClientState], lags: list[int], acceptable: int) -> None:
         self._clients = clients
@@ -69,14 +68,15 @@ class Ranking:
         self.caught_up = [
             client
             for client, lag in zip(clients, lags, strict=True)
-            if lag <= acceptable and is_caught_up(lag, acceptable)  # spares most of the calls
+            if lag <= acceptable
+            and is_caught_up(lag, acceptable)  # the first test is redundant but fast
         ]
-        """In the clients' order."""
+        """The caught-up clients, in the clients' order."""
 
     def ahead_of(self, client: ClientState) -> Iterator[ClientState]:
-        """The clients that are further than this one, the furthest first, equals in their order.
+        """The clients with a smaller lag than ``client``, smallest first, ties in client order.
 
-        An unknown lag comes before all others, as in Java: it is a negative number.
+        An unknown lag is a negative number, so its client comes first, as in Java.
         """
         for order in self._furthest_first:
             if order == client.order:
@@ -89,30 +89,29 @@ class Ranking:
 
 
 class Rankings:
-    """The ranking of each task, made when it is first asked for: most tasks need none, as they are
-    given to a client that is caught up."""
+    """The ranking of each task, computed on first use: most tasks do not need theirs."""
 
     def __init__(self, clients: Sequence[ClientState], acceptable_recovery_lag: int) -> None:
         self._clients = clients
         self._acceptable = acceptable_recovery_lag
         self._lags = [client.lags for client in clients]
-        self._of: dict[TaskId, Ranking] = {}
+        self._rankings: dict[TaskId, Ranking] = {}
 
     def of(self, task: TaskId) -> Ranking:
-        ranking = self._of.get(task)
+        ranking = self._rankings.get(task)
         if ranking is None:
             lags = [client_lags[task] for client_lags in self._lags]
-            ranking = self._of[task] = Ranking(self._clients, lags, self._acceptable)
+            ranking = self._rankings[task] = Ranking(self._clients, lags, self._acceptable)
         return ranking
 
     def belongs_elsewhere(self, client: ClientState, task: TaskId) -> bool:
-        """Whether the client is not caught up on the task while another is further."""
+        """Whether the client is not caught up on the task and another client has a smaller lag."""
         lag = client.lags[task]
         return not is_caught_up(lag, self._acceptable) and self.of(task).smallest_lag < lag
 
 
 def is_caught_up(lag: int, acceptable_recovery_lag: int) -> bool:
-    """Whether a client with this lag may take the task over at once."""
+    """Whether a client with this lag may take over the task immediately."""
     return (
         0 <= lag <= acceptable_recovery_lag
         or lag == LATEST_OFFSET

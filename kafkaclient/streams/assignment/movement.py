@@ -1,7 +1,8 @@
-"""From the balanced assignment back to one that can work at once (``TaskMovement.java``).
+"""Turns the balanced assignment into one in which caught-up clients process the tasks
+(``TaskMovement.java``).
 
-A copy that the balanced assignment gives to a client that is not caught up goes to one that is,
-for the time being. The former warms up, as far as there are warm-ups left to give.
+If the balanced assignment gives a task to a client that is not caught up, a caught-up client gets
+it for now. The intended client gets a warm-up, while the limit of warm-ups allows it.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ _load = attrgetter("load")
 
 
 class WarmupBudget:
-    """How many warm-ups may still be given; those for active tasks go first."""
+    """How many warm-ups may still be assigned. Active tasks use the budget first."""
 
     def __init__(self, max_warmup_replicas: int) -> None:
         self.left = max_warmup_replicas
 
     def take(self) -> bool:
+        """Use one warm-up of the budget. Returns False if none is left."""
         if self.left == 0:
             return False
         self.left -= 1
@@ -35,8 +37,8 @@ class WarmupBudget:
 
 
 def move_actives(clients: Sequence[ClientState], rankings: Rankings, warmups: WarmupBudget) -> int:
-    """Have active tasks run where they are caught up, or most nearly so; returns how many tasks
-    are not where the balanced assignment has them."""
+    """Move active tasks to caught-up clients, or else to the client with the smallest lag. Returns
+    the number of tasks that are not where the balanced assignment has them."""
     movements = _movements(clients, attrgetter("active"), rankings)
     for task, destination in movements:
         _move_active(task, destination, rankings.of(task), warmups)
@@ -54,7 +56,7 @@ def _move_active(
     destination.active.remove(task)
     source.active.add(task)
     if task in source.standby:
-        # They change roles: nothing extra is kept, so it costs no warm-up.
+        # The clients swap roles. No additional copy, so no warm-up is used.
         source.standby.remove(task)
         destination.standby.add(task)
     elif warmups.take():
@@ -63,10 +65,10 @@ def _move_active(
 
 
 def move_standbys(clients: Sequence[ClientState], rankings: Rankings, warmups: WarmupBudget) -> int:
-    """The same for standbys that are no warm-ups; returns how many were moved. One that every
-    client further than its own has a copy of already stays."""
+    """Move standbys that are not warm-ups, as :func:`move_actives`. Returns how many moved. A
+    standby stays if every client with a smaller lag already has a copy."""
     moved = 0
-    for task, destination in _movements(clients, _settled_standbys, rankings):
+    for task, destination in _movements(clients, _regular_standbys, rankings):
         ranking = rankings.of(task)
         source = _least_loaded(client for client in ranking.caught_up if not client.has(task))
         if source is None:
@@ -83,7 +85,7 @@ def move_standbys(clients: Sequence[ClientState], rankings: Rankings, warmups: W
     return moved
 
 
-def _settled_standbys(client: ClientState) -> set[TaskId]:
+def _regular_standbys(client: ClientState) -> set[TaskId]:
     return client.standby - client.warmup
 
 
@@ -92,8 +94,8 @@ def _movements(
     tasks_of: Callable[[ClientState], Iterable[TaskId]],
     rankings: Rankings,
 ) -> list[tuple[TaskId, ClientState]]:
-    """Tasks to be moved and the clients that the balanced assignment has them on: those with the
-    fewest caught-up clients first, as they have the least choice."""
+    """The tasks to move, with the client that the balanced assignment gives them to. Tasks with the
+    fewest caught-up clients come first, because they have the least choice."""
     movements = [
         (len(rankings.of(task).caught_up), task, client.order, client)
         for client in clients
@@ -104,5 +106,5 @@ def _movements(
 
 
 def _least_loaded(clients: Iterable[ClientState]) -> ClientState | None:
-    """The first of them with the least load."""
+    """The client with the least load, the first one of equals. None if there are no clients."""
     return min(clients, key=_load, default=None)

@@ -1,11 +1,11 @@
-"""Standbys: copies of stateful tasks on other clients, and with KIP-708 on clients far away."""
+"""Assigns standbys: copies of stateful tasks on other clients, with KIP-708 spread by tags."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from kafkaclient.streams.assignment.balance import LeastLoaded, anywhere, even_out
+from kafkaclient.streams.assignment.balance import LeastLoaded, balance_tasks, to_any_client
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence, Set
@@ -22,25 +22,27 @@ def assign_standbys(
     num_standby_replicas: int,
     tags: Collection[str] = (),
 ) -> int:
-    """Give every sorted stateful task its standbys; returns how many found no client.
+    """Assign the standbys of each task in ``stateful_tasks``, which is sorted. Returns how many
+    standbys found no client.
 
-    Least loaded clients first. With ``tags`` a standby goes to a client that differs in as many of
-    them from the task's other copies as there are values; what cannot be placed so goes to the
-    least loaded ones nevertheless (``ClientTagAwareStandbyTaskAssignor``).
+    The least loaded clients are taken first. With ``tags``, a standby goes to a client whose tags
+    differ from those of the task's other copies, as far as there are enough tag values. Standbys
+    that cannot be placed by tags go to the least loaded clients
+    (``ClientTagAwareStandbyTaskAssignor``).
     """
     if num_standby_replicas == 0:
         return 0
     least_loaded = LeastLoaded(clients, lambda client: client.load)
     wanted = dict.fromkeys(stateful_tasks, num_standby_replicas)
     if tags:
-        _place_far_apart(clients, wanted, frozenset(tags), least_loaded)
-    missing = sum(_place(task, count, least_loaded) for task, count in wanted.items())
-    even_out(clients, lambda client: client.standby, _same_tags if tags else anywhere)
+        _assign_by_tags(clients, wanted, frozenset(tags), least_loaded)
+    missing = sum(_assign_least_loaded(task, count, least_loaded) for task, count in wanted.items())
+    balance_tasks(clients, lambda client: client.standby, _same_tags if tags else to_any_client)
     return missing
 
 
-def _place(task: TaskId, count: int, least_loaded: LeastLoaded) -> int:
-    """Returns how many of ``count`` standbys found no client without a copy."""
+def _assign_least_loaded(task: TaskId, count: int, least_loaded: LeastLoaded) -> int:
+    """Assign standbys to the least loaded clients without a copy. Returns how many failed."""
     for left in range(count, 0, -1):
         client = least_loaded.take(lambda client: not client.has(task))
         if client is None:
@@ -50,27 +52,31 @@ def _place(task: TaskId, count: int, least_loaded: LeastLoaded) -> int:
     return 0
 
 
-def _place_far_apart(
+def _assign_by_tags(
     clients: Sequence[ClientState],
     wanted: dict[TaskId, int],
     tags: Collection[str],
     least_loaded: LeastLoaded,
 ) -> None:
-    """Place the standbys that tags allow, and take them off what is wanted."""
-    places = [
+    """Assign the standbys that tags allow, and subtract them from ``wanted``."""
+    client_tags = [
         frozenset((tag, client.tags[tag]) for tag in tags if tag in client.tags)
         for client in clients
     ]
-    values = Counter(tag for tag, _ in frozenset[tuple[str, str]]().union(*places))
+    values = Counter(tag for tag, _ in frozenset[tuple[str, str]]().union(*client_tags))
     owners = {task: client for client in clients for task in client.active}
     for task, count in wanted.items():
-        taken: set[tuple[str, str]] = set()
+        used: set[tuple[str, str]] = set()
         last = owners[task]
         for copies in range(1, count + 1):
-            # A tag with a copy at each of its values, or as good as, tells clients apart no more.
-            used_up = {tag for tag, _ in places[last.order] if values[tag] <= copies}
-            taken = {place for place in taken | places[last.order] if place[0] not in used_up}
-            client = least_loaded.take(_without(task, places, taken))
+            # With as many copies as a tag has values, the tag excludes no more clients.
+            used_up = {tag for tag, _ in client_tags[last.order] if values[tag] <= copies}
+            used = {
+                tag_value
+                for tag_value in used | client_tags[last.order]
+                if tag_value[0] not in used_up
+            }
+            client = least_loaded.take(_eligible(task, client_tags, used))
             if client is None:
                 break
             client.standby.add(task)
@@ -79,19 +85,19 @@ def _place_far_apart(
             last = client
 
 
-def _without(
+def _eligible(
     task: TaskId,
-    places: Sequence[frozenset[tuple[str, str]]],
-    taken: Set[tuple[str, str]],
+    client_tags: Sequence[frozenset[tuple[str, str]]],
+    used: Set[tuple[str, str]],
 ) -> Callable[[ClientState], bool]:
-    """Says of a client whether it has no copy of the task and stands at none of the places."""
+    """A predicate: whether a client has no copy of the task and none of the ``used`` tag values."""
 
     def is_eligible(client: ClientState) -> bool:
-        return not client.has(task) and taken.isdisjoint(places[client.order])
+        return not client.has(task) and used.isdisjoint(client_tags[client.order])
 
     return is_eligible
 
 
 def _same_tags(source: ClientState, destination: ClientState) -> bool:
-    """Whether a standby may move without getting nearer to the task's other copies."""
+    """Whether the destination has the source's tags, so that copies do not come closer."""
     return source.tags.items() <= destination.tags.items()

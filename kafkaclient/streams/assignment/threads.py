@@ -1,4 +1,4 @@
-"""Within a client: which of its consumers gets which of its tasks."""
+"""Distributes a client's tasks over its consumers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["ConsumerTasks", "assign_tasks_to_threads"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerTasks:
-    """What one consumer of a client gets, sorted."""
+    """The tasks of one consumer, sorted."""
 
     active: tuple[TaskId, ...]
     standby: tuple[TaskId, ...]
@@ -30,27 +30,28 @@ def assign_tasks_to_threads(
     lags: Mapping[TaskId, int],
     previous: Mapping[str, Collection[TaskId]],
 ) -> dict[str, ConsumerTasks]:
-    """The client's tasks by member id (``StreamsPartitionAssignor.assignTasksToThreads``).
+    """Member id -> its part of the client's tasks
+    (``StreamsPartitionAssignor.assignTasksToThreads``).
 
-    ``previous`` names the client's consumers, with the stateful tasks that each had copies of: as
-    far as balance allows they get them again, the least lagging first. No consumer gets more than
-    one task more than another. Stateful tasks are those in ``lags``.
+    ``previous``: member id -> stateful tasks that the consumer had copies of. A consumer keeps its
+    previous tasks as far as the balance allows, those with the smallest lag first. The numbers of
+    tasks of two consumers differ by at most one. The stateful tasks are the keys of ``lags``.
 
-    Raises :class:`~kafkaclient.errors.TaskAssignmentError` when there is no consumer.
+    Raises :class:`~kafkaclient.errors.TaskAssignmentError` if there is no consumer.
     """
     if not previous:
-        raise TaskAssignmentError("a client without consumers can be given no tasks")
+        raise TaskAssignmentError("tasks cannot be assigned to a client without consumers")
     consumers = sorted(previous)
     owned = {
         consumer: sorted(previous[consumer] & lags.keys(), key=lambda task: (lags[task], task))
         for consumer in consumers
     }
     stateful = assignment.active & lags.keys()
-    nobodys: dict[str, list[TaskId]] = {consumer: [] for consumer in consumers}
+    no_owners: dict[str, list[TaskId]] = {consumer: [] for consumer in consumers}
     loads = dict.fromkeys(consumers, 0)
-    active = _spread(stateful, owned, loads)
-    standby = _spread(assignment.standby, owned, loads)
-    stateless = _spread(assignment.active - stateful, nobodys, loads)
+    active = _distribute(stateful, owned, loads)
+    standby = _distribute(assignment.standby, owned, loads)
+    stateless = _distribute(assignment.active - stateful, no_owners, loads)
     return {
         consumer: ConsumerTasks(
             active=tuple(sorted(active[consumer] + stateless[consumer])),
@@ -60,32 +61,32 @@ def assign_tasks_to_threads(
     }
 
 
-def _spread(
+def _distribute(
     tasks: Collection[TaskId], owned: Mapping[str, Sequence[TaskId]], loads: dict[str, int]
 ) -> dict[str, list[TaskId]]:
-    """Deal the tasks out on top of ``loads``, which it brings up to date."""
-    fill = _Fill(tasks, loads)
-    skipped = {}
+    """Distribute the tasks in addition to ``loads``, and update ``loads``."""
+    distribution = _Distribution(tasks, loads)
+    deferred = {}
     for consumer, previous in owned.items():
         for task in previous:
-            if task in fill.left:
-                if fill.is_below_share(consumer):
-                    fill.give(consumer, task)
+            if task in distribution.left:
+                if distribution.is_below_share(consumer):
+                    distribution.give(consumer, task)
                 else:
-                    skipped[task] = consumer
-    fill.up_to_share()
-    # What remains is less than one for each: once more to previous owners, then to anyone.
-    for task, consumer in sorted(skipped.items()):
-        if task in fill.left and fill.is_at_share(consumer):
-            fill.give(consumer, task)
-    spare = iter([consumer for consumer in loads if fill.is_at_share(consumer)])
-    for task, consumer in zip(sorted(fill.left), spare, strict=False):
-        fill.give(consumer, task)
-    return fill.given
+                    deferred[task] = consumer
+    distribution.fill_to_share()
+    # Fewer tasks than consumers remain: previous owners first, then the other consumers.
+    for task, consumer in sorted(deferred.items()):
+        if task in distribution.left and distribution.is_at_share(consumer):
+            distribution.give(consumer, task)
+    at_share = iter([consumer for consumer in loads if distribution.is_at_share(consumer)])
+    for task, consumer in zip(sorted(distribution.left), at_share, strict=False):
+        distribution.give(consumer, task)
+    return distribution.given
 
 
-class _Fill:
-    """Consumers while they are filled; everybody's share is the same, rounded down."""
+class _Distribution:
+    """Consumers while tasks are distributed. All have the same share, rounded down."""
 
     def __init__(self, tasks: Collection[TaskId], loads: dict[str, int]) -> None:
         self.left = set(tasks)
@@ -104,13 +105,13 @@ class _Fill:
         self.given[consumer].append(task)
         self._loads[consumer] += 1
 
-    def up_to_share(self) -> None:
-        """Tasks in order to those below their share in turn, which mixes subtopologies."""
-        hungry = deque(filter(self.is_below_share, self._loads))
+    def fill_to_share(self) -> None:
+        """Give sorted tasks to consumers below their share in turn, which mixes subtopologies."""
+        below_share = deque(filter(self.is_below_share, self._loads))
         for task in sorted(self.left):
-            if not hungry:
+            if not below_share:
                 return
-            consumer = hungry.popleft()
+            consumer = below_share.popleft()
             self.give(consumer, task)
             if self.is_below_share(consumer):
-                hungry.append(consumer)
+                below_share.append(consumer)

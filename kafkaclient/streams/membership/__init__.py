@@ -1,1 +1,1 @@
-"""Being a member of the application's group, over aiokafka's consumer."""
+"""Membership in the application's consumer group, on top of aiokafka's consumer."""

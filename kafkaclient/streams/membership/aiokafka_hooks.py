@@ -1,7 +1,7 @@
-"""All that is used of aiokafka's consumer beyond its public methods.
+"""All uses of aiokafka's private attributes and methods.
 
-A release of aiokafka that changes one of :data:`RELIED_ON` fails
-``tests/streams/test_aiokafka_hooks.py``: read what has changed before the test is corrected.
+If a release of aiokafka changes one of :data:`RELIED_ON`, ``tests/streams/test_aiokafka_hooks.py``
+fails. Read what changed before you correct the test.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ RELIED_ON = (
 
 
 class ConsumerHooks:
-    """A started consumer that has not subscribed yet, seen from inside."""
+    """Access to the internals of a started consumer that has not subscribed yet."""
 
     def __init__(self, consumer: AIOKafkaConsumer) -> None:
         self.consumer = consumer
 
     @property
     def member_id(self) -> str:
-        """Empty before the first join, and again when the group has forgotten this member."""
+        """Empty before the first join, and after the group has removed this member."""
         name: str = self.consumer._coordinator.member_id
         return name
 
@@ -56,23 +56,23 @@ class ConsumerHooks:
 
     @property
     def group(self) -> ConsumerGroupMetadata:
-        """As what offsets are committed at this moment (KIP-447)."""
+        """The group metadata for committing offsets now (KIP-447)."""
         return ConsumerGroupMetadata(self.consumer._group_id, self.generation, self.member_id)
 
     @property
     def is_rebalancing(self) -> bool:
-        """Whether a rebalance is under way, or asked for."""
+        """Whether a rebalance is in progress or requested."""
         underway: bool = self.consumer._subscription.reassignment_in_progress
         asked: bool = self.consumer._coordinator._rejoin_needed_fut.done()
         return underway or asked
 
     def request_rejoin(self) -> None:
-        """Join the group again: a rebalance, if this member leads or its metadata has changed. A
-        request is lost while a JoinGroup is under way."""
+        """Rejoin the group. The group rebalances if this member is the leader or its subscription
+        has changed. A request during a JoinGroup is lost."""
         self.consumer._coordinator.request_rejoin()
 
     def before_assignment(self, prepare: Callable[[], Awaitable[None]]) -> None:
-        """Have this awaited on the leader before the assignor's ``assign``, which cannot wait."""
+        """On the leader, await ``prepare`` before the assignor's synchronous ``assign``."""
         coordinator = self.consumer._coordinator
         perform = coordinator._perform_assignment
 

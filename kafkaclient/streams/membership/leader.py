@@ -1,4 +1,4 @@
-"""What the group's leader makes of its members' subscriptions. Pure: no I/O, no clock."""
+"""How the group's leader computes assignments from subscriptions. Pure: no I/O, no clock."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kafkaclient.streams.tasks import LATEST_OFFSET
 from kafkaclient.streams.versions import LATEST_SUPPORTED_VERSION, AssignorError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Mapping
     from uuid import UUID
 
     from kafkaclient.streams.assignment.configs import AssignmentConfigs
@@ -30,29 +30,29 @@ if TYPE_CHECKING:
     from kafkaclient.streams.topology import Topology
     from kafkaclient.types import TopicPartition
 
-__all__ = ["MemberAssignment", "lead"]
+__all__ = ["MemberAssignment", "compute_assignments"]
 
 _log = logging.getLogger(__name__)
 
 
 class MemberAssignment(NamedTuple):
-    """What a member is sent: its partitions, and what they are for."""
+    """The assignment sent to a member: its partitions and their tasks."""
 
     partitions: list[TopicPartition]
     info: AssignmentInfo
 
 
 @dataclass(slots=True)
-class _Known:
-    """One process, from the subscriptions of its members."""
+class _ClientMembers:
+    """The members of one process, from their subscriptions."""
 
     members: dict[str, set[TaskId]] = field(default_factory=dict)
-    """Member id -> tasks that it reported."""
+    """Member id -> tasks that the member reported."""
     sums: dict[TaskId, int] = field(default_factory=dict)
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
-def lead(
+def compute_assignments(
     user_data: Mapping[str, bytes | None],
     topology: Topology,
     partitions: Mapping[str, int],
@@ -60,60 +60,62 @@ def lead(
     configs: AssignmentConfigs,
     next_probing_ms: int,
 ) -> dict[str, MemberAssignment]:
-    """Everybody's assignment, by member id. Never raises for what a member has sent.
+    """Member id -> assignment. Never raises because of a member's subscription.
 
-    ``user_data`` are the members' subscriptions; ``partitions`` how many each topic that is read
-    has (0: it is not there); ``end_offsets`` those of the tasks' changelogs, None when they could
-    not be had: then tasks stay where they were. ``next_probing_ms`` is when a rebalance should
-    follow if the assignment is not balanced; every member is told, as it says that copies may be
-    warm-ups, but only the leader waits for it.
+    ``user_data``: member id -> subscription. ``partitions``: input topic -> number of partitions, 0
+    if the topic does not exist. ``end_offsets``: task -> end offset of its changelog; None if the
+    offsets could not be fetched, and then tasks stay where they were. ``next_probing_ms``: when to
+    rebalance again if the assignment is not balanced. All members get this time, because it tells
+    them that standbys may be warm-ups, but only the leader acts on it.
     """
-    known: dict[UUID, _Known] = {}
+    processes: dict[UUID, _ClientMembers] = {}
     answers: dict[str, MemberAssignment] = {}
     shutdown = False
     for member, data in user_data.items():
-        subscription = _read(member, data)
+        subscription = _decode(member, data)
         if subscription is None:
-            answers[member] = _error(AssignorError.ASSIGNMENT_ERROR)
+            answers[member] = _error_answer(AssignorError.ASSIGNMENT_ERROR)
         elif isinstance(subscription, FutureSubscriptionInfo):
-            # It is newer: it comes again in the version that it is told here.
-            answers[member] = _error(AssignorError.NONE)
+            # A newer member: it rejoins with the version of this answer.
+            answers[member] = _error_answer(AssignorError.NONE)
         else:
             shutdown |= subscription.error_code == AssignorError.SHUTDOWN_REQUESTED
-            _add(known, member, subscription)
-    problem = _problem(topology, partitions, end_offsets, shutdown=shutdown)
-    if problem is not None:
-        return dict.fromkeys(user_data, _error(problem))
-    if not known:
+            _add_member(processes, member, subscription)
+    error = _group_error(topology, partitions, end_offsets, shutdown=shutdown)
+    if error is not None:
+        return dict.fromkeys(user_data, _error_answer(error))
+    if not processes:
         return answers
     tasks = topology.tasks(partitions)
     lags = {
-        process: task_lags(end_offsets, process_known.sums) if end_offsets is not None else {}
-        for process, process_known in known.items()
+        process: task_lags(end_offsets, members.sums) if end_offsets is not None else {}
+        for process, members in processes.items()
     }
     try:
-        assignment = _assign(known, tasks, lags, configs, fallback=end_offsets is None)
-        answers |= _answers(assignment, known, lags, topology, next_probing_ms)
+        assignment = _assign(processes, tasks, lags, configs, fallback=end_offsets is None)
+        answers |= _member_assignments(assignment, processes, lags, topology, next_probing_ms)
     except KafkaError:
-        # Raised here, it would stop this member's heartbeats and the group with it.
-        _log.exception("the tasks could not be assigned")
-        return dict.fromkeys(user_data, _error(AssignorError.ASSIGNMENT_ERROR))
+        # An exception would stop this member's heartbeats, and so the whole group.
+        _log.exception("the tasks could not be assigned; all members get ASSIGNMENT_ERROR")
+        return dict.fromkeys(user_data, _error_answer(AssignorError.ASSIGNMENT_ERROR))
     return answers
 
 
-def _read(member: str, data: bytes | None) -> SubscriptionInfo | FutureSubscriptionInfo | None:
+def _decode(member: str, data: bytes | None) -> SubscriptionInfo | FutureSubscriptionInfo | None:
     if data is None:
-        _log.error("member %s has sent no subscription: another kind of application?", member)
+        _log.error("member %s sent no subscription: is it a streams application?", member)
         return None
     try:
         return decode_subscription(data)
     except KafkaError as error:
-        _log.warning("member %s has sent a subscription that cannot be read: %s", member, error)
+        _log.warning("member %s sent a subscription that cannot be decoded: %s", member, error)
         return None
 
 
-def _add(known: dict[UUID, _Known], member: str, subscription: SubscriptionInfo) -> None:
-    process = known.setdefault(subscription.process_id, _Known())
+def _add_member(
+    processes: dict[UUID, _ClientMembers], member: str, subscription: SubscriptionInfo
+) -> None:
+    process = processes.setdefault(subscription.process_id, _ClientMembers())
     process.members[member] = set(subscription.task_offset_sums)
     process.tags = subscription.client_tags
     for task, offsets in subscription.task_offset_sums.items():
@@ -121,7 +123,7 @@ def _add(known: dict[UUID, _Known], member: str, subscription: SubscriptionInfo)
         process.sums[task] = LATEST_OFFSET if running else max(offsets, process.sums.get(task, 0))
 
 
-def _problem(
+def _group_error(
     topology: Topology,
     partitions: Mapping[str, int],
     end_offsets: Mapping[TaskId, int] | None,
@@ -131,14 +133,14 @@ def _problem(
     if shutdown:
         return AssignorError.SHUTDOWN_REQUESTED
     if missing := [topic for topic in topology.topics if not partitions.get(topic)]:
-        _log.error("there is no topic %s: nothing is assigned", ", ".join(missing))
+        _log.error("input topic %s does not exist: no tasks are assigned", ", ".join(missing))
         return AssignorError.INCOMPLETE_SOURCE_TOPIC_METADATA
     if end_offsets is not None:
         without = [task for task in topology.tasks(partitions) if task not in end_offsets]
         if without:
             _log.error(
-                "%s has no partition %d for task %s: a changelog has as many partitions as the "
-                "topic that is read",
+                "changelog %s has no partition %d for task %s: it needs as many partitions as its "
+                "input topic",
                 *topology.changelog(without[0]),
                 without[0],
             )
@@ -146,43 +148,36 @@ def _problem(
     return None
 
 
-def _error(code: AssignorError) -> MemberAssignment:
+def _error_answer(code: AssignorError) -> MemberAssignment:
     return MemberAssignment([], AssignmentInfo(version=LATEST_SUPPORTED_VERSION, error_code=code))
 
 
 def _assign(
-    known: Mapping[UUID, _Known],
-    tasks: Iterable[TaskId],
+    processes: Mapping[UUID, _ClientMembers],
+    tasks: Collection[TaskId],
     lags: Mapping[UUID, Mapping[TaskId, int]],
     configs: AssignmentConfigs,
     *,
     fallback: bool,
 ) -> Assignment:
-    tasks = list(tasks)
     if fallback:
-        owners = {
-            process: PriorOwner(
-                capacity=len(found.members),
-                active=[task for task in tasks if found.sums.get(task) == LATEST_OFFSET],
-                standby=[
-                    task
-                    for task in tasks
-                    if task in found.sums and found.sums[task] != LATEST_OFFSET
-                ],
+        prior_owners = {}
+        for process, client in processes.items():
+            active = {task for task, offsets in client.sums.items() if offsets == LATEST_OFFSET}
+            prior_owners[process] = PriorOwner(
+                capacity=len(client.members), active=active, standby=client.sums.keys() - active
             )
-            for process, found in known.items()
-        }
-        return assign_to_prior_owners(owners, tasks, [], configs.num_standby_replicas)
+        return assign_to_prior_owners(prior_owners, tasks, [], configs.num_standby_replicas)
     clients = {
-        process: Client(capacity=len(found.members), lags=lags[process], tags=found.tags)
-        for process, found in known.items()
+        process: Client(capacity=len(client.members), lags=lags[process], tags=client.tags)
+        for process, client in processes.items()
     }
     return assign(clients, tasks, [], configs)
 
 
-def _answers(
+def _member_assignments(
     assignment: Assignment,
-    known: Mapping[UUID, _Known],
+    processes: Mapping[UUID, _ClientMembers],
     lags: Mapping[UUID, Mapping[TaskId, int]],
     topology: Topology,
     next_probing_ms: int,
@@ -190,8 +185,8 @@ def _answers(
     answers = {}
     when = next_probing_ms if assignment.probing_rebalance_needed else NO_REBALANCE
     for process, given in assignment.clients.items():
-        known_lags = lags[process] or dict.fromkeys(given.active | given.standby, 0)
-        shares = assign_tasks_to_threads(given, known_lags, known[process].members)
+        client_lags = lags[process] or dict.fromkeys(given.active | given.standby, 0)
+        shares = assign_tasks_to_threads(given, client_lags, processes[process].members)
         for member, share in shares.items():
             active = {task: [topology.source(task)] for task in share.active}
             partitions, aligned = align(active)

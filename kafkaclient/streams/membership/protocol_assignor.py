@@ -1,4 +1,4 @@
-"""The assignor that aiokafka's consumer is given: bytes in, bytes out."""
+"""The assignor for aiokafka's consumer: it encodes and decodes, and calls a :class:`Member`."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ __all__ = ["Member", "ProtocolAssignor"]
 
 
 class Member(Protocol):
-    """What stands behind the assignor. Nothing of it may wait, nor raise."""
+    """The member behind the assignor. Its methods must neither block nor raise."""
 
     def subscription(self) -> bytes:
-        """What to tell the leader; called once a join."""
+        """The subscription for the leader. Called once per join."""
         ...
 
-    def lead(
+    def compute_assignments(
         self, user_data: Mapping[str, bytes | None], partitions: Mapping[str, int]
     ) -> Mapping[str, MemberAssignment]:
-        """This member leads: everybody's assignment."""
+        """The assignments of all members. Called if this member is the leader."""
         ...
 
     def assigned(self, partitions: list[TopicPartition], user_data: bytes) -> None:
-        """The partitions have just been installed; nothing was fetched yet."""
+        """Called with the new assignment, before the consumer fetches from its partitions."""
         ...
 
 
 class ProtocolAssignor:
-    """To be the only one in ``partition_assignment_strategy``: with several, aiokafka joins once
-    for each. An instance, not a class: it belongs to one consumer."""
+    """An assignor instance for one consumer. It must be the only one in
+    ``partition_assignment_strategy``: with several, aiokafka joins once for each."""
 
-    name = "stream"  # as Kafka Streams calls its own
+    name = "stream"  # the name of Kafka Streams' assignor
 
     _member: Member
 
     def serve(self, member: Member) -> None:
-        """To be called before the consumer subscribes: the member needs the consumer, and the
-        consumer its assignor."""
+        """Set the member. Call it before the consumer subscribes. A setter, because the member
+        needs the consumer and the consumer its assignor."""
         self._member = member
 
     def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
@@ -57,7 +57,7 @@ class ProtocolAssignor:
     def assign(self, cluster: Any, members: Mapping[str, Any]) -> dict[str, Any]:
         topics = {topic for metadata in members.values() for topic in metadata.subscription}
         partitions = {topic: len(cluster.partitions_for_topic(topic) or ()) for topic in topics}
-        answers = self._member.lead(
+        answers = self._member.compute_assignments(
             {member: metadata.user_data for member, metadata in members.items()}, partitions
         )
         return {member: _encoded(answer) for member, answer in answers.items()}

@@ -1,1 +1,1 @@
-"""Tasks at work: what they are at the moment, what they read and write, who tells them."""
+"""Running tasks: their states, their input and output, and the instance that coordinates them."""

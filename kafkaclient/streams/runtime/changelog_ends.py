@@ -1,5 +1,7 @@
-"""Where changelogs and source partitions end, asked over connections of its own: behind a
-consumer's fetch the question would wait until that has found something."""
+"""End offsets of changelogs and input partitions.
+
+The admin client has its own connections: a consumer's request would wait behind its fetch.
+"""
 
 from __future__ import annotations
 
@@ -16,25 +18,26 @@ if TYPE_CHECKING:
 
 __all__ = ["ChangelogEnds"]
 
-_PATIENCE_S = 30.0
+_TIMEOUT_S = 30.0  # how long partitions may be without leader
 _BACKOFF_S = 0.1
 
 
 class ChangelogEnds:
-    """Call it."""
+    """A callable that fetches end offsets."""
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
 
     async def __call__(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Of all of them, as far as they are committed; waits for those that have no leader.
+        """End offset of the committed records of each partition. Waits for partitions without
+        leader.
 
-        Raises KafkaTimeoutError when they have none for half a minute, and KafkaError when the
-        brokers cannot be asked.
+        Raises KafkaTimeoutError if a partition has no leader for 30 s, and KafkaError if the
+        brokers do not answer.
         """
         found: dict[TopicPartition, int] = {}
         try:
-            async with asyncio.timeout(_PATIENCE_S):
+            async with asyncio.timeout(_TIMEOUT_S):
                 while True:
                     found = await self._admin.end_offsets(partitions)
                     if len(found) == len(set(partitions)):
@@ -42,9 +45,9 @@ class ChangelogEnds:
                     await asyncio.sleep(_BACKOFF_S)
         except TimeoutError as error:
             if isinstance(error, KafkaError):
-                raise  # a question that was not answered
+                raise  # a request timed out
             without = sorted(f"{p.topic}-{p.partition}" for p in set(partitions) - found.keys())
             raise KafkaTimeoutError(
-                f"partitions without a leader for {_PATIENCE_S:g} s: {', '.join(without)}. They "
-                "are deleted, or their brokers are down"
+                f"no end offset for {_TIMEOUT_S:g} s, because there is no leader: "
+                f"{', '.join(without)}. They are deleted, or their brokers are down"
             ) from error

@@ -1,11 +1,13 @@
-"""What aiokafka's consumers are given: the application's options, security among them."""
+"""The options of aiokafka's consumers, including security."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from aiokafka import AIOKafkaConsumer
 from aiokafka.abc import AbstractTokenProvider
 
+from kafkaclient.errors import ConfigError
 from kafkaclient.net.sasl.login import Login
 from kafkaclient.net.tls import TlsContexts
 
@@ -15,16 +17,23 @@ if TYPE_CHECKING:
     from kafkaclient.config.security import SecurityOptions
     from kafkaclient.streams.config import StreamsConfig
 
-__all__ = ["consumer_options"]
+__all__ = ["consumer_options", "new_consumer"]
 
-_FETCH_WAIT_MS = 100
-"""How long a broker holds a fetch without records back; a partition that is added meanwhile waits
-for it."""
+_FETCH_WAIT_MS = 100  # an added partition waits until the previous, empty fetch returns
+
+
+def new_consumer(config: StreamsConfig, **more: Any) -> AIOKafkaConsumer:
+    """A consumer with :func:`consumer_options` and ``more``. Raises ConfigError also for options
+    that aiokafka does not know or accept."""
+    options = consumer_options(config)
+    try:
+        return AIOKafkaConsumer(**options, **more)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"consumer_options are not what aiokafka accepts: {error}") from error
 
 
 def consumer_options(config: StreamsConfig) -> dict[str, Any]:
-    """Without what is for members of the group only. Raises ConfigError for certificates and keys
-    that cannot be used."""
+    """Options of all consumers, members or not. Raises ConfigError for invalid certificates."""
     security = _security(config.producer_config) if config.security_options else {}
     return {
         "bootstrap_servers": config.bootstrap_servers,
@@ -37,7 +46,7 @@ def consumer_options(config: StreamsConfig) -> dict[str, Any]:
 
 
 def _security(options: SecurityOptions) -> Mapping[str, Any]:
-    """In aiokafka's words. Certificates are read once."""
+    """The security options under aiokafka's names. Certificate files are read once."""
     found: dict[str, Any] = {"security_protocol": options.security_protocol}
     if options.uses_tls:
         found["ssl_context"] = TlsContexts(options).context()
@@ -52,7 +61,7 @@ def _security(options: SecurityOptions) -> Mapping[str, Any]:
 
 
 class _Tokens(AbstractTokenProvider):  # type: ignore[misc]  # aiokafka has no types
-    """One client's. The extensions are those of the token given last."""
+    """Token provider of one client. The extensions belong to the latest token."""
 
     def __init__(self, login: Login) -> None:
         self._login = login

@@ -1,4 +1,4 @@
-"""This instance as a member of the application's group: what it tells, what it is told."""
+"""This instance as a member of the application's group."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiokafka import TopicPartition as ConsumerPartition
 
 from kafkaclient.errors import KafkaError, StreamsError
 from kafkaclient.streams.assignment_info import AssignmentInfo, tasks_by_partition
-from kafkaclient.streams.membership.leader import lead
+from kafkaclient.streams.membership.leader import compute_assignments
 from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState
 from kafkaclient.streams.subscription_info import SubscriptionInfo
 from kafkaclient.streams.tasks import LATEST_OFFSET
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from kafkaclient.streams.config import StreamsConfig
     from kafkaclient.streams.membership.aiokafka_hooks import ConsumerHooks
-    from kafkaclient.streams.membership.deadline import RebalanceSchedule
     from kafkaclient.streams.membership.leader import MemberAssignment
+    from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
     from kafkaclient.streams.runtime.changelog_ends import ChangelogEnds
     from kafkaclient.streams.runtime.task_manager import TaskManager
     from kafkaclient.streams.state.directory import StateDirectory
@@ -37,33 +37,32 @@ __all__ = ["GroupMember", "Work"]
 
 _log = logging.getLogger(__name__)
 
-_TOLD: Mapping[int, str] = {
-    AssignorError.INCOMPLETE_SOURCE_TOPIC_METADATA: "a topic that is read does not exist",
+_ERROR_MEANINGS: Mapping[int, str] = {
+    AssignorError.INCOMPLETE_SOURCE_TOPIC_METADATA: "an input topic does not exist",
     AssignorError.ASSIGNMENT_ERROR: "the tasks could not be assigned; the leader's log says why",
-    AssignorError.SHUTDOWN_REQUESTED: "a member has asked for the end of the application",
+    AssignorError.SHUTDOWN_REQUESTED: "a member requested the shutdown of the application",
 }
 
 
 class Work(Protocol):
-    """What a rebalance interrupts."""
+    """The instance, as far as a rebalance interrupts its work."""
 
     async def suspend(self) -> None:
-        """End the work under way, and commit it."""
+        """Finish the current records and commit."""
         ...
 
     def resume(self) -> None:
-        """Let work begin again."""
+        """Let tasks process records again."""
         ...
 
     def crash(self, error: BaseException) -> None:
-        """Nothing can be done about this."""
+        """End the instance because of this error."""
         ...
 
 
 class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
-    """Between aiokafka's callbacks and the tasks. aiokafka swallows what its callbacks raise, or
-    ends without a word: every error goes to ``work.crash``.
-    """
+    """Connects aiokafka's callbacks to the tasks. aiokafka swallows errors of its callbacks or
+    stops silently, so every error goes to ``work.crash``."""
 
     def __init__(
         self,
@@ -88,18 +87,18 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self._known_tasks = topology.tasks(partitions)
         self._work = work
         self._joins = 0
-        self._leads = False
+        self._is_leader = False
         self._ends: dict[TaskId, int] | None = None
         self._active: set[TaskId] = set()
         self._standby: set[TaskId] = set()
         self.group = ConsumerGroupMetadata(config.application_id)
-        """As what offsets are committed: the member and the generation that was assigned."""
+        """The member id and generation of the current assignment, for committing offsets."""
 
-    # --- what it tells --------------------------------------------------------------------------
+    # --- joining --------------------------------------------------------------------------------
 
     def subscription(self) -> bytes:
         sums = self._directory.report()
-        # Forgotten by its group, this member cannot know whether its state is the latest.
+        # After the group has removed this member, another one may have newer state.
         running = set(self._manager.running()) if self._hooks.member_id else set()
         for task in self._manager.tasks.values():
             sums[task.id] = LATEST_OFFSET if task.id in running else task.position
@@ -115,70 +114,73 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
     # --- as leader ------------------------------------------------------------------------------
 
     async def fetch_ends(self) -> None:
-        """Before an assignment: how far the changelogs are. When that cannot be had in time, before
-        the others' sessions end, tasks stay where they are."""
+        """Fetch the changelogs' end offsets for the assignment. If that takes a third of the
+        session timeout, tasks stay where they are: the other members' sessions must not expire."""
         changelogs = {task: self._topology.changelog(task) for task in self._known_tasks}
         try:
             async with asyncio.timeout(self._config.session_timeout_ms / 3000):
                 ends = await self._fetch_ends(changelogs.values())
         except (TimeoutError, KafkaError) as error:
-            _log.warning("the ends of the changelogs cannot be had: %r", error)
+            _log.warning(
+                "no end offsets of the changelogs, so tasks stay where they are: %r",
+                error,
+            )
             self._ends = None
         else:
             self._ends = {task: ends[changelog] for task, changelog in changelogs.items()}
 
-    def lead(
+    def compute_assignments(
         self, user_data: Mapping[str, bytes | None], partitions: Mapping[str, int]
     ) -> Mapping[str, MemberAssignment]:
-        self._leads = True
+        self._is_leader = True
         probing_ms = int(time.time() * 1000) + self._config.probing_rebalance_interval_ms
-        return lead(
+        return compute_assignments(
             user_data, self._topology, partitions, self._ends, self._config.assignment, probing_ms
         )
 
-    # --- what it is told ------------------------------------------------------------------------
+    # --- assignments ----------------------------------------------------------------------------
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
         try:
             await self._work.suspend()
-        except Exception as error:  # noqa: BLE001 - aiokafka would go on as if nothing was
+        except Exception as error:  # noqa: BLE001 - aiokafka ignores errors
             self._work.crash(error)
 
     def assigned(self, partitions: list[TopicPartition], user_data: bytes) -> None:
         try:
-            self._take(partitions, AssignmentInfo.decode(user_data))
+            self._apply(partitions, AssignmentInfo.decode(user_data))
         except Exception as error:  # noqa: BLE001 - as above
             self._work.crash(error)
 
-    def _take(self, partitions: list[TopicPartition], info: AssignmentInfo) -> None:
+    def _apply(self, partitions: list[TopicPartition], info: AssignmentInfo) -> None:
         if info.error_code:
-            told = _TOLD.get(info.error_code, f"error {info.error_code}")
+            meaning = _ERROR_MEANINGS.get(info.error_code, f"error {info.error_code}")
             raise StreamsError(
-                f"application {self._config.application_id!r} was ended by its leader: {told}"
+                f"the group leader ended application {self._config.application_id!r}: {meaning}"
             )
         by_partition = tasks_by_partition(info.active_tasks, partitions)
         self._active = set(by_partition.values())
         self._standby = set(info.standby_tasks)
         before, self.group = self.group, self._hooks.group
-        missed = (
+        missed_generation = (
             before.member_id != self.group.member_id
             or before.generation_id + 1 != self.group.generation_id
         )
         for partition, task_id in by_partition.items():
             source = ConsumerPartition(*partition)
             task = self._manager.tasks.get(task_id)
-            if missed and task is not None and task.is_active:
-                # Somebody else may have had it in a generation that this member has missed.
+            if missed_generation and task is not None and task.is_active:
+                # Another member may have run the task in a generation that this member missed.
                 self._manager.handle(task, TaskEvent.FAILED)
-            # Nothing was fetched yet: a task that stays goes on where it was, not at what is
-            # committed; the others have to wait for their state.
+            # Nothing is fetched yet. A running task continues at its own offset, not at the
+            # committed one. The other tasks are paused until their state is restored.
             if task is not None and task.state is TaskState.RUNNING:
                 task.fetched_from = task.source_offset
                 self._consumer.seek(source, task.source_offset)
             else:
                 self._consumer.pause(source)
-        leads, self._leads = self._leads, False
-        self._schedule.assigned(info.next_rebalance_ms, self._standby, leader=leads)
+        is_leader, self._is_leader = self._is_leader, False
+        self._schedule.assigned(info.next_rebalance_ms, self._standby, leader=is_leader)
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
         try:

@@ -1,4 +1,4 @@
-"""One run of an application: its parts, made, joined, and taken apart in order."""
+"""One run of an application: creates its parts, runs them, and shuts them down in order."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkaclient.errors import ConfigError, StreamsError
 
 try:
-    from aiokafka import AIOKafkaConsumer
     from aiokafka import TopicPartition as ConsumerPartition
     from aiokafka.errors import KafkaError as ConsumerError
 except ImportError as error:
     raise ConfigError(
-        "a streams application reads with aiokafka's consumer: pip install 'kafkaclient[streams]'"
+        "a streams application needs aiokafka for its consumers: pip install 'kafkaclient[streams]'"
     ) from error
 
 from kafkaclient.admin.admin import Admin
 from kafkaclient.producer.producer import Producer
 from kafkaclient.streams.membership.aiokafka_hooks import ConsumerHooks
-from kafkaclient.streams.membership.deadline import RebalanceSchedule
 from kafkaclient.streams.membership.protocol_assignor import ProtocolAssignor
+from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
 from kafkaclient.streams.positions import positions_group, publish_positions
 from kafkaclient.streams.runtime.changelog_ends import ChangelogEnds
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, ChangelogReader
-from kafkaclient.streams.runtime.consumer_options import consumer_options
+from kafkaclient.streams.runtime.consumer_options import new_consumer
+from kafkaclient.streams.runtime.failures import is_being_cancelled
 from kafkaclient.streams.runtime.group_member import GroupMember
 from kafkaclient.streams.runtime.task import TaskOptions
 from kafkaclient.streams.runtime.task_manager import TaskManager
@@ -54,32 +54,27 @@ __all__ = ["Instance", "TaskDescription"]
 _log = logging.getLogger(__name__)
 
 _POLL_MS = 100
-_MOST_RECORDS = 1_000
-"""In one go, of all tasks."""
-_NOTHING = ConsumerPartition("", -1)
-"""In place of the partitions to fetch when no task wants records."""
-_REBALANCE_PATIENCE_S = 1.0
-"""Seconds that a rebalance waits for a record: the whole group waits with it."""
-_END_PATIENCE_S = 10.0
-"""Seconds that the end waits for a record."""
-_CLEAN_EVERY = 10.0
-"""Seconds."""
+_MAX_RECORDS = 1_000  # per poll, over all tasks
+_NO_PARTITION = ConsumerPartition("", -1)  # polled when no task wants records
+_REBALANCE_TIMEOUT_S = 1.0  # how long a rebalance, and so the whole group, waits for a record
+_SHUTDOWN_TIMEOUT_S = 10.0  # how long the shutdown waits for a record
+_CLEANUP_INTERVAL_S = 10.0
 _DISK_THREADS = 2
 
 
 class TaskDescription(NamedTuple):
-    """A task's copy on this instance."""
+    """A task on this instance."""
 
     task: TaskId
     state: TaskState
     position: int
-    """In its changelog."""
+    """Offset in the task's changelog."""
     lag: int | None
-    """Records that it is behind; None: it runs, or that is not known yet."""
+    """Records behind the changelog's end. None: the task is running, or the lag is unknown."""
 
 
 class Instance:
-    """Good for one :meth:`run`."""
+    """One run of the application; not reusable."""
 
     def __init__(self, config: StreamsConfig, topology: Topology) -> None:
         self._config = config
@@ -87,12 +82,12 @@ class Instance:
         self._clock = time.monotonic
         self._crashed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._producer: Producer | None = None
-        """All tasks' own, at least once."""
+        """With ``at_least_once``: the producer that all tasks share."""
         self._tasks: Mapping[TaskId, Task] = {}
         self._reader: ChangelogReader | None = None
 
     def tasks(self) -> list[TaskDescription]:
-        """Sorted; empty before the first assignment."""
+        """The tasks, sorted. Empty before the first assignment."""
         return sorted(
             TaskDescription(task.id, task.state, task.position, task.lag)
             for task in self._tasks.values()
@@ -104,58 +99,60 @@ class Instance:
         return ChangelogBytes(0, 0) if self._reader is None else self._reader.bytes_read
 
     async def run(self, stopped: asyncio.Event) -> None:
-        """Until stopped or cancelled; raises what ended it otherwise."""
-        async with AsyncExitStack() as parts:
+        """Run until stopped or cancelled. Raises the error that crashed the instance."""
+        async with AsyncExitStack() as stack:
             self._directory = StateDirectory(self._config.directory, self._clock)
-            parts.callback(self._directory.close)
+            stack.callback(self._directory.close)
             topics = await prepare_topics(self._config, self._topology)
-            reader = await self._start(parts, topics)
+            reader = await self._start(stack, topics)
             loops = [
-                asyncio.create_task(self._guarded(work), name=f"kafkaclient-streams-{name}")
+                asyncio.create_task(self._crash_on_error(work), name=f"kafkaclient-streams-{name}")
                 for name, work in (
-                    ("work", self._work()),
+                    ("work", self._fetch_records()),
                     ("changelogs", reader.run()),
                     ("positions", self._publish_positions()),
                 )
             ]
             try:
-                await _first(self._crashed, stopped)
+                await _wait_for_end(self._crashed, stopped)
             finally:
-                await self._end(loops)
+                await self._shut_down(loops)
             if self._crashed.done():
                 self._crashed.result()
 
-    async def _start(self, parts: AsyncExitStack, topics: ApplicationTopics) -> ChangelogReader:
+    async def _start(self, stack: AsyncExitStack, topics: ApplicationTopics) -> ChangelogReader:
         config = self._config
         assignor = ProtocolAssignor()
-        self._consumer = AIOKafkaConsumer(
+        self._consumer = new_consumer(
+            config,
             group_id=config.application_id,
             partition_assignment_strategy=[assignor],
             session_timeout_ms=config.session_timeout_ms,
             heartbeat_interval_ms=config.heartbeat_interval_ms,
             rebalance_timeout_ms=config.rebalance_timeout_ms,
             auto_offset_reset=config.auto_offset_reset,
-            **consumer_options(config),
         )
-        changelogs = AIOKafkaConsumer(auto_offset_reset="none", **consumer_options(config))
-        disk = parts.enter_context(ThreadPoolExecutor(_DISK_THREADS, "kafkaclient-disk"))
-        admin = await parts.enter_async_context(
+        changelogs = new_consumer(config, auto_offset_reset="none")
+        disk = stack.enter_context(ThreadPoolExecutor(_DISK_THREADS, "kafkaclient-disk"))
+        admin = await stack.enter_async_context(
             Admin(config.bootstrap_servers, **config.client_options)
         )
         ends = ChangelogEnds(admin)
-        parts.push_async_callback(changelogs.stop)
-        parts.push_async_callback(self._consumer.stop)
+        stack.push_async_callback(changelogs.stop)
+        stack.push_async_callback(self._consumer.stop)
         try:
             await changelogs.start()
             await self._consumer.start()
         except ConsumerError as error:
-            raise StreamsError(f"the brokers cannot be reached: {error!r}") from error
+            raise StreamsError(
+                f"the consumers cannot connect to {config.bootstrap_servers}: {error!r}"
+            ) from error
         if not config.exactly_once:
             self._producer = Producer(config.bootstrap_servers, **config.client_options)
-            await parts.enter_async_context(self._producer)
+            await stack.enter_async_context(self._producer)
         self._hooks = hooks = ConsumerHooks(self._consumer)
         self._schedule = RebalanceSchedule(config.acceptable_recovery_lag, self._clock, time.time)
-        self._reader = reader = ChangelogReader(changelogs, self._observe)
+        self._reader = reader = ChangelogReader(changelogs, self._observe_lag)
         self._manager = TaskManager(
             self._topology,
             self._directory,
@@ -163,7 +160,7 @@ class Instance:
             reader,
             ends,
             make_writer=self._make_writer,
-            on_migrated=self._schedule.want,
+            on_migrated=self._schedule.request_soon,
             crash=self.crash,
             disk=disk,
             options=TaskOptions(
@@ -175,7 +172,7 @@ class Instance:
                 clock=self._clock,
             ),
         )
-        parts.callback(self._manager.close)
+        stack.callback(self._manager.close)
         self._tasks = self._manager.tasks
         self._member = GroupMember(
             config,
@@ -192,7 +189,7 @@ class Instance:
         await self._manager.prepare(task for task in self._directory.report() if task in known)
         assignor.serve(self._member)
         hooks.before_assignment(self._member.fetch_ends)
-        # Only now: a consumer that has subscribed joins at once.
+        # The consumer joins the group as soon as it has subscribed, so this comes last.
         self._consumer.subscribe(self._topology.topics, listener=self._member)
         return reader
 
@@ -216,92 +213,92 @@ class Instance:
             transactional_id=f"{self._config.application_id}-{task.id}",
             **self._config.transactional_options,
         )
-        return ExactlyOnceWriter(producer, self._group)
+        return ExactlyOnceWriter(producer, self._group_metadata)
 
-    def _group(self) -> ConsumerGroupMetadata:
+    def _group_metadata(self) -> ConsumerGroupMetadata:
         return self._member.group
 
     # --- work -----------------------------------------------------------------------------------
 
-    async def _work(self) -> None:
-        """Fetch for the tasks that want records, for ever; they work by themselves."""
-        clean_at = self._clock() + _CLEAN_EVERY
+    async def _fetch_records(self) -> None:
+        """Fetch, in a loop, for the tasks that want records. Their workers process them."""
+        clean_at = self._clock() + _CLEANUP_INTERVAL_S
         while True:
-            wanted = self._manager.wanted()
-            self._manager.give(await self._fetched(wanted), wanted)
-            self._manager.watch()
-            if self._schedule.take() and not self._hooks.is_rebalancing:
+            wanted = self._manager.wanted_partitions()
+            self._manager.deliver(await self._fetch(wanted), wanted)
+            self._manager.check_slow_records()
+            if self._schedule.take_due() and not self._hooks.is_rebalancing:
                 self._hooks.request_rejoin()
             if self._clock() >= clean_at:
                 delay = self._config.state_cleanup_delay_ms / 1000
                 self._directory.clean(self._manager.in_use(), delay)
                 self._manager.refresh_checkpoints()
-                clean_at = self._clock() + _CLEAN_EVERY
+                clean_at = self._clock() + _CLEANUP_INTERVAL_S
 
-    async def _fetched(
+    async def _fetch(
         self, wanted: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, Sequence[Any]]:
-        """Waits until there is something, or another task wants records, for a moment at most."""
-        self._manager.room.clear()
-        # No partition means all that are not paused. Asking for nothing shows the group that this
-        # member is alive (max.poll.interval.ms).
-        asked = [ConsumerPartition(*source) for source in wanted] or [_NOTHING]
+        """Fetched records by input partition. Empty after 100 ms, or when another task has room."""
+        self._manager.room_available.clear()
+        # getmany() without partitions polls all that are not paused. A poll is needed even if no
+        # task wants records: it keeps this member in the group (max.poll.interval.ms).
+        asked = [ConsumerPartition(*source) for source in wanted] or [_NO_PARTITION]
         if len(wanted) == len(self._manager.workers):
             asked = []
         fetching = asyncio.ensure_future(
-            self._consumer.getmany(*asked, timeout_ms=_POLL_MS, max_records=_MOST_RECORDS)
+            self._consumer.getmany(*asked, timeout_ms=_POLL_MS, max_records=_MAX_RECORDS)
         )
-        room = asyncio.ensure_future(self._manager.room.wait())
+        room = asyncio.ensure_future(self._manager.room_available.wait())
         try:
             await asyncio.wait({fetching, room}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             room.cancel()
-            # It takes records only when it is about to return them: none get lost.
+            # getmany() takes records only when it returns them, so none are lost.
             fetching.cancel()
         try:
             found = await fetching
         except asyncio.CancelledError:
-            if fetching.cancelled() and not _is_cancelled():
+            if fetching.cancelled() and not is_being_cancelled():
                 return {}
             raise
         return {TopicPartition(*partition): records for partition, records in found.items()}
 
     async def suspend(self) -> None:
-        """A rebalance begins: end the work at the next record, and commit what was done."""
-        await self._manager.suspend(_REBALANCE_PATIENCE_S)
+        """A rebalance begins: finish the current records and commit."""
+        await self._manager.suspend(_REBALANCE_TIMEOUT_S)
 
     def resume(self) -> None:
-        """The rebalance is over."""
+        """The rebalance is over: process records again."""
         if not self._crashed.done():
             self._manager.resume()
 
-    def _observe(self, task: Task) -> None:
+    def _observe_lag(self, task: Task) -> None:
         assert task.lag is not None
         self._schedule.observe(task.id, task.lag)
 
-    # --- the end --------------------------------------------------------------------------------
+    # --- shutdown -------------------------------------------------------------------------------
 
     def crash(self, error: BaseException) -> None:
-        """The first error that nothing can be done about ends the instance."""
+        """End the instance with this error. Only the first error counts."""
         self._manager.stop_work()
         if not self._crashed.done():
             self._crashed.set_exception(error)
 
-    async def _guarded(self, work: Any) -> None:
+    async def _crash_on_error(self, work: Any) -> None:
         try:
             await work
         except ConsumerError as error:
-            failure = StreamsError(f"the application cannot go on reading: {error!r}")
+            failure = StreamsError(f"the application cannot fetch any more: {error!r}")
             failure.__cause__ = error
             self.crash(failure)
-        except Exception as error:  # noqa: BLE001 - told by run
+        except Exception as error:  # noqa: BLE001 - raised by run
             self.crash(error)
 
-    async def _end(self, loops: list[asyncio.Task[None]]) -> None:
-        """Commit what was done, unless something is broken, and leave; the stores are closed when
-        nobody writes any more."""
+    async def _shut_down(self, loops: list[asyncio.Task[None]]) -> None:
+        """Commit, unless the instance has crashed, and leave the group. The stores are closed
+        later, when no task writes any more."""
         if not self._crashed.done():
-            await self._manager.suspend(_END_PATIENCE_S)
+            await self._manager.suspend(_SHUTDOWN_TIMEOUT_S)
         for loop in loops:
             loop.cancel()
         await asyncio.gather(*loops, return_exceptions=True)
@@ -309,15 +306,14 @@ class Instance:
         try:
             await self._consumer.stop()
         except ConsumerError as error:
-            _log.warning("the group could not be left: %r", error)
+            _log.warning(
+                "group %s could not be left; its other members wait for session.timeout.ms: %r",
+                self._config.application_id,
+                error,
+            )
 
 
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
-
-
-async def _first(crashed: asyncio.Future[None], stopped: asyncio.Event) -> None:
+async def _wait_for_end(crashed: asyncio.Future[None], stopped: asyncio.Event) -> None:
     waiting = asyncio.create_task(stopped.wait())
     try:
         either: set[asyncio.Future[Any]] = {crashed, waiting}

@@ -1,4 +1,4 @@
-"""One record after the other through a task's processor, and what happens to one that fails."""
+"""Runs records through a task's processor, one at a time, and handles those that fail."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from kafkaclient.streams.error_handling import (
     FAIL,
     DeadLetter,
     dead_letter_headers,
-    message,
+    error_text,
 )
-from kafkaclient.streams.runtime.failures import event_for
+from kafkaclient.streams.runtime.failures import event_for, is_being_cancelled
 from kafkaclient.streams.runtime.writers import OutgoingRecord
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 
 class RecordWork:
-    """Of a task that runs, until it does not run any more: then :meth:`close` it."""
+    """The processing of one running task. :meth:`close` it when the task stops running."""
 
     def __init__(
         self, source: TopicPartition, processor: Processor, store: KeyValueStore, writer: Writer
@@ -46,55 +46,55 @@ class RecordWork:
         self._store = store
         self._writer = writer
         self._is_closed = False
-        # A record that is skipped leaves no trace, so what it emits has to be held back.
-        self._holds = processor.processing_exception_handler != FAIL
-        self._held: list[OutgoingRecord] = []
+        # A skipped record must leave no output, so its output is buffered until it succeeds.
+        self._buffers_output = processor.processing_exception_handler != FAIL
+        self._buffered: list[OutgoingRecord] = []
 
     def close(self) -> None:
-        """A processor that is still at a record can neither emit nor touch the store any more."""
+        """A processor that is still running can neither emit nor use the store any more."""
         self._is_closed = True
-        self._held = []
+        self._buffered = []
         self._store.close()
 
     async def process(self, record: Any) -> None:
         """Process one record.
 
         Raises DeserializationError or ProcessingError if the record fails and its handler is FAIL.
-        Errors of the store, and errors that pass when the task tries again, are raised unchanged.
-        With another handler, errors of emitted records are, too: those are sent after the
-        processor has returned.
+        Errors of the store and retriable errors are raised unchanged. With another handler, emitted
+        records are sent after the processor has returned, and their errors are raised here.
         """
         try:
-            decoded = self._decoded(record)
-        except Exception as error:  # noqa: BLE001 - a deserializer is the application's
+            decoded = self._decode(record)
+        except Exception as error:  # noqa: BLE001 - a deserializer is user code
             await self._handle(
                 record, error, self._processor.deserialization_exception_handler, decoding=True
             )
             return
-        if self._holds:
+        if self._buffers_output:
             self._store.mark()
         try:
             await self._processor.process(decoded, self._store, self.emit)
         except (Exception, asyncio.CancelledError) as error:
-            if _is_cancelled(error) or self._is_closed or not _is_the_records(error):
+            cancelled = isinstance(error, asyncio.CancelledError) and is_being_cancelled()
+            if cancelled or self._is_closed or not _is_record_error(error):
                 raise
-            if self._holds:
+            if self._buffers_output:
                 self._store.roll_back()
-                self._held = []
+                self._buffered = []
             await self._handle(
                 record, error, self._processor.processing_exception_handler, decoding=False
             )
             return
-        await self._send_held(record)
+        await self._send_buffered(record)
 
-    async def _send_held(self, record: Any) -> None:
-        held, self._held = self._held, []
-        for number, outgoing in enumerate(held):
+    async def _send_buffered(self, record: Any) -> None:
+        buffered, self._buffered = self._buffered, []
+        for number, outgoing in enumerate(buffered):
             try:
                 await self._writer.send(outgoing)
-            except InvalidRecordError as error:  # a partition that the topic does not have, say
+            except InvalidRecordError as error:  # such as a partition that does not exist
                 self._store.roll_back()
-                # What was sent before cannot be taken back by skipping the record.
+                # Skipping the record would not undo the records that were already sent.
                 handler = FAIL if number else self._processor.processing_exception_handler
                 await self._handle(record, error, handler, decoding=False)
                 return
@@ -109,19 +109,20 @@ class RecordWork:
         timestamp_ms: int | None = None,
         headers: HeadersLike = (),
     ) -> None:
-        """Send a record, as :meth:`kafkaclient.Producer.send` does. Exactly once, it becomes
-        visible with the commit."""
+        """Send a record, as :meth:`kafkaclient.Producer.send`; part of the transaction, if any."""
         if self._is_closed:
-            raise StreamsError("the task was taken away while this record was processed")
+            raise StreamsError(
+                "the task was taken away from this instance while it processed this record"
+            )
         outgoing = OutgoingRecord(topic, value, key, partition, timestamp_ms, headers)
-        if self._holds:
-            # Refused here, the processor learns of it, and its handler is asked. A buffer that the
-            # processor changes afterwards is copied, as it is when it is sent at once.
-            self._held.append(self._writer.checked(outgoing))
+        if self._buffers_output:
+            # Invalid records are rejected here, inside the processor. Mutable buffers are copied,
+            # as in send(), in case the processor changes them later.
+            self._buffered.append(self._writer.checked(outgoing))
         else:
             await self._writer.send(outgoing)
 
-    def _decoded(self, record: Any) -> Any:
+    def _decode(self, record: Any) -> Any:
         read_key, read_value = self._processor.key_deserializer, self._processor.value_deserializer
         changes = {}
         if read_key is not None and record.key is not None:
@@ -136,18 +137,20 @@ class RecordWork:
         topic, partition = self._source
         what = (
             f"the record at {topic}-{partition}, offset {record.offset}, cannot be "
-            f"{'decoded' if decoding else 'processed'}: {type(error).__name__}: {message(error)}"
+            f"{'decoded' if decoding else 'processed'}: {type(error).__name__}: {error_text(error)}"
         )
         if handler == FAIL:
             failure = (DeserializationError if decoding else ProcessingError)(
                 f"{what}. Its offset is not committed. Correct the "
-                f"{'deserializer' if decoding else 'processor'} and start again, or leave such "
-                "records out: on_error='skip', or on_error=DeadLetter(topic)"
+                f"{'deserializer' if decoding else 'processor'} and restart, or skip such records "
+                "with on_error='skip' or on_error=DeadLetter(topic)"
             )
             failure.topic_partition, failure.offset = self._source, record.offset
             raise failure from error
         if isinstance(handler, DeadLetter):
-            timestamp_ms = None if record.timestamp < 0 else record.timestamp  # -1: it has none
+            timestamp_ms = (
+                None if record.timestamp < 0 else record.timestamp
+            )  # -1: the record has none
             headers = dead_letter_headers(record, self._source, error)
             try:
                 await self._writer.send(
@@ -157,21 +160,15 @@ class RecordWork:
                 )
             except InvalidRecordError as refused:
                 raise StreamsError(
-                    f"{what}. It cannot be written to {handler.topic} either, with the headers "
-                    f"that say why: {refused}. A larger max.request.size goes into "
-                    "producer_options, and max.message.bytes of the topic has to allow it"
+                    f"{what}. With the added error headers it cannot be written to {handler.topic} "
+                    f"either: {refused}. Raise max.request.size in producer_options, and "
+                    "max.message.bytes of that topic"
                 ) from refused
             _log.warning("%s; it was written to %s", what, handler.topic)
         else:
             _log.warning("%s; it was skipped", what)
 
 
-def _is_cancelled(error: BaseException) -> bool:
-    """Whether this task is being cancelled, and not only something that the processor awaited."""
-    task = asyncio.current_task()
-    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
-
-
-def _is_the_records(error: BaseException) -> bool:
-    """Whether the record is to blame: not the disk, and nothing that passes."""
+def _is_record_error(error: BaseException) -> bool:
+    """Whether the record caused the error: not the disk, and not a retriable error."""
     return not isinstance(error, StateStoreError) and event_for(error) is None

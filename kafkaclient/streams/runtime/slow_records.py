@@ -1,7 +1,7 @@
-"""Records whose processing takes too long: found, named, given up.
+"""Detects records whose processing takes too long.
 
-Too long is longer than a transaction may be open, or, for a processor that blocks the event loop,
-longer than the group waits for a heartbeat.
+The limit is the transaction timeout. For a processor that blocks the event loop, it is also the
+group's session timeout.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import StreamsError
-from kafkaclient.streams.runtime.failures import tells_of_abort
+from kafkaclient.streams.runtime.failures import is_abort_error
 
 if TYPE_CHECKING:
     from kafkaclient.streams.tasks import TaskId
@@ -23,12 +23,11 @@ _log = logging.getLogger(__name__)
 
 
 class SlowRecords:
-    """One task's. Pure: the clock's time is an argument.
+    """The slow record detector of one task. Pure: the time is an argument.
 
     Brokers abort a transaction that is open for longer than ``transaction.timeout.ms``, and the
-    task begins again at its committed offset. A record that has outlived its transaction is
-    processed in one of its own the next time. If that one is aborted, too, so would every other be,
-    and the application has to be told.
+    task restarts at its committed offset. The record that exceeded the timeout then gets its own
+    transaction. If that one is aborted, too, every retry would be, and the application must fail.
     """
 
     def __init__(
@@ -42,77 +41,80 @@ class SlowRecords:
         self._source = source
         self._timeout_s = timeout_s
         self._session_timeout_s = session_timeout_s
-        self._named: int | None = None
-        """The offset of the record that was named last."""
+        self._slow_offset: int | None = None
+        """Offset of the last record reported as slow."""
         self._offset = 0
         self._started_at: float | None = None
-        """When the processing of the record at this offset began; None: none is processed."""
-        self._looked_at = 0.0
-        """When the event loop was last seen at work while this record is processed."""
-        self._is_alone = False
-        """Whether the transaction began with a record that had outlived another one."""
-        self._outlived = False
-        """Whether a record has outlived this transaction."""
+        """When the processing of the record at ``_offset`` began. None: no record."""
+        self._loop_seen_at = 0.0
+        """When the event loop last ran during the current record."""
+        self._has_own_transaction = False
+        """Whether the transaction contains only a record that was slow before."""
+        self._exceeded_timeout = False
+        """Whether a record has exceeded this transaction's timeout."""
 
     def restart(self) -> None:
-        """The task runs from its committed offset on."""
+        """The task restarts at its committed offset."""
         self._started_at = None
-        self._is_alone = self._outlived = False
+        self._has_own_transaction = self._exceeded_timeout = False
 
     def needs_own_transaction(self, offset: int) -> bool:
-        return offset == self._named
+        """Whether the record at ``offset`` was slow before."""
+        return offset == self._slow_offset
 
     def begin(self, offset: int) -> None:
         """A transaction begins with the record at ``offset``."""
-        self._is_alone = offset == self._named
-        self._outlived = False
+        self._has_own_transaction = offset == self._slow_offset
+        self._exceeded_timeout = False
 
     def start(self, offset: int, now: float) -> None:
-        self._is_alone = self._is_alone and offset == self._named  # else it shares a transaction
+        """The processing of the record at ``offset`` begins."""
+        if offset != self._slow_offset:
+            self._has_own_transaction = False  # a second record shares it
         self._offset = offset
-        self._started_at = self._looked_at = now
+        self._started_at = self._loop_seen_at = now
 
     def end(self, now: float) -> None:
-        """The record is processed."""
-        self.look(now)
+        """The processing of the record ends."""
+        self.check(now)
         self._started_at = None
 
-    def look(self, now: float) -> None:
-        """Name the record that is processed, if it takes too long."""
+    def check(self, now: float) -> None:
+        """Log the current record if it takes too long."""
         if self._started_at is None:
             return
-        blocked_s, self._looked_at = now - self._looked_at, now
+        blocked_s, self._loop_seen_at = now - self._loop_seen_at, now
         if blocked_s > self._session_timeout_s:
             _log.warning(
                 "task %s: while %s was processed, the event loop was blocked for %.1f s, longer "
-                "than session.timeout.ms, %g s: without heartbeats the group takes this instance "
-                "for dead, and gives its tasks to others. Give work that does not await to "
-                "asyncio.to_thread or to a process pool, or raise session_timeout_ms",
+                "than session.timeout.ms, %g s: without heartbeats the group removes this instance "
+                "and reassigns its tasks. Run blocking code with asyncio.to_thread or in a process "
+                "pool, or raise session_timeout_ms",
                 *(self._task, self._record, blocked_s, self._session_timeout_s),
             )
-        if self._timeout_s is None or self._outlived:
+        if self._timeout_s is None or self._exceeded_timeout:
             return
         if now - self._started_at <= self._timeout_s:
             return
-        self._outlived = True
-        if self._offset != self._named:
-            self._named = self._offset
-            _log.warning("task %s: %s", self._task, self._told())
+        self._exceeded_timeout = True
+        if self._offset != self._slow_offset:
+            self._slow_offset = self._offset
+            _log.warning("task %s: %s", self._task, self._warning())
 
-    def explained(self, error: Exception) -> Exception:
-        """The error itself, or what has to be told instead because trying again would not help."""
-        if not (self._is_alone and self._outlived and tells_of_abort(error)):
+    def explain_error(self, error: Exception) -> Exception:
+        """The error to report: a StreamsError if a retry cannot help, else ``error`` itself."""
+        if not (self._has_own_transaction and self._exceeded_timeout and is_abort_error(error)):
             return error
-        told = StreamsError(f"{self._told()} It had a transaction of its own: {error}")
-        told.__cause__ = error
-        return told
+        replacement = StreamsError(f"{self._warning()} It already had its own transaction: {error}")
+        replacement.__cause__ = error
+        return replacement
 
     @property
     def _record(self) -> str:
         topic, partition = self._source
         return f"the record at {topic}-{partition}, offset {self._offset},"
 
-    def _told(self) -> str:
+    def _warning(self) -> str:
         return (
             f"processing {self._record} takes longer than a transaction may be open, "
             f"{self._timeout_s:g} s (transaction.timeout.ms). If brokers abort its transaction, "

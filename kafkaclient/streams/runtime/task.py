@@ -1,4 +1,4 @@
-"""One task's copy on this instance: its store, how far that is, and the work on it."""
+"""A task on this instance: its store, its position and its processing."""
 
 from __future__ import annotations
 
@@ -30,42 +30,34 @@ __all__ = ["Task", "TaskOptions"]
 
 _log = logging.getLogger(__name__)
 
-_CHECKPOINT_EVERY = 10_000
-"""Changes: what has to be read again at most when the process is killed (Java:
-``OFFSET_DELTA_THRESHOLD_FOR_CHECKPOINT``)."""
-_CHECKPOINT_FAR_BEHIND = 200_000
-"""The same while it has further to go: every checkpoint is a flush."""
-_CHECKPOINT_AGE = 0.25
-"""The share of ``delete.retention.ms`` after which a checkpoint is written without changes."""
-
-
-_YOUNG_S = 60.0
-"""Seconds after which a checkpoint is written without changes at the earliest."""
-_TURN_S = 0.01
-"""Seconds of processing after which other tasks of the event loop get their turn."""
+_CHECKPOINT_INTERVAL = 10_000  # changes; Java: OFFSET_DELTA_THRESHOLD_FOR_CHECKPOINT
+_CHECKPOINT_INTERVAL_FAR_BEHIND = 200_000  # changes; larger, because each checkpoint is a flush
+_CHECKPOINT_AGE = 0.25  # fraction of delete.retention.ms after which a checkpoint is renewed
+_MIN_CHECKPOINT_AGE_S = 60.0  # a checkpoint is not renewed earlier, unless there are changes
+_MAX_TURN_S = 0.01  # processing time after which the event loop runs other tasks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOptions:
-    """What all tasks of an instance have in common."""
+    """Options that all tasks of an instance share."""
 
     commit_interval_s: float = 0.1
     transaction_timeout_s: float | None = None
-    """None: records are not written in transactions."""
+    """None: there are no transactions."""
     session_timeout_s: float = math.inf
     auto_offset_reset: str = EARLIEST
     changelogs: Mapping[str, ChangelogTopic] = field(default_factory=dict)
-    """By store."""
+    """Store -> its changelog topic."""
     clock: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
 
 
 class Task:
-    """Created open. Raises :class:`~kafkaclient.errors.StateStoreError` when the store cannot be
-    used; every method that touches it does.
+    """A task with an open store. Methods that use the store raise
+    :class:`~kafkaclient.errors.StateStoreError` on a disk error, and so does the constructor.
 
-    Checkpoints are written by ``disk``'s threads: the store is flushed for as long as the disk
-    takes, and the other tasks do not wait for it. So may :meth:`close` be, and creating it.
+    Checkpoints are written in ``disk``'s threads, because a flush takes as long as the disk does
+    and other tasks must not wait for it. The constructor and :meth:`close` may run there, too.
     """
 
     def __init__(
@@ -81,17 +73,17 @@ class Task:
         self.changelog = topology.changelog(task)
         self.state = TaskState.CREATED
         self.source_offset = 0
-        """While RUNNING: the next record to process."""
+        """While RUNNING: offset of the next record to process."""
         self.fetched_from = 0
-        """While RUNNING: where the consumer was told to fetch last. It returns records from before
-        only when brokers do not have this offset any more."""
+        """While RUNNING: the offset of the last seek. The consumer returns earlier records only if
+        brokers no longer have this offset."""
         self.lag: int | None = None
-        """While it follows its changelog: records behind; None: not known yet."""
+        """While following the changelog: records behind its end. None: not known yet."""
         self.writer: Writer | None = None
         self.is_dirty = False
-        """Whether something was processed that is not committed."""
+        """Whether processed records are not committed yet."""
         self.commit_at = 0.0
-        """While dirty: when a commit is due, by the clock."""
+        """While dirty: when the commit is due, by the clock."""
         self._options = options or TaskOptions()
         self._clock = self._options.clock
         self._processor = topology.processor(task)
@@ -108,15 +100,15 @@ class Task:
             self._options.transaction_timeout_s,
             self._options.session_timeout_s,
         )
-        self._writing: Future[None] | None = None
-        """The checkpoint that is being written, or was written last."""
+        self._checkpoint_write: Future[None] | None = None
+        """The last checkpoint write, done or in progress."""
         now = self._options.wall()
         checkpoint = directory.prepare(self._processor.store, self._changelog_topic, now)
         self.position = 0 if checkpoint is None else checkpoint.offset
-        """The next change of the changelog to apply; those before are in the store."""
+        """Offset of the next change of the changelog. The store contains all earlier changes."""
         self._current_at = now if checkpoint is None else checkpoint.current_at
-        """When the store last had all of its changelog, in seconds since 1970. An empty store needs
-        none of the deletions from before."""
+        """When the store last had its whole changelog, in seconds since 1970. A new, empty store
+        lacks no deletion, so it counts as current."""
         self._checkpoint, self._checkpoint_current_at = self.position, self._current_at
         self._restored_at: int | None = None
         self._restored = asyncio.Event()
@@ -134,18 +126,14 @@ class Task:
         return self.state in (TaskState.RESTORING, TaskState.RUNNING)
 
     @property
-    def is_running(self) -> bool:
-        return self.state is TaskState.RUNNING
-
-    @property
     def follows_changelog(self) -> bool:
         return self.state in (TaskState.RESTORING, TaskState.STANDBY)
 
     def advance(self, event: TaskEvent) -> None:
-        """Raises KeyError for what cannot happen in this state."""
+        """Enter the next state. Raises KeyError for an event that is impossible in this state."""
         before, self.state = self.state, TRANSITIONS[self.state, event]
         if before is not self.state:
-            _log.info("task %s: %s, %s from now on", self.id, event.value, self.state.value)
+            _log.info("task %s is %s: %s", self.id, self.state.value, event.value)
         if before is TaskState.RUNNING and self.state is not TaskState.RUNNING:
             assert self._work is not None
             self._work.close()
@@ -164,12 +152,12 @@ class Task:
     # --- following the changelog ----------------------------------------------------------------
 
     def restore(self, records: Sequence[Any]) -> None:
-        """Apply changes as they were read from the changelog."""
+        """Apply changes read from the changelog."""
         self._rocks.apply((record.key, record.value) for record in records)
 
     def reached(self, position: int, end: int | None) -> None:
-        """All changes before ``position`` were applied; the changelog ends at ``end``, as far as is
-        known."""
+        """All changes before ``position`` are applied. ``end``: the changelog's, None if
+        unknown."""
         self.position = position
         if end is not None:
             self.lag = max(0, end - position)
@@ -177,11 +165,11 @@ class Task:
                 self._current_at = self._options.wall()
         if self._restored_at is not None and position >= self._restored_at:
             self._restored.set()
-        self._checkpoint_if_far()
+        self._checkpoint_if_due()
 
-    async def restored(self, end: int) -> None:
-        """Wait until all changes before ``end`` are applied, which is where the changelog ends. A
-        store with changes from beyond it is not of this changelog, and starts over."""
+    async def wait_until_restored(self, end: int) -> None:
+        """Wait until all changes before ``end`` are applied. ``end`` is the changelog's end offset:
+        a store with a later position belongs to another changelog, and starts over."""
         if self.position > end:
             self.start_over(0)
         self._restored_at = end
@@ -190,9 +178,9 @@ class Task:
         await self._restored.wait()
 
     def start_over(self, position: int) -> None:
-        """The changelog is not the one that the store was made from: forget the store."""
+        """Replace the store by an empty one: the changelog does not have its position."""
         _log.warning(
-            "task %s: its changelog %s has no offset %d; restored from offset %d on",
+            "task %s: its changelog %s has no offset %d; the task is restored from offset %d",
             self.id,
             self.changelog,
             self.position,
@@ -209,21 +197,20 @@ class Task:
     # --- processing -----------------------------------------------------------------------------
 
     async def process(self, records: Iterable[Any], keep_going: Callable[[], bool]) -> None:
-        """Process records in order, until a commit is due, or until told to stop; those before
-        :attr:`source_offset` were processed already. What was taken from ``records`` is processed,
-        and not more is taken.
+        """Process records in order, until a commit is due or ``keep_going`` returns False. Records
+        before :attr:`source_offset` are skipped. Every record taken from ``records`` is processed.
 
-        Raises what :meth:`RecordWork.process` raises: what was done since the last commit has to be
-        dropped then.
+        Raises as :meth:`RecordWork.process`. The caller must then drop what was done since the last
+        commit.
         """
         work = self._work
         assert self.writer is not None
         assert work is not None
         if not keep_going() or self.is_commit_due:
             return
-        turn_ends = self._clock() + _TURN_S
+        pause_at = self._clock() + _MAX_TURN_S
         for record in records:
-            if record.offset < self.source_offset and not self._was_reset(record.offset):
+            if record.offset < self.source_offset and not self._apply_offset_reset(record.offset):
                 continue
             if self.is_dirty and self._slow.needs_own_transaction(record.offset):
                 await self.commit()
@@ -235,24 +222,24 @@ class Task:
             self._slow.start(record.offset, self._clock())
             await work.process(record)
             if self._work is not work:
-                return  # the task was given up, and the processor ignored it
+                return  # the task stopped running, but the processor ignored its cancellation
             now = self._clock()
             self._slow.end(now)
             self.source_offset = record.offset + 1
             if now >= self.commit_at or not keep_going():
                 return
-            if now >= turn_ends:
+            if now >= pause_at:
                 await asyncio.sleep(0)
-                turn_ends = self._clock() + _TURN_S
+                pause_at = self._clock() + _MAX_TURN_S
 
-    def _was_reset(self, offset: int) -> bool:
-        """Whether the record at ``offset`` shows that the consumer went back (auto.offset.reset)
-        because the partition ends before the task's offset. The task goes back, too."""
+    def _apply_offset_reset(self, offset: int) -> bool:
+        """Continue at ``offset`` if the consumer was reset to it (auto.offset.reset), because the
+        partition does not have the task's offset. Returns whether there was a reset."""
         if offset >= self.fetched_from:
-            return False  # processed while it was fetched again
+            return False  # a processed record that was fetched again
         _log.warning(
-            "task %s: brokers have no offset %d of %s-%d any more: the topic was created again, or "
-            "has lost records. The task goes on at offset %d (auto.offset.reset=%s)",
+            "task %s: brokers have no offset %d of %s-%d any more: the topic was recreated or lost "
+            "records. The task continues at offset %d (auto.offset.reset=%s)",
             *(self.id, self.source_offset, *self.source, offset),
             self._options.auto_offset_reset,
         )
@@ -261,46 +248,46 @@ class Task:
 
     @property
     def is_commit_due(self) -> bool:
+        """Whether there is something to commit, and the commit interval is over."""
         return self.is_dirty and self._clock() >= self.commit_at
 
     @property
     def commit_due_in(self) -> float | None:
-        """Seconds; None: there is nothing to commit."""
+        """Seconds until the commit is due. None: there is nothing to commit."""
         return max(0.0, self.commit_at - self._clock()) if self.is_dirty else None
 
-    def watch(self) -> None:
-        """Name the record at which the processor is, if it takes too long. To be called several
-        times within the session's time-out, for as long as the event loop is not blocked."""
-        self._slow.look(self._clock())
+    def check_slow_record(self) -> None:
+        """Log the current record if it is slow. Call it several times per session timeout."""
+        self._slow.check(self._clock())
 
-    def explained(self, error: Exception) -> Exception:
-        """What is to be told in place of an error of :meth:`process` or :meth:`commit`."""
-        return self._slow.explained(error)
+    def explain_error(self, error: Exception) -> Exception:
+        """The error to report in place of an error of :meth:`process` or :meth:`commit`."""
+        return self._slow.explain_error(error)
 
-    async def begin_at(self, offset: int) -> None:
-        """Make ``offset`` the task's committed one: nothing was committed before."""
+    async def commit_first_offset(self, offset: int) -> None:
+        """Commit ``offset`` for a task that has no committed offset."""
         assert self.writer is not None
         await self.writer.begin()
         await self.writer.commit({}, self.changelog, self.source, offset)
 
     async def commit(self) -> None:
-        """Have written what was done, then keep it in the store."""
+        """Write the changes, the emitted records and the offset, then update the store."""
         if not self.is_dirty:
             return
         assert self.writer is not None
         position = await self.writer.commit(
             self.store.changes, self.changelog, self.source, self.source_offset
         )
-        self.store.settle()
+        self.store.commit()
         self.is_dirty = False
         if position is not None:
             self.position = position
-        self._checkpoint_if_far()
+        self._checkpoint_if_due()
 
     # --- the store on disk ----------------------------------------------------------------------
 
     def close(self) -> None:
-        """Have everything on disk, with its checkpoint. It blocks for as long as that takes."""
+        """Write everything to disk, with a checkpoint. Blocks for as long as the disk takes."""
         try:
             self._wait_for_checkpoint()
             self._write_checkpoint(self.position, self._current_at)
@@ -308,35 +295,37 @@ class Task:
             self._rocks.close()
 
     def refresh_checkpoint(self) -> None:
-        """To be called from time to time: a checkpoint must not become too old to be trusted only
-        because there are few changes. Raises what the checkpoint before has met."""
+        """Renew the checkpoint before it gets too old to be valid, even without changes. Call it
+        regularly. Raises the error of the previous checkpoint."""
         if self.state is TaskState.RUNNING:
             self._current_at = self._options.wall()
-        self._checkpoint_if_far()
+        self._checkpoint_if_due()
 
-    def _checkpoint_if_far(self) -> None:
-        """Raises what the checkpoint before has met."""
-        if self._writing is not None:
-            if not self._writing.done():
+    def _checkpoint_if_due(self) -> None:
+        """Start a checkpoint if it is due. Raises the error of the previous one."""
+        if self._checkpoint_write is not None:
+            if not self._checkpoint_write.done():
                 return
             self._wait_for_checkpoint()
-        far_behind = self.lag is not None and self.lag > _CHECKPOINT_EVERY
-        every = _CHECKPOINT_FAR_BEHIND if far_behind else _CHECKPOINT_EVERY
+        far_behind = self.lag is not None and self.lag > _CHECKPOINT_INTERVAL
+        every = _CHECKPOINT_INTERVAL_FAR_BEHIND if far_behind else _CHECKPOINT_INTERVAL
         aged_s = self._current_at - self._checkpoint_current_at
-        is_old = aged_s > max(_YOUNG_S, self._changelog_topic.delete_retention_s * _CHECKPOINT_AGE)
+        is_old = aged_s > max(
+            _MIN_CHECKPOINT_AGE_S, self._changelog_topic.delete_retention_s * _CHECKPOINT_AGE
+        )
         if self.position - self._checkpoint >= every or is_old:
             self._checkpoint, self._checkpoint_current_at = self.position, self._current_at
-            self._writing = self._disk.submit(
+            self._checkpoint_write = self._disk.submit(
                 self._write_checkpoint, self.position, self._current_at
             )
 
     def _wait_for_checkpoint(self) -> None:
-        writing, self._writing = self._writing, None
-        if writing is not None:
-            writing.result()
+        checkpoint_write, self._checkpoint_write = self._checkpoint_write, None
+        if checkpoint_write is not None:
+            checkpoint_write.result()
 
     def _write_checkpoint(self, position: int, current_at: float) -> None:
-        """What is written to the store meanwhile is flushed or not: both fit."""
+        """Flush, and write the checkpoint. Later changes may be flushed, too: that is correct."""
         self._rocks.flush()
         self._directory.write_checkpoint(
             Checkpoint(self._processor.store, position, self._changelog_topic.topic_id, current_at)

@@ -1,4 +1,4 @@
-"""All tasks of this instance: takes up assignments, and what happens to each task."""
+"""Manages all tasks of this instance: applies assignments and task events."""
 
 from __future__ import annotations
 
@@ -33,16 +33,14 @@ __all__ = ["TaskManager"]
 
 _log = logging.getLogger(__name__)
 
-_BACKOFF = 0.5
-"""Seconds until a task that has failed is restored anew."""
-_PATIENCE_S = 5.0
-"""Seconds for processors to end that were cancelled at the end of the instance."""
+_RETRY_BACKOFF_S = 0.5  # delay until a failed task is restored again
+_CANCEL_TIMEOUT_S = 5.0  # how long a cancelled processor may take at the end of the instance
 
 
 class TaskManager:
-    """``make_writer`` gives a task's writer; ``on_migrated`` is told when only another assignment
-    can help, ``crash`` when nothing can. Stores are opened, flushed and closed by ``disk``'s
-    threads."""
+    """``make_writer`` creates a task's writer. ``on_migrated`` is called when only another
+    assignment can help, ``crash`` when the instance must end. ``disk``'s threads open, flush and
+    close stores."""
 
     def __init__(
         self,
@@ -60,9 +58,9 @@ class TaskManager:
     ) -> None:
         self.tasks: dict[TaskId, Task] = {}
         self.workers: dict[TaskId, Worker] = {}
-        """Of the running tasks."""
-        self.room = asyncio.Event()
-        """Set when a task can take more records, or when another task runs."""
+        """Workers of the running tasks."""
+        self.room_available = asyncio.Event()
+        """Set when a task can take more records, or a task starts running."""
         self._may_work = asyncio.Event()
         self._topology = topology
         self._directory = directory
@@ -76,34 +74,28 @@ class TaskManager:
         self._options = options or TaskOptions()
         self._loop = asyncio.get_running_loop()
         self._activations: dict[TaskId, asyncio.Task[None]] = {}
-        self._endings: dict[TaskId, asyncio.Task[None]] = {}
-        """Writers that are being stopped, or were."""
+        self._writer_stops: dict[TaskId, asyncio.Task[None]] = {}
+        """Task -> the stop of its previous writer, done or in progress."""
         self._opening: set[TaskId] = set()
-        self._closings: dict[TaskId, Future[None]] = {}
-        """Stores that are being closed, or were."""
-        self._given_up: set[asyncio.Task[None]] = set()
-        """Workers that were cancelled, and are not at their end yet."""
+        self._store_closings: dict[TaskId, Future[None]] = {}
+        """Task -> the close of its store, done or in progress."""
+        self._cancelled_workers: set[asyncio.Task[None]] = set()
+        """Cancelled workers that have not ended yet."""
         self._ended = False
 
-    def by_source(self) -> dict[TopicPartition, Task]:
-        """The running tasks by what they read."""
-        return {
-            task.source: task for task in self.tasks.values() if task.state is TaskState.RUNNING
-        }
-
     def running(self) -> list[TaskId]:
-        return [task.id for task in self.by_source().values()]
+        return [task.id for task in self.tasks.values() if task.state is TaskState.RUNNING]
 
     def in_use(self) -> set[TaskId]:
-        """Whose directories are: also while a store is opened, or closed."""
-        closing = {task for task, work in self._closings.items() if not work.done()}
+        """Tasks whose directories are in use, including stores that are being opened or closed."""
+        closing = {task for task, work in self._store_closings.items() if not work.done()}
         return self.tasks.keys() | self._opening | closing
 
     # --- assignments ----------------------------------------------------------------------------
 
     def assign(self, active: Collection[TaskId], standby: Collection[TaskId]) -> None:
-        """Take up an assignment, as far as stores are open: :meth:`open` has to follow. What comes
-        back in the same role goes on as if nothing was."""
+        """Apply an assignment to the tasks whose stores are open. Call :meth:`open` next. A task
+        that keeps its role continues without interruption."""
         if self._ended:
             return
         for tasks, event in _roles(active, standby):
@@ -114,7 +106,7 @@ class TaskManager:
         self._follow()
 
     async def open(self, active: Collection[TaskId], standby: Collection[TaskId]) -> None:
-        """Open what the assignment has that is not open yet; what is to process comes first."""
+        """Open the assignment's stores that are not open yet, active tasks first."""
         for tasks, event in _roles(active, standby):
             opened = await self._open(tasks)
             for task in opened:
@@ -123,15 +115,14 @@ class TaskManager:
                 self._follow()
 
     async def prepare(self, tasks: Iterable[TaskId]) -> None:
-        """Before the group is joined, while others still process: open what is likely to be
-        assigned."""
+        """Open tasks that are likely to be assigned here, before joining the group."""
         await self._open(tasks)
 
     async def _open(self, tasks: Iterable[TaskId]) -> list[Task]:
-        """Those that were not open yet. Raises the first error when all have been tried."""
+        """Open those that are not open yet, and return them. Raises the first error at the end."""
         self._opening = set(tasks) - self.tasks.keys()
         opening = [
-            asyncio.wrap_future(self._disk.submit(self._opened, task_id))
+            asyncio.wrap_future(self._disk.submit(self._open_task, task_id))
             for task_id in sorted(self._opening)
         ]
         found = await asyncio.gather(*opening, return_exceptions=True)
@@ -147,43 +138,47 @@ class TaskManager:
                 raise error
         return opened
 
-    def _opened(self, task_id: TaskId) -> Task:
-        """In a thread."""
-        closing = self._closings.get(task_id)
+    def _open_task(self, task_id: TaskId) -> Task:
+        """Runs in a thread of ``disk``."""
+        closing = self._store_closings.get(task_id)
         if closing is not None:
             closing.result()
         directory = self._directory.task(task_id)
         return Task(task_id, self._topology, directory, self._disk, self._options)
 
     def handle(self, task: Task, event: TaskEvent) -> None:
-        """Something happened to a task."""
+        """Apply an event to a task."""
         before = task.state
         task.advance(event)
         if before is task.state and event is not TaskEvent.FAILED:
             return
         if before in (TaskState.RESTORING, TaskState.RUNNING) and event is not TaskEvent.RESTORED:
-            self._end_activity(task)
-        _ENTER[task.state](self, task)
+            self._deactivate(task)
+        _ON_ENTER[task.state](self, task)
         if event not in (TaskEvent.ASSIGNED_ACTIVE, TaskEvent.ASSIGNED_STANDBY, TaskEvent.REVOKED):
             self._follow()
 
     def _follow(self) -> None:
         self._reader.follow([task for task in self.tasks.values() if task.follows_changelog])
 
-    def _end_activity(self, task: Task) -> None:
-        self._pause(task)
+    def _deactivate(self, task: Task) -> None:
+        source = ConsumerPartition(*task.source)
+        if source in self._consumer.assignment():
+            self._consumer.pause(source)
         worker = self.workers.pop(task.id, None)
         if worker is not None:
             worker.cancel()
-            self._given_up.add(worker.running)
-            worker.running.add_done_callback(self._given_up.discard)
+            self._cancelled_workers.add(worker.asyncio_task)
+            worker.asyncio_task.add_done_callback(self._cancelled_workers.discard)
         activation = self._activations.pop(task.id, None)
         if activation is not None and activation is not asyncio.current_task():
             activation.cancel()
         if task.writer is not None:
-            before = self._endings.get(task.id)
-            ending = _end(task.writer, task, before)
-            self._endings[task.id] = asyncio.create_task(ending, name=f"kafkaclient-end-{task.id}")
+            before = self._writer_stops.get(task.id)
+            ending = _stop_writer(task.writer, task, before)
+            self._writer_stops[task.id] = asyncio.create_task(
+                ending, name=f"kafkaclient-end-{task.id}"
+            )
             task.writer = None
 
     def _enter_restoring(self, task: Task) -> None:
@@ -193,12 +188,12 @@ class TaskManager:
 
     def _enter_running(self, task: Task) -> None:
         self._activations.pop(task.id, None)
-        self.workers[task.id] = Worker(task, self._may_work, self.room.set, self.failed)
+        self.workers[task.id] = Worker(task, self._may_work, self.room_available.set, self.failed)
         self.seek(task)
-        self.room.set()
+        self.room_available.set()
 
     def seek(self, task: Task) -> None:
-        """Have a running task's records fetched from where it is."""
+        """Have the consumer fetch a running task's records from the task's offset on."""
         source = ConsumerPartition(*task.source)
         if source in self._consumer.assignment():
             task.fetched_from = task.source_offset
@@ -206,23 +201,18 @@ class TaskManager:
             self._consumer.resume(source)
 
     def _enter_standby(self, task: Task) -> None:
-        """It follows its changelog, which is the reader's work."""
+        """Nothing to start: the changelog reader follows the task's changelog."""
 
     def _enter_closed(self, task: Task) -> None:
         del self.tasks[task.id]
-        self._closings[task.id] = closing = self._disk.submit(task.close)
-        closing.add_done_callback(self._closed)
+        self._store_closings[task.id] = closing = self._disk.submit(task.close)
+        closing.add_done_callback(self._on_store_closed)
 
-    def _closed(self, closing: Future[None]) -> None:
-        """In a thread."""
+    def _on_store_closed(self, closing: Future[None]) -> None:
+        """Runs in a thread of ``disk``."""
         error = closing.exception()
         if error is not None and not self._ended:
             self._loop.call_soon_threadsafe(self._crash, error)
-
-    def _pause(self, task: Task) -> None:
-        source = ConsumerPartition(*task.source)
-        if source in self._consumer.assignment():
-            self._consumer.pause(source)
 
     # --- from restoring to running --------------------------------------------------------------
 
@@ -231,30 +221,29 @@ class TaskManager:
             await self._make_ready(task)
         except asyncio.CancelledError:
             raise
-        except BaseException as error:  # noqa: BLE001 - whatever it is, somebody is told
-            await asyncio.sleep(_BACKOFF)
+        except BaseException as error:  # noqa: BLE001 - failed() reports it
+            await asyncio.sleep(_RETRY_BACKOFF_S)
             self.failed(task, error)
         else:
             self.handle(task, TaskEvent.RESTORED)
 
     async def _make_ready(self, task: Task) -> None:
-        if ending := self._endings.get(task.id):
-            await asyncio.wait({ending})  # which goes on if this is cancelled
-        # The order is what makes it exact: once the writer has started nobody else can write to
-        # this task's changelog or commit its offset, and what an earlier owner left is decided.
+        if ending := self._writer_stops.get(task.id):
+            await asyncio.wait({ending})  # does not cancel it if this is cancelled
+        # Exactly once depends on this order. Once the writer has started, earlier owners of the
+        # task are fenced, and their transactions are over. Only then read the offsets.
         task.writer = self._make_writer(task)
         await task.writer.start()
-        await task.restored((await self._ends([task.changelog]))[task.changelog])
+        await task.wait_until_restored((await self._ends([task.changelog]))[task.changelog])
         offset = await task.writer.committed(task.source)
         if offset:
-            # Asked afterwards: what is committed until then is not beyond the end of the partition
-            # unless it was created again.
+            # Fetched after the committed offset, so it is not smaller unless the topic is new.
             end = (await self._ends([task.source]))[task.source]
             if offset > end:
                 _log.warning(
                     "task %s: the group has committed offset %d of %s-%d, which ends at %d: the "
-                    "topic was created again, or has lost records. The task begins at its %s "
-                    "offset (auto.offset.reset)",
+                    "topic was recreated or lost records. The task begins at the %s offset "
+                    "(auto.offset.reset)",
                     *(task.id, offset, *task.source, end, self._options.auto_offset_reset),
                 )
                 offset = None
@@ -263,18 +252,18 @@ class TaskManager:
         task.source_offset = offset
 
     async def _first_offset(self, task: Task) -> int:
-        """Where a task begins that has committed nothing."""
+        """Where a task without committed offset begins."""
         source = ConsumerPartition(*task.source)
         if self._options.auto_offset_reset == LATEST:
-            # Kept at once: asked again after a failure, it would leave out what came meanwhile.
+            # Committed now: after a failure, a later end offset would skip records.
             offset: int = (await self._consumer.end_offsets([source]))[source]
-            await task.begin_at(offset)
+            await task.commit_first_offset(offset)
         else:
             offset = (await self._consumer.beginning_offsets([source]))[source]
         return offset
 
     def failed(self, task: Task, error: BaseException) -> None:
-        """An error of the task's work, unless it has been taken away meanwhile."""
+        """Handle an error of a task, unless the task has been taken away meanwhile."""
         if self.tasks.get(task.id) is not task or not task.is_active:
             return
         event = event_for(error)
@@ -288,85 +277,89 @@ class TaskManager:
 
     # --- work -----------------------------------------------------------------------------------
 
-    def wanted(self) -> dict[TopicPartition, object]:
-        """What should be fetched now; the value is for :meth:`give`."""
+    def wanted_partitions(self) -> dict[TopicPartition, object]:
+        """Input partitions to fetch from, with the fetch tokens for :meth:`deliver`."""
         return {
-            worker.task.source: worker.fetch for worker in self.workers.values() if worker.has_room
+            worker.task.source: worker.fetch_token
+            for worker in self.workers.values()
+            if worker.has_room
         }
 
-    def give(
+    def deliver(
         self, found: Mapping[TopicPartition, Sequence[Any]], wanted: Mapping[TopicPartition, object]
     ) -> None:
-        """Have tasks process what was fetched, each one's records in order. ``wanted`` is from
-        before it was fetched: records of a task that has moved since, or begun anew, are fetched
-        again."""
+        """Pass fetched records to the workers. ``wanted`` is the result of
+        :meth:`wanted_partitions` from before the fetch: if a task's token has changed since, its
+        records are discarded and fetched again."""
         for worker in self.workers.values():
             source = worker.task.source
             if source not in found:
                 continue
-            if wanted.get(source) is worker.fetch:
-                worker.give(found[source])
+            if wanted.get(source) is worker.fetch_token:
+                worker.add_records(found[source])
             else:
-                worker.forget()
+                worker.discard_records()
                 self.seek(worker.task)
 
-    def watch(self) -> None:
-        """To be called from time to time."""
+    def check_slow_records(self) -> None:
+        """Log records that take too long. Call it regularly."""
         for worker in self.workers.values():
-            worker.task.watch()
+            worker.task.check_slow_record()
 
     def refresh_checkpoints(self) -> None:
-        """To be called from time to time, less often."""
+        """Renew old checkpoints. Call it regularly."""
         for task in self.tasks.values():
             task.refresh_checkpoint()
 
-    async def suspend(self, patience_s: float) -> None:
-        """Have all tasks end their work at the next record, and commit it. A record that takes
-        longer than ``patience_s`` goes on being processed, and its task commits nothing before
-        :meth:`resume`; if the task is given up instead, it begins again at its committed offset."""
+    async def suspend(self, timeout_s: float) -> None:
+        """Finish the current records and commit all tasks. If a record takes longer than
+        ``timeout_s``, its processing goes on, and its task commits nothing before :meth:`resume`.
+        If such a task is taken away, it restarts elsewhere at its committed offset."""
         self._may_work.clear()
         workers = list(self.workers.values())
-        rested = await asyncio.gather(*(worker.rest(patience_s) for worker in workers))
-        for worker, is_at_rest in zip(workers, rested, strict=True):
-            worker.forget()
-            if not is_at_rest:
-                _log.info("task %s: goes on with a record that takes long", worker.task.id)
+        suspended = await asyncio.gather(*(worker.suspend(timeout_s) for worker in workers))
+        for worker, is_suspended in zip(workers, suspended, strict=True):
+            worker.discard_records()
+            if not is_suspended:
+                _log.info(
+                    "task %s: its record is still being processed; the task is not committed",
+                    worker.task.id,
+                )
 
     def resume(self) -> None:
-        """Let work begin, or go on."""
+        """Let tasks process records."""
         self._may_work.set()
-        self.room.set()
+        self.room_available.set()
 
     def stop_work(self) -> None:
-        """Have no record begun any more."""
+        """Start no further record."""
         self._may_work.clear()
 
-    # --- the end --------------------------------------------------------------------------------
+    # --- shutdown -------------------------------------------------------------------------------
 
     async def end_writers(self) -> None:
-        """Nothing more is written: what is not committed is dropped. No assignment is taken up from
-        here on."""
+        """Stop all writers; uncommitted changes are dropped. Later assignments are ignored."""
         self._ended = True
         activations = list(self._activations.values())
         for task in self.tasks.values():
             if task.is_active:
                 self.handle(task, TaskEvent.STOPPED)
-        await asyncio.gather(*activations, *self._endings.values(), return_exceptions=True)
-        if self._given_up:
-            _, left = await asyncio.wait(self._given_up, timeout=_PATIENCE_S)
+        await asyncio.gather(*activations, *self._writer_stops.values(), return_exceptions=True)
+        if self._cancelled_workers:
+            _, left = await asyncio.wait(self._cancelled_workers, timeout=_CANCEL_TIMEOUT_S)
             for work in left:
-                _log.warning("%s does not end: its processor ignores that it is cancelled", work)
+                _log.warning("%s does not end: its processor ignores its cancellation", work)
 
     def close(self) -> None:
-        """Every store with its checkpoint; an error is raised when all have been tried."""
+        """Close all stores, with checkpoints. Tries all, then raises an error."""
         for task in list(self.tasks.values()):
             self.handle(task, TaskEvent.REVOKED)
         with ExitStack() as results:
-            for closing in self._closings.values():
+            for closing in self._store_closings.values():
                 results.callback(closing.result)
 
 
-_ENTER = {
+_ON_ENTER = {
     TaskState.RESTORING: TaskManager._enter_restoring,
     TaskState.RUNNING: TaskManager._enter_running,
     TaskState.STANDBY: TaskManager._enter_standby,
@@ -380,10 +373,10 @@ def _roles(
     return (set(active), TaskEvent.ASSIGNED_ACTIVE), (set(standby), TaskEvent.ASSIGNED_STANDBY)
 
 
-async def _end(writer: Writer, task: Task, before: asyncio.Task[None] | None) -> None:
+async def _stop_writer(writer: Writer, task: Task, before: asyncio.Task[None] | None) -> None:
     if before is not None:
         await before
     try:
         await writer.stop()
-    except Exception as error:  # noqa: BLE001 - it is not used again, whatever it says
+    except Exception as error:  # noqa: BLE001 - the writer is not used again
         _log.warning("task %s: its writer could not be stopped: %s", task.id, error)

@@ -1,4 +1,4 @@
-"""What a task's copy on this instance can be, and what makes it something else."""
+"""The states of a task on this instance, and the events that change them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["TRANSITIONS", "TaskEvent", "TaskState"]
 
 class TaskState(Enum):
     CREATED = "created"
-    """Its store is open, nothing is read."""
+    """The store is open. Nothing is read."""
     STANDBY = "standby"
-    """Follows its changelog, as a standby or to warm up."""
+    """Follows its changelog, as standby or warm-up."""
     RESTORING = "restoring"
-    """Active, but its state is not complete: reads its changelog to the end."""
+    """Active, with incomplete state: reads its changelog to the end."""
     RUNNING = "running"
-    """Active: processes."""
+    """Active: processes records."""
     CLOSED = "closed"
 
 
@@ -28,11 +28,11 @@ class TaskEvent(Enum):
     ASSIGNED_STANDBY = "assigned as standby"
     RESTORED = "restored"
     FAILED = "failed"
-    """A commit failed, or may have: what the state is, only its changelog can tell."""
+    """A commit failed or may have failed. The task must restore its state from the changelog."""
     MIGRATED = "migrated"
-    """Another instance has it now, or the group thinks so."""
+    """Another instance has the task now, or this member is out of the group."""
     STOPPED = "stopped"
-    """The instance ends: it does nothing more, but is still open."""
+    """The instance shuts down. The task stays open, but does nothing more."""
     REVOKED = "revoked"
 
 
@@ -59,4 +59,4 @@ TRANSITIONS: Mapping[tuple[TaskState, TaskEvent], TaskState] = {
     (_S.RESTORING, _E.REVOKED): _S.CLOSED,
     (_S.RUNNING, _E.REVOKED): _S.CLOSED,
 }
-"""Whatever is not here is a defect, and raises KeyError."""
+"""(state, event) -> next state. Any other pair is a bug and raises KeyError."""

@@ -1,4 +1,4 @@
-"""The topics of an application: those that it reads have to be there, changelogs are made."""
+"""The application's topics: input topics must exist, changelogs are created."""
 
 from __future__ import annotations
 
@@ -26,94 +26,90 @@ __all__ = ["ApplicationTopics", "prepare_topics"]
 
 _log = logging.getLogger(__name__)
 
-_READY_TIMEOUT = 30.0
-"""Seconds for brokers to know a new changelog."""
-_POLL = 0.1
+_READY_TIMEOUT_S = 30.0  # how long brokers may take to know a new changelog
+_POLL_INTERVAL_S = 0.1
 _DELETE_RETENTION = "delete.retention.ms"
 
 
 class ApplicationTopics(NamedTuple):
-    """What was found, or made."""
+    """The topics' properties."""
 
     partitions: Mapping[str, int]
-    """Of each topic that is read."""
+    """Input topic -> number of partitions."""
     changelogs: Mapping[str, ChangelogTopic]
-    """By store."""
+    """Store -> its changelog topic."""
 
 
 async def prepare_topics(config: StreamsConfig, topology: Topology) -> ApplicationTopics:
-    """See what there is, and make changelogs that are not there. A partition without leader counts:
-    its task waits for one, the others do not.
+    """Check the topics, and create missing changelogs. A partition without leader is accepted: only
+    its own task waits for a leader.
 
-    Raises :class:`~kafkaclient.errors.StreamsError` when a topic that is read, or that takes dead
-    letters, does not exist, :class:`~kafkaclient.errors.StateStoreError` when a changelog has
-    another number of partitions, and what the admin client raises.
+    Raises :class:`~kafkaclient.errors.StreamsError` if an input or dead letter topic does not
+    exist, and :class:`~kafkaclient.errors.StateStoreError` if a changelog has a wrong number of
+    partitions. Errors of the admin client are raised unchanged.
     """
     async with Admin(config.bootstrap_servers, **config.client_options) as admin:
         dead_letters = {t for p in topology.processors for t in p.dead_letter_topics}
-        found = await _found(admin, {*topology.topics, *dead_letters})
+        found = await _existing_topics(admin, {*topology.topics, *dead_letters})
         if missing := sorted(set(topology.topics) - found.keys()):
             raise StreamsError(
-                f"topic {', '.join(missing)} does not exist; what is read must be there"
+                f"topic {', '.join(missing)} does not exist; create the input topics"
             )
         if missing := sorted(dead_letters - found.keys()):
             raise StreamsError(
-                f"topic {', '.join(missing)} does not exist, which is to take records that cannot "
-                "be processed (DeadLetter): create it"
+                f"topic {', '.join(missing)} does not exist, which is to take dead letters "
+                "(DeadLetter): create it"
             )
         partitions = {topic: len(found[topic].partitions) for topic in topology.topics}
         wanted = {
             topology.changelog_topic(processor): partitions[processor.topic]
             for processor in topology.processors
         }
-        there = await _made(admin, wanted, config.replication_factor)
+        existing = await _create_missing(admin, wanted, config.replication_factor)
         retention_s = {name: await _delete_retention_s(admin, name) for name in wanted}
+    changelogs = {}
     for processor in topology.processors:
         name = topology.changelog_topic(processor)
-        count = len(there[name].partitions)
+        count = len(existing[name].partitions)
         if count != wanted[name]:
             raise StateStoreError(
-                f"changelog {name} has {count} partitions, but {processor.topic}, whose state it "
-                f"keeps, has {wanted[name]}: keys would be looked for where they are not. Give the "
-                "application another application.id and let it begin anew"
+                f"changelog {name} has {count} partitions, but {processor.topic}, its input topic, "
+                f"has {wanted[name]}: keys would move to tasks without their state. Restart the "
+                "application with another application.id, without its old state"
             )
-    changelogs = {
-        processor.store: ChangelogTopic(there[name].topic_id, retention_s[name])
-        for processor in topology.processors
-        for name in (topology.changelog_topic(processor),)
-    }
+        changelogs[processor.store] = ChangelogTopic(existing[name].topic_id, retention_s[name])
     return ApplicationTopics(partitions, changelogs)
 
 
-async def _made(
+async def _create_missing(
     admin: Admin, wanted: Mapping[str, int], replication_factor: int
 ) -> dict[str, TopicDescription]:
-    there = await _found(admin, wanted)
+    existing = await _existing_topics(admin, wanted)
     compacted = {"cleanup.policy": "compact"}
     new = [
         NewTopic(name, count, replication_factor, compacted, {})
         for name, count in wanted.items()
-        if name not in there
+        if name not in existing
     ]
     for error in (await admin.create_topics(new)).values() if new else ():
-        # Another instance may have been faster.
+        # Another instance may have created it first.
         if error is not None and not isinstance(error, TopicExistsError):
             raise error
     try:
-        async with asyncio.timeout(_READY_TIMEOUT):
-            while wanted.keys() - (there := await _found(admin, wanted)).keys():  # noqa: ASYNC110
-                await asyncio.sleep(_POLL)
+        async with asyncio.timeout(_READY_TIMEOUT_S):
+            while wanted.keys() - (existing := await _existing_topics(admin, wanted)).keys():  # noqa: ASYNC110
+                await asyncio.sleep(_POLL_INTERVAL_S)
     except TimeoutError:
         raise StreamsError(
-            f"the changelogs {', '.join(sorted(wanted))} were created, and brokers do not know "
-            f"them after {_READY_TIMEOUT:g} s"
+            f"the changelogs {', '.join(sorted(wanted))} were created, but brokers do not list "
+            f"them after {_READY_TIMEOUT_S:g} s"
         ) from None
-    return there
+    return existing
 
 
-async def _found(admin: Admin, topics: Collection[str]) -> dict[str, TopicDescription]:
-    """Those that exist; a partition may be without leader."""
-    # One question to one broker: the next one may not know a new topic yet.
+async def _existing_topics(admin: Admin, topics: Collection[str]) -> dict[str, TopicDescription]:
+    """Those of the topics that exist, including partitions without leader."""
+    # One request to one broker: another broker may not know a new topic yet.
     found = await admin.describe_topics()
     return {name: found[name] for name in topics if name in found and found[name].partitions}
 
@@ -123,5 +119,10 @@ async def _delete_retention_s(admin: Admin, topic: str) -> float:
         found = await admin.describe_configs(ConfigResource.topic(topic), [_DELETE_RETENTION])
         return int(found[_DELETE_RETENTION].value or 0) / 1000
     except (AuthorizationError, KeyError, ValueError) as error:
-        _log.info("%s of %s cannot be read, one day counts: %r", _DELETE_RETENTION, topic, error)
+        _log.info(
+            "%s of topic %s cannot be read, so one day is assumed: %r",
+            _DELETE_RETENTION,
+            topic,
+            error,
+        )
         return UNKNOWN_CHANGELOG.delete_retention_s

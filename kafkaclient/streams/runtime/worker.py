@@ -1,4 +1,4 @@
-"""The work on one running task: its records are processed and committed beside those of others."""
+"""The asyncio task that processes and commits the records of one running task."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Worker"]
 
-_ENOUGH = 500
-"""Records that wait; no more are fetched for the task."""
+_MAX_WAITING_RECORDS = 500  # no more are fetched for the task while this many wait
 
 
 class Worker:
-    """Works until it is cancelled, or until something fails, which ``on_error`` is told.
+    """Works until it is cancelled, or until an error, with which ``on_error`` is called.
 
-    Nothing is processed and nothing committed while ``may_work`` is not set, except what
-    :meth:`rest` commits. ``on_room`` is called when more may be fetched.
+    While ``may_work`` is not set, no record is started, and only :meth:`suspend` commits.
+    ``on_room`` is called when more records may be fetched.
     """
 
     def __init__(
@@ -32,83 +31,82 @@ class Worker:
         on_error: Callable[[Task, Exception], None],
     ) -> None:
         self.task = task
-        self.fetch = object()
-        """Another one after each :meth:`forget`, and in each worker. Records of a fetch that began
-        with another one must not be given."""
+        self.fetch_token = object()
+        """Replaced by :meth:`discard_records`: records fetched under an old token are not added."""
         self._may_work = may_work
         self._on_room = on_room
         self._on_error = on_error
         self._records: deque[Any] = deque()
         self._wake = asyncio.Event()
         self._between_records = asyncio.Event()
-        """Set while no record is being processed: :meth:`_work` clears it for a run of records."""
+        """Set while no record is being processed."""
         self._between_records.set()
         self._is_over = False
-        self._turn = asyncio.Lock()
-        """Held while records are processed, and while they are committed."""
-        self.running = asyncio.create_task(self._run(), name=f"kafkaclient-work-{task.id}")
+        self._lock = asyncio.Lock()
+        """Held while records are processed or committed."""
+        self.asyncio_task = asyncio.create_task(self._run(), name=f"kafkaclient-work-{task.id}")
 
     @property
     def has_room(self) -> bool:
         """Whether more records may be fetched."""
-        return len(self._records) < _ENOUGH
+        return len(self._records) < _MAX_WAITING_RECORDS
 
-    def give(self, records: Iterable[Any]) -> None:
-        """Records that follow those given before."""
+    def add_records(self, records: Iterable[Any]) -> None:
+        """Add records that follow the earlier ones."""
         self._records.extend(records)
         self._wake.set()
 
-    def forget(self) -> None:
-        """Records that wait are fetched again, from the task's ``source_offset`` on."""
+    def discard_records(self) -> None:
+        """Drop the waiting records, to fetch them again from the task's ``source_offset`` on."""
         self._records.clear()
-        self.fetch = object()
+        self.fetch_token = object()
 
-    async def rest(self, patience_s: float) -> bool:
-        """Commit what was processed. Clear ``may_work`` first, so that the work stops after the
-        current record. Returns False, without a commit, if that record takes longer than
-        ``patience_s`` seconds; its processing goes on. Returns True otherwise; if the commit
-        failed, ``on_error`` was called."""
+    async def suspend(self, timeout_s: float) -> bool:
+        """Commit the processed records. Clear ``may_work`` first, so that processing stops after
+        the current record. Returns False, without a commit, if that record takes longer than
+        ``timeout_s`` seconds; its processing goes on. Otherwise returns True, also if the commit
+        failed and ``on_error`` was called."""
         try:
-            async with asyncio.timeout(patience_s):
+            async with asyncio.timeout(timeout_s):
                 await self._between_records.wait()
         except TimeoutError:
             return False
-        async with self._turn:
-            await self._guarded(self.task.commit)
+        async with self._lock:
+            await self._report_error(self.task.commit)
         return True
 
     def cancel(self) -> None:
-        """To be called when the task does not run any more."""
+        """End the worker. Call it when the task does not run any more."""
         self._is_over = True
-        if self.running is not asyncio.current_task():
-            self.running.cancel()
+        if self.asyncio_task is not asyncio.current_task():
+            self.asyncio_task.cancel()
 
     async def _run(self) -> None:
         while not self._is_over:
-            await self._until_needed()
+            await self._wait_for_work()
             await self._may_work.wait()
-            async with self._turn:
-                await self._guarded(self._work)
+            async with self._lock:
+                await self._report_error(self._process_and_commit)
 
-    async def _work(self) -> None:
+    async def _process_and_commit(self) -> None:
         self._between_records.clear()
         try:
-            await self.task.process(self._taken(), self._may_work.is_set)
+            await self.task.process(self._take_records(), self._may_work.is_set)
         finally:
             self._between_records.set()
         if self.task.is_commit_due and self._may_work.is_set():
             await self.task.commit()
 
-    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _report_error(self, work: Callable[[], Awaitable[None]]) -> None:
         if self._is_over:
-            return  # what was done must not be committed any more
+            return  # nothing may be committed any more
         try:
             await work()
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+        except Exception as error:  # noqa: BLE001 - on_error gets it
             self._is_over = True
-            self._on_error(self.task, self.task.explained(error))
+            self._on_error(self.task, self.task.explain_error(error))
 
-    async def _until_needed(self) -> None:
+    async def _wait_for_work(self) -> None:
         while not self._records and not self.task.is_commit_due:
             self._wake.clear()
             try:
@@ -117,9 +115,9 @@ class Worker:
             except TimeoutError:
                 return
 
-    def _taken(self) -> Iterator[Any]:
+    def _take_records(self) -> Iterator[Any]:
         while self._records:
             record = self._records.popleft()
-            if len(self._records) == _ENOUGH - 1:
+            if len(self._records) == _MAX_WAITING_RECORDS - 1:
                 self._on_room()
             yield record

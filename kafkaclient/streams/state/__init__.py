@@ -1,1 +1,1 @@
-"""What a task keeps on disk: its store, how far that is, and whose directory it is."""
+"""A task's state on disk: its store, its checkpoint and the locked directory."""

@@ -1,7 +1,7 @@
-"""How far a task's store is: a small file, replaced as a whole.
+"""The checkpoint of a task's store: a small file with its changelog position, replaced atomically.
 
-After Kafka Streams' ``OffsetCheckpoint``, with a checksum: a position that is too high would leave
-out changes for good, and nothing else would notice.
+Like Kafka Streams' ``OffsetCheckpoint``, plus a checksum: with too high a position the store would
+silently lack changes.
 """
 
 from __future__ import annotations
@@ -35,45 +35,45 @@ _CHECKSUM = "crc32c "
 
 
 class ChangelogTopic(NamedTuple):
-    """What a checkpoint is judged by."""
+    """Properties of a changelog topic that decide whether a checkpoint is still valid."""
 
     topic_id: UUID | None
-    """None: not known, as before Kafka 2.8."""
+    """None: unknown, for example before Kafka 2.8."""
     delete_retention_s: float
-    """``delete.retention.ms``: brokers keep deletions for as long, then nobody is told of them."""
+    """``delete.retention.ms``: brokers drop tombstones after it, and readers miss the deletion."""
 
 
 UNKNOWN_CHANGELOG = ChangelogTopic(None, 86_400.0)
 
 
 class Checkpoint(NamedTuple):
-    """Changes before this offset of the store's changelog are in the store."""
+    """The store contains all changes before ``offset`` of its changelog."""
 
     store: str
     offset: int
     topic_id: UUID | None = None
-    """The changelog's; None: not known."""
+    """Topic id of the changelog. None: unknown."""
     current_at: float = 0.0
-    """When the store had all of its changelog, in seconds since 1970: it can lack deletions that
-    came later."""
+    """When the store last had its whole changelog, in seconds since 1970."""
 
     def problem(self, changelog: ChangelogTopic, now: float) -> str | None:
-        """Why the store must not be gone on with; None: it may."""
+        """Why the store must not be used any more. None: the store is valid."""
         if None not in (self.topic_id, changelog.topic_id) and self.topic_id != changelog.topic_id:
             return "its changelog was deleted and created again"
         age_s = now - self.current_at
         if age_s > changelog.delete_retention_s:
             return (
-                f"it is {age_s:.0f} s old, and its changelog keeps deletions for "
+                f"its checkpoint is {age_s:.0f} s old, and its changelog keeps deletions for "
                 f"{changelog.delete_retention_s:.0f} s (delete.retention.ms)"
             )
         return None
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Replace the file, or leave it as it was. To be called when what the store has is on disk.
+    """Replace the file atomically. Call it after the store is flushed to disk.
 
-    Raises :class:`~kafkaclient.errors.StateStoreError` when it cannot be written.
+    Raises :class:`~kafkaclient.errors.StateStoreError` if it cannot be written. The old file then
+    remains.
     """
     topic = checkpoint.topic_id or "-"
     current_ms = int(checkpoint.current_at * 1000)
@@ -91,14 +91,14 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
         with contextlib.suppress(OSError):
             new.unlink()
         raise StateStoreError(
-            f"the checkpoint {path} cannot be written: {error}. The one before is still there; "
-            "make room, or correct the permissions, and start again"
+            f"the checkpoint {path} cannot be written: {error}. The previous checkpoint remains: "
+            "free disk space or correct the permissions, and restart"
         ) from error
 
 
 def read_checkpoint(path: Path) -> Checkpoint | None:
-    """None when there is no such file. Raises :class:`~kafkaclient.errors.StateStoreError` when it
-    is not what was written."""
+    """The checkpoint. None if the file does not exist. Raises
+    :class:`~kafkaclient.errors.StateStoreError` if the file is unreadable or damaged."""
     try:
         data = path.read_bytes()
         written_at = path.stat().st_mtime
@@ -110,10 +110,10 @@ def read_checkpoint(path: Path) -> Checkpoint | None:
     match = _FORMAT.fullmatch(content.decode("utf-8", "replace"))
     if not separator or match is None or checksum != b"%08x\n" % crc32c(content):
         raise StateStoreError(
-            f"the checkpoint {path} is damaged: its {len(data)} bytes do not fit their checksum"
+            f"the checkpoint {path} is damaged: its {len(data)} bytes do not match their checksum"
         )
     store, offset = match["store"], int(match["offset"])
-    if match["current_ms"] is None:  # of an earlier version of this package
+    if match["current_ms"] is None:  # format 1
         return Checkpoint(store, offset, None, written_at)
     topic_id = None if match["topic"] == "-" else UUID(match["topic"])
     return Checkpoint(store, offset, topic_id, int(match["current_ms"]) / 1000)

@@ -1,4 +1,4 @@
-"""An instance's directory: whose it is, which tasks it has something of, and how far that is.
+"""The state directory of an instance: its lock, its process id and one directory per task.
 
 ::
 
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 class TaskDirectory:
-    """What is on disk of one task."""
+    """The files of one task."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -45,7 +45,7 @@ class TaskDirectory:
         return self.path / "rocksdb"
 
     def checkpoint(self) -> Checkpoint | None:
-        """None when there is none, or none that can be trusted."""
+        """The task's checkpoint. None if it is missing or damaged."""
         try:
             return read_checkpoint(self._checkpoint)
         except StateStoreError as error:
@@ -53,12 +53,12 @@ class TaskDirectory:
             return None
 
     def prepare(self, store: str, changelog: ChangelogTopic, now: float) -> Checkpoint | None:
-        """Make the directory ready for the store to be opened; returns its checkpoint.
+        """Prepare the directory for opening the store, and return its checkpoint.
 
-        Without one what is there is removed: nothing says which changes it lacks, and deletions
-        that it lacks may be in the changelog no more. The same happens when the checkpoint is not
-        of this changelog, or too old. ``now`` is in seconds since 1970. Raises
-        :class:`~kafkaclient.errors.StateStoreError` when the directory has another store.
+        If there is no valid checkpoint, the directory's content is removed: it may lack changes,
+        and deletions among them may be gone from the changelog. A checkpoint is invalid if it
+        belongs to another changelog topic or is too old. ``now`` is in seconds since 1970. Raises
+        :class:`~kafkaclient.errors.StateStoreError` if the directory contains another store.
         """
         checkpoint = self.checkpoint()
         if checkpoint is None:
@@ -66,12 +66,12 @@ class TaskDirectory:
         elif checkpoint.store != store:
             raise StateStoreError(
                 f"{self.path} has the store {checkpoint.store!r}, which task {self.path.name} of "
-                f"this application does not know: it keeps {store!r}. Give the changed application "
-                "another application.id, or delete the directory: it is restored then"
+                f"this application does not know: its store is {store!r}. Give the changed "
+                "application another application.id, or delete the directory to restore the store"
             )
         elif problem := checkpoint.problem(changelog, now):
             _log.warning(
-                "the state of task %s cannot be gone on with: %s. The task is restored from the "
+                "the state of task %s cannot be used: %s. The task is restored from the "
                 "beginning of its changelog",
                 self.path.name,
                 problem,
@@ -81,28 +81,29 @@ class TaskDirectory:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StateStoreError(f"{self.path} cannot be made: {error}") from error
+            raise StateStoreError(f"directory {self.path} cannot be created: {error}") from error
         return checkpoint
 
     def write_checkpoint(self, checkpoint: Checkpoint) -> None:
         write_checkpoint(self._checkpoint, checkpoint)
 
     def wipe(self) -> None:
-        """Remove it. The checkpoint goes first: an end in between leaves a directory without."""
+        """Remove the directory, checkpoint first: without checkpoint, the rest is invalid."""
         try:
             self._checkpoint.unlink(missing_ok=True)
             if self.path.exists():
                 shutil.rmtree(self.path)
         except OSError as error:
-            raise StateStoreError(f"{self.path} cannot be removed: {error}") from error
+            raise StateStoreError(f"directory {self.path} cannot be removed: {error}") from error
 
 
 class StateDirectory:
-    """One process's. Raises :class:`~kafkaclient.errors.StateStoreError` when another process has
-    it, or when it cannot be used.
+    """The locked state directory of this process. Raises
+    :class:`~kafkaclient.errors.StateStoreError` if another process has locked it, or if it cannot
+    be used.
 
-    Tasks that were reported to the leader are kept until the assignment that follows, or the leader
-    would count on state that has been cleaned away (KIP-441).
+    Tasks reported to the leader are not cleaned up before the next assignment: the leader may
+    assign them here because of their state (KIP-441).
     """
 
     def __init__(self, path: Path, clock: Callable[[], float]) -> None:
@@ -112,24 +113,24 @@ class StateDirectory:
         self._unused_since: dict[TaskId, float] = {}
         try:
             path.mkdir(parents=True, exist_ok=True)
-            self._lock = _locked(path / ".lock")
+            self._lock = _acquire_lock(path / ".lock")
         except OSError as error:
             raise StateStoreError(f"the state directory {path} cannot be used: {error}") from error
         try:
-            self.process_id = _process_id(path / "process-id")
+            self.process_id = _read_or_create_process_id(path / "process-id")
         except StateStoreError:
             self.close()
             raise
 
     def close(self) -> None:
-        """Others may have it."""
+        """Release the lock."""
         self._lock.release()
 
     def task(self, task: TaskId) -> TaskDirectory:
         return TaskDirectory(self.path / str(task))
 
     def report(self) -> dict[TaskId, int]:
-        """All tasks on disk with their checkpoints; they are kept until :meth:`release`."""
+        """Offset of each task on disk with a checkpoint. They are kept until :meth:`release`."""
         found = {}
         for task in self._tasks():
             checkpoint = self.task(task).checkpoint()
@@ -139,13 +140,13 @@ class StateDirectory:
         return found
 
     def release(self) -> None:
-        """The assignment is there: what was reported may be cleaned."""
+        """The assignment has arrived: reported tasks may be cleaned up again."""
         self._reported = frozenset()
 
     def clean(self, used: Iterable[TaskId], delay: float) -> list[TaskId]:
-        """Remove tasks that have not been in use for ``delay`` seconds, and say which.
+        """Remove and return the tasks that have been unused for ``delay`` seconds.
 
-        It has to be called from time to time, as it learns from its calls what is in use.
+        Call it regularly: it knows only from its calls which tasks are in use.
         """
         now = self._clock()
         used = set(used)
@@ -162,18 +163,18 @@ class StateDirectory:
         return removed
 
     def _tasks(self) -> list[TaskId]:
-        tasks = (_task(path.name) for path in self.path.iterdir())
+        tasks = (_parse_task(path.name) for path in self.path.iterdir())
         return sorted(task for task in tasks if task is not None)
 
 
-def _task(name: str) -> TaskId | None:
+def _parse_task(name: str) -> TaskId | None:
     try:
         return TaskId.parse(name)
     except ValueError:
-        return None  # the directory has other things, too
+        return None  # another file of the directory
 
 
-def _locked(path: Path) -> FileLock:
+def _acquire_lock(path: Path) -> FileLock:
     lock = FileLock(path, blocking=False, thread_local=False, fallback_to_soft=False)
     try:
         lock.acquire()
@@ -187,15 +188,16 @@ def _locked(path: Path) -> FileLock:
     return lock
 
 
-def _process_id(path: Path) -> UUID:
-    """Kept, so that an instance that is started again is dealt the same tasks."""
+def _read_or_create_process_id(path: Path) -> UUID:
+    """The id of this instance. It is stored, so that a restarted instance gets the same tasks."""
     try:
-        if path.exists():
-            return UUID(path.read_text("utf-8").strip())
+        # A disk that was full leaves an empty file.
+        if path.exists() and (written := path.read_text("utf-8").strip()):
+            return UUID(written)
         name = uuid4()
         path.write_text(f"{name}\n", "utf-8")
     except (OSError, ValueError) as error:
         raise StateStoreError(
-            f"{path} cannot be used as this instance's id: {error}. Delete it to get a new one"
+            f"the instance id in {path} cannot be used: {error}. Delete the file to get a new id"
         ) from error
     return name

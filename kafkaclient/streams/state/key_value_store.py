@@ -1,4 +1,4 @@
-"""The store as processors see it: their writes lie above the RocksDB until they are committed."""
+"""The store that processors use: uncommitted writes in memory, on top of RocksDB."""
 
 from __future__ import annotations
 
@@ -17,27 +17,28 @@ __all__ = ["KeyValueStore"]
 class KeyValueStore:
     """One task's store: bytes to bytes.
 
-    Writes are visible here at once. They reach the changelog, and then the disk, together with the
-    offsets of what was read; or they are dropped, and that is read again. Like Kafka Streams' cache
-    this writes only a key's last value of a commit interval to the changelog.
+    Writes are visible immediately. A commit writes them to the changelog and then to RocksDB,
+    together with the input offsets. If the commit fails, the writes are dropped and the input is
+    read again. Like Kafka Streams' cache, the store writes only a key's last value of a commit
+    interval to the changelog.
     """
 
     def __init__(self, rocks: RocksStore) -> None:
         self._rocks = rocks
         self._changes: dict[bytes, bytes | None] = {}
         self._undo: dict[bytes, bytes | _Absent | None] | None = None
-        """What :meth:`roll_back` puts back; None: nothing is to be rolled back."""
+        """What :meth:`roll_back` restores: key -> earlier value. None: there is no mark."""
         self._is_closed = False
 
     def get(self, key: bytes) -> bytes | None:
-        """None when there is no such key. Raises TypeError for a key that is not bytes."""
+        """The key's value, or None. Raises TypeError for a key that is not bytes."""
         self._check(key)
         if key in self._changes:
             return self._changes[key]
         return self._rocks.get(key)
 
     def put(self, key: bytes, value: bytes | None) -> None:
-        """None deletes. Raises TypeError for anything else that is not bytes."""
+        """Set the key's value. None deletes the key. Raises TypeError unless both are bytes."""
         self._check(key)
         if value is not None:
             self._check(value, "value")
@@ -51,8 +52,9 @@ class KeyValueStore:
     def range(
         self, start: bytes | None = None, end: bytes | None = None
     ) -> Iterator[tuple[bytes, bytes]]:
-        """All with ``start <= key < end``, sorted. Shows the moment of the first step; later writes
-        may be in it or not. Raises TypeError for a bound that is neither bytes nor None."""
+        """All pairs with ``start <= key < end``, sorted. The iteration shows the store as of its
+        first step, with or without later writes. Raises TypeError for a bound that is neither bytes
+        nor None."""
         for bound in (start, end):
             if bound is not None:
                 self._check(bound, "bound")
@@ -80,22 +82,22 @@ class KeyValueStore:
 
     @property
     def changes(self) -> dict[bytes, bytes | None]:
-        """What was written since the last commit."""
+        """The uncommitted writes: key -> value."""
         return self._changes
 
-    def settle(self) -> None:
-        """What was written is committed: keep it."""
+    def commit(self) -> None:
+        """Write the changes to RocksDB, after the changelog has them."""
         if self._changes:
             self._rocks.apply(self._changes.items())
             self._changes = {}
         self._undo = None
 
     def mark(self) -> None:
-        """What is written from now on can be rolled back, until the next mark."""
+        """Set the mark to which :meth:`roll_back` returns."""
         self._undo = {}
 
     def roll_back(self) -> None:
-        """Forget what was written since :meth:`mark`."""
+        """Drop the writes since :meth:`mark`."""
         for key, value in (self._undo or {}).items():
             if isinstance(value, _Absent):
                 del self._changes[key]
@@ -104,20 +106,21 @@ class KeyValueStore:
         self._undo = {}
 
     def close(self) -> None:
-        """What was written is not committed: forget it. A processor that is still at a record
-        cannot touch the store any more."""
+        """Drop the uncommitted writes. A running processor cannot use the store any more."""
         self._changes = {}
         self._is_closed = True
 
     def _check(self, data: Any, what: str = "key") -> None:
         if not isinstance(data, bytes):
-            raise TypeError(f"a store keeps bytes; this {what} is {type(data).__name__}")
+            raise TypeError(f"a store takes bytes; this {what} is {type(data).__name__}")
         if self._is_closed:
-            raise StreamsError("the task was taken away while this record was processed")
+            raise StreamsError(
+                "the task was taken away from this instance while it processed this record"
+            )
 
 
 class _Absent:
-    """In place of a value: the key was not written since the last commit."""
+    """Marks a key in ``_undo`` that had no uncommitted write."""
 
 
 _ABSENT = _Absent()

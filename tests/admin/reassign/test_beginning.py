@@ -7,7 +7,11 @@ import asyncio
 import pytest
 
 from kafkaclient.admin.turns import Announcement, Doing
-from kafkaclient.errors import PartitionLimitRaceError, PolicyViolationError
+from kafkaclient.errors import (
+    AuthorizationError,
+    PartitionLimitRaceError,
+    PolicyViolationError,
+)
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import DROP, delay
 from kafkaclient.types import TopicPartition
@@ -49,6 +53,27 @@ async def test_a_limit_race_is_undone(fake, new_admin, configured, quota) -> Non
                 assert await replicas(one, partition) == was
         await one.reassigner.cancel()
         assert configured() == before
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.LIST_PARTITION_REASSIGNMENTS,
+    ],
+    ids=lambda key: key.name,
+)
+@virtual_time
+async def test_nothing_is_said_to_be_left_where_nothing_was_set(
+    fake, new_admin, caplog, key
+) -> None:
+    async with new_admin() as admin:
+        await admin.describe_topic("foo")
+        fake.control(key, 31, keep=True)
+        with pytest.raises(AuthorizationError):
+            await admin.reassigner.begin({FOO0: [0, 1, 4]}, 1000)
+    assert "left behind" not in caplog.text
 
 
 @virtual_time

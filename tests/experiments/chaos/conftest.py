@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkaclient.experiments.chaos.streams import KINDS, Spec
+from experiments.chaos.streams import KINDS, Spec
 
 if TYPE_CHECKING:
     from pathlib import Path

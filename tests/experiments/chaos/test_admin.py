@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from experiments.chaos import admin
 from kafkaclient.errors import BrokerError, KafkaError
-from kafkaclient.experiments.chaos import admin
 from kafkaclient.wire.codec import decode_request, encode_response
 
 if TYPE_CHECKING:

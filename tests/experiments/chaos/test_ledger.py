@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaclient.experiments.chaos.ledger import Ledger, Verdict
-from kafkaclient.experiments.chaos.outcomes import Outcome, OutcomeWriter, read_outcomes
-from kafkaclient.experiments.chaos.streams import Stream, stamp
+from experiments.chaos.ledger import Ledger, Verdict
+from experiments.chaos.outcomes import Outcome, OutcomeWriter, read_outcomes
+from experiments.chaos.streams import Stream, stamp
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,9 +4,10 @@ import json
 
 import pytest
 
+from experiments.chaos.plan import PEERS, Plan, parse_kinds
+from experiments.chaos.schedule import FaultKind, schedule
+from experiments.options import parse_peers
 from kafkaclient.errors import ConfigError
-from kafkaclient.experiments.chaos.plan import Plan, parse_kinds, parse_peers
-from kafkaclient.experiments.chaos.schedule import FaultKind, schedule
 
 
 def test_a_plan_says_what_will_be_done() -> None:
@@ -44,10 +45,10 @@ def test_what_makes_no_sense_is_refused(wrong: dict[str, object], message: str) 
 
 
 def test_peers_and_kinds_are_named() -> None:
-    assert parse_peers("none") == parse_peers("") == ()
-    assert parse_peers("java, aiokafka,java") == ("java", "aiokafka")
+    assert parse_peers("none", PEERS) == parse_peers("", PEERS) == ()
+    assert parse_peers("java, aiokafka,java", PEERS) == ("java", "aiokafka")
     assert parse_kinds("keyed") == ("keyed",)
-    with pytest.raises(ConfigError, match="--peers: aiokafka, confluent, java"):
-        parse_peers("kafka-python")
+    with pytest.raises(ConfigError, match=r"--peers: .* aiokafka, confluent, java"):
+        parse_peers("kafka-python", PEERS)
     with pytest.raises(ConfigError, match="--kinds: unkeyed, keyed, explicit"):
         parse_kinds("")

@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkaclient.experiments import page
-from kafkaclient.experiments.chaos.havoc import Outage, Struck
-from kafkaclient.experiments.chaos.ledger import Verdict
-from kafkaclient.experiments.chaos.outcomes import Outcome
-from kafkaclient.experiments.chaos.plan import Plan
-from kafkaclient.experiments.chaos.report import timeline, write_report
-from kafkaclient.experiments.chaos.results import ClientResult, Latencies, Results, resources
-from kafkaclient.experiments.chaos.schedule import Fault, FaultKind
-from kafkaclient.experiments.chaos.streams import Stream
-from kafkaclient.experiments.chaos.worker import Sample
-from kafkaclient.experiments.machine import machine_facts
+from experiments.chaos.fault_runner import Outage, Struck
+from experiments.chaos.ledger import Verdict
+from experiments.chaos.outcomes import Outcome
+from experiments.chaos.plan import Plan
+from experiments.chaos.report import timeline, write_report
+from experiments.chaos.results import ClientResult, Latencies, Results, resources
+from experiments.chaos.schedule import Fault, FaultKind
+from experiments.chaos.streams import Stream
+from experiments.chaos.worker import Sample
+from experiments.machine import machine_facts
+from kafkaclient.pages import page
 
 if TYPE_CHECKING:
     from pathlib import Path

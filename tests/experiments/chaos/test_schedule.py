@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaclient.experiments.chaos.schedule import NODE_KINDS, Fault, FaultKind, outage, schedule
+from experiments.chaos.schedule import NODE_KINDS, Fault, FaultKind, outage, schedule
 
 arguments = st.tuples(
     st.integers(0, 2**32), st.sampled_from((60, 180, 600, 1800)), st.integers(3, 6)

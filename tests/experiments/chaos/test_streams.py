@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from kafkaclient.experiments.chaos.streams import (
+from experiments.chaos.streams import (
     KINDS,
     SMALLEST_RECORD,
     Spec,

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from experiments.chaos import worker as module
+from experiments.chaos.clients import cause_of
+from experiments.chaos.outcomes import read_outcomes
+from experiments.chaos.streams import Spec, read_stamp
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import BufferFullError, DeliveryTimeoutError
-from kafkaclient.experiments.chaos import worker as module
-from kafkaclient.experiments.chaos.clients import cause_of
-from kafkaclient.experiments.chaos.outcomes import read_outcomes
-from kafkaclient.experiments.chaos.streams import Spec, read_stamp
 from kafkaclient.testing.clock import run_virtual
 
 if TYPE_CHECKING:
-    from kafkaclient.experiments.chaos.clients import Done
+    from experiments.chaos.clients import Done
 
 
 class Client:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkaclient.experiments.machine import machine_facts
-from kafkaclient.experiments.partition_limits.plan import Plan
-from kafkaclient.experiments.partition_limits.results import Cell, Results, Sent
+from experiments.machine import machine_facts
+from experiments.partition_limits.plan import Plan
+from experiments.partition_limits.results import Cell, Results, Sent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,4 +44,6 @@ def made() -> Callable[..., Cell]:
 
 @pytest.fixture
 def results(made: Callable[..., Cell]) -> Results:
-    return Results(Plan().as_json(), machine_facts(), [made(1, 10), made(3, 100)], complete=True)
+    return Results(
+        Plan().as_json(), machine_facts(), complete=True, cells=[made(1, 10), made(3, 100)]
+    )

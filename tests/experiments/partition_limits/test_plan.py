@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from experiments.partition_limits.plan import Plan, parse_counts
 from kafkaclient.errors import ConfigError
-from kafkaclient.experiments.partition_limits.plan import Plan, parse_counts
 
 
 def test_each_broker_has_so_many_replicas() -> None:

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from kafkaclient.experiments import page
-from kafkaclient.experiments.partition_limits.report import (
+from experiments.partition_limits.report import (
     durations,
     mbps_rows,
     throughput,
     write_report,
 )
+from kafkaclient.pages import page
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkaclient.experiments.machine import machine_facts
-from kafkaclient.experiments.replication_quota.plan import Plan
-from kafkaclient.experiments.replication_quota.results import Latency, MoveResult, Results
+from experiments.machine import machine_facts
+from experiments.replication_quota.plan import Plan
+from experiments.replication_quota.results import Latency, MoveResult, Results
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -60,4 +60,4 @@ def results(moved: Callable[..., MoveResult]) -> Results:
         unthrottled=latency(400.0),
         unthrottled_s=4.0,
     )
-    return Results(Plan().as_json(), machine_facts(), [moved(), loaded], {}, complete=True)
+    return Results(Plan().as_json(), machine_facts(), complete=True, runs=[moved(), loaded])

@@ -2,17 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaclient.errors import ConfigError
-from kafkaclient.experiments.replication_quota.plan import (
+from experiments.replication_quota.plan import (
     SCENARIOS,
     Plan,
     parse_scenarios,
     parse_settings,
 )
+from kafkaclient.errors import ConfigError
 from kafkaclient.types import TopicPartition
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=lambda scenario: scenario.name)
 def test_one_broker_sends_or_takes_everything(scenario) -> None:
     """Else the quota of a broker would not be the rate of the scenario."""
     before = scenario.replicas(100)
@@ -40,7 +40,7 @@ def test_each_without_and_with_load() -> None:
 
 
 def test_scenarios_by_name() -> None:
-    assert parse_scenarios("all") == SCENARIOS
+    assert parse_scenarios("all") == tuple(SCENARIOS.values())
     assert [s.name for s in parse_scenarios(" two-to-one,one-to-one ")] == [
         "two to one",
         "one to one",

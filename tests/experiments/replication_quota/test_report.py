@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from kafkaclient.experiments import page
-from kafkaclient.experiments.replication_quota.report import arrival, waiting, write_report
+from experiments.replication_quota.report import arrival, waiting, write_report
+from kafkaclient.pages import page
 
 
 @pytest.fixture

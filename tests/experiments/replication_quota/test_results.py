@@ -1,11 +1,9 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
-
-from kafkaclient.errors import ConfigError
-from kafkaclient.experiments.replication_quota.results import Results
 
 MB = 1_000_000
 
@@ -38,14 +36,12 @@ def test_a_short_move_has_no_steady_rate(moved) -> None:
     assert moved(expected_s=None).error is None
 
 
-def test_written_and_read(results, tmp_path) -> None:
-    results.write(tmp_path)
-    assert Results.read(tmp_path) == results
-
-
-def test_a_folder_without_results(tmp_path) -> None:
-    with pytest.raises(ConfigError, match="replication-quota"):
-        Results.read(tmp_path)
+def test_written(results, tmp_path) -> None:
+    results.write(tmp_path / "new")
+    summary = json.loads((tmp_path / "new" / "summary.json").read_text())
+    assert (summary["experiment"], summary["complete"]) == ("replication-quota", results.complete)
+    assert (summary["plan"], summary["machine"]) == (results.plan, results.machine)
+    assert summary["runs"] == json.loads(json.dumps([run.as_json() for run in results.runs]))
 
 
 def test_clean(results, moved) -> None:

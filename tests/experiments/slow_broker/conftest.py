@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkaclient.experiments.machine import machine_facts
-from kafkaclient.experiments.record import RunRecord
-from kafkaclient.experiments.slow_broker.plan import Plan
-from kafkaclient.experiments.slow_broker.results import Latencies, Recorded, Results, Skipped
-from kafkaclient.experiments.slow_broker.settings import choose
+from experiments.machine import machine_facts
+from experiments.slow_broker.plan import Plan
+from experiments.slow_broker.results import Latencies, Recorded, Results, Skipped
+from experiments.slow_broker.settings import choose
+from kafkaclient.perf.record import RunRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkaclient.experiments.slow_broker.compare import curve_points, rows, slow_share
+from experiments.slow_broker.compare import curve_points, rows, slow_share
 
 if TYPE_CHECKING:
-    from kafkaclient.experiments.slow_broker.results import Results
+    from experiments.slow_broker.results import Results
 
 
 def test_rows_are_medians_in_the_order_of_the_settings(results: Results) -> None:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaclient.experiments.slow_broker.decisions import COLUMNS, decisions
-from kafkaclient.experiments.slow_broker.figures import decision_plots
+from experiments.slow_broker.decisions import COLUMNS, decisions
+from experiments.slow_broker.figures import decision_plots
 
 Rows = list[tuple[object, ...]]
 

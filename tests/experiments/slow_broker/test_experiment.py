@@ -9,20 +9,23 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
+from experiments import machine
+from experiments.java import JavaOutcome, parse_line
+from experiments.readback import ReadBack
+from experiments.slow_broker import experiment as module
+from experiments.slow_broker.experiment import Experiment
+from experiments.slow_broker.plan import Plan
+from experiments.slow_broker.settings import choose
+from experiments.topics import ProduceCount
 from kafkaclient.errors import BootstrapError, KafkaError
-from kafkaclient.experiments.java import JavaOutcome, parse_line
-from kafkaclient.experiments.readback import ReadBack
-from kafkaclient.experiments.slow_broker import experiment as module
-from kafkaclient.experiments.slow_broker.experiment import Experiment
-from kafkaclient.experiments.slow_broker.plan import Plan
-from kafkaclient.experiments.slow_broker.settings import choose
-from kafkaclient.experiments.topics import ProduceCount
-from kafkaclient.experiments.traffic import Completed, unheard
+from kafkaclient.perf.traffic import Completed, unheard
 from kafkaclient.testing.jre import Java
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
+
+    from experiments.slow_broker.results import Results
 
 JAVA_LINE = (
     "100 records sent, 2045.4 records/sec (1.00 MB/sec), 40.06 ms avg latency, "
@@ -137,10 +140,11 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
         "read_back": read_back,
         "make_client": world.make_client,
         "refusal": world.refusal,
-        "find_java": lambda: Java("java", 17, 'openjdk version "17"'),  # type: ignore[arg-type]
         "_SETTLE_S": 0.0,
     }.items():
         monkeypatch.setattr(module, name, value)
+    java = Java("java", 17, 'openjdk version "17"')  # type: ignore[arg-type]
+    monkeypatch.setattr(machine, "find_java", lambda: java)
     # Freezing the objects of a whole test session would last for the rest of it.
     monkeypatch.setattr(module.gc, "freeze", lambda: None)
     return world
@@ -166,6 +170,11 @@ class Watcher:
         yield
 
 
+async def ran(experiment: Experiment) -> Results:
+    await experiment.run()
+    return experiment.results
+
+
 def made(world: World, folder: Path, patterns: str = "default", **given: Any) -> Experiment:
     plan = Plan(
         **{
@@ -185,7 +194,7 @@ def summary(folder: Path) -> dict[str, Any]:
 async def test_the_brokers_are_warm_before_one_of_them_is_slow(
     world: World, tmp_path: Path
 ) -> None:
-    results = await made(world, tmp_path, repeat=2).run()
+    results = await ran(made(world, tmp_path, repeat=2))
     assert world.events == [
         "up",
         "kafkaclient to slow-broker-0",
@@ -209,7 +218,7 @@ async def test_the_brokers_are_warm_before_one_of_them_is_slow(
 async def test_the_proxies_count_for_everybody_and_ours_are_read_back(
     world: World, tmp_path: Path
 ) -> None:
-    ours, java = (await made(world, tmp_path).run()).runs
+    ours, java = (await ran(made(world, tmp_path))).runs
     assert (ours.requests_per_broker, ours.bytes_per_broker) == ((10,) * 3, (1000,) * 3)
     assert java.requests_per_broker == (0, 0, 0)
     assert (ours.records, ours.errors, ours.lost, java.lost) == (100, 0, 0, None)
@@ -224,7 +233,7 @@ async def test_what_this_build_refuses_is_left_out_with_the_reason(
     world: World, tmp_path: Path
 ) -> None:
     world.refused = {"sticky linger 5", "telemetry"}
-    results = await made(world, tmp_path, "default,sticky linger 5").run()
+    results = await ran(made(world, tmp_path, "default,sticky linger 5"))
     assert [(skipped.setting, skipped.reason) for skipped in results.skipped] == [
         ("sticky linger 5", "no sticky linger 5"),
         ("telemetry", "no telemetry"),
@@ -235,7 +244,7 @@ async def test_what_this_build_refuses_is_left_out_with_the_reason(
 
 async def test_our_settings_are_recorded_apart(world: World, tmp_path: Path) -> None:
     world.refused = set()
-    results = await made(world, tmp_path, "default,kip794 adaptive linger 5").run()
+    results = await ran(made(world, tmp_path, "default,kip794 adaptive linger 5"))
     assert [event for event in world.events if "telemetry" in event] == [
         "kafkaclient to slow-broker-4 with telemetry",
         "kafkaclient to slow-broker-5 with telemetry",
@@ -249,7 +258,7 @@ async def test_our_settings_are_recorded_apart(world: World, tmp_path: Path) -> 
 
 async def test_a_run_that_fails_is_told_and_the_others_go_on(world: World, tmp_path: Path) -> None:
     world.failing_topic = "slow-broker-1"
-    results = await made(world, tmp_path).run()
+    results = await ran(made(world, tmp_path))
     assert [run.client for run in results.runs] == ["java"]
     assert next((s.setting, s.rate, s.run) for s in results.skipped) == ("default", 2000, 1)
     assert "no broker could be reached" in summary(tmp_path)["skipped"][0]["reason"]

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from experiments.slow_broker.plan import Plan, parse_rates, refusal
+from experiments.slow_broker.settings import SETTINGS, Setting, choose
 from kafkaclient.errors import ConfigError
-from kafkaclient.experiments import peers
-from kafkaclient.experiments.slow_broker.plan import Plan, parse_rates, refusal
-from kafkaclient.experiments.slow_broker.settings import SETTINGS, Setting, choose
+from kafkaclient.perf import peers
 
 OURS = Setting("kafkaclient", "default", {})
 

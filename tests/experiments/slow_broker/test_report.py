@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from experiments.slow_broker import report
+from experiments.slow_broker.decisions import Decisions, Series
+from experiments.slow_broker.report import write_report
 from kafkaclient.errors import ConfigError
-from kafkaclient.experiments import page
-from kafkaclient.experiments.slow_broker import report
-from kafkaclient.experiments.slow_broker.decisions import Decisions, Series
-from kafkaclient.experiments.slow_broker.report import write_report
+from kafkaclient.pages import page
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkaclient.experiments.slow_broker.results import Results
+    from experiments.slow_broker.results import Results
 
 DECISIONS = Decisions(
     "default", [0.5, 1.5], {0: Series([1.0, None], [0.0, None], [1.0, None], [0.2, 0.0])}

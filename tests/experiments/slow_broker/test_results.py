@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from experiments.slow_broker.results import Results
 from kafkaclient.errors import ConfigError
-from kafkaclient.experiments.slow_broker.results import Results
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,15 +4,10 @@ from itertools import pairwise
 
 import pytest
 
+from experiments.clients import OURS
+from experiments.options import parse_peers
+from experiments.slow_broker.settings import BASELINE, PEERS, SETTINGS, choose
 from kafkaclient.errors import ConfigError
-from kafkaclient.experiments.slow_broker.settings import (
-    BASELINE,
-    OURS,
-    PEERS,
-    SETTINGS,
-    choose,
-    parse_peers,
-)
 
 
 def test_our_default_has_no_option_at_all() -> None:
@@ -48,13 +43,13 @@ def test_names_are_unique_and_every_mode_of_ours_is_there() -> None:
 
 @pytest.mark.parametrize("text", ["", " ", "none", ","])
 def test_no_peers(text: str) -> None:
-    assert parse_peers(text) == ()
+    assert parse_peers(text, PEERS) == ()
 
 
 def test_peers_are_named_once_and_known() -> None:
-    assert parse_peers("confluent, java,java") == ("confluent", "java")
+    assert parse_peers("confluent, java,java", PEERS) == ("confluent", "java")
     with pytest.raises(ConfigError, match="no peer 'kafka-node'; there are java, aiokafka"):
-        parse_peers("java,kafka-node")
+        parse_peers("java,kafka-node", PEERS)
 
 
 def test_clients_take_turns() -> None:

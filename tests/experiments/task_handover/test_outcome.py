@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kafkaclient.experiments.task_handover.outcome import Counted, Outcome, Window
-from kafkaclient.experiments.task_handover.plan import Step
+from experiments.task_handover.outcome import Counted, Outcome, Window
+from experiments.task_handover.plan import Step
 from kafkaclient.wire.murmur2 import partition_for_key
 
 # A key for each of two tasks.

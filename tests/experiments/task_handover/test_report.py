@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from kafkaclient.experiments.task_handover.plan import Plan
-from kafkaclient.experiments.task_handover.report import gaps_by_task, write_report
-from kafkaclient.experiments.task_handover.results import (
+from experiments.experiment import REPORT, SUMMARY
+from experiments.task_handover.plan import Plan
+from experiments.task_handover.report import gaps_by_task, write_report
+from experiments.task_handover.results import (
     GAPS,
-    REPORT,
-    SUMMARY,
     Results,
     Run,
     Skipped,

@@ -9,25 +9,25 @@ import pytest
 
 from kafkaclient.spark.report import adding
 from kafkaclient.spark.report.adding import COUNTS, add_up
-from kafkaclient.spark.report.counting import SHIPPED, _packed
+from kafkaclient.spark.report.counting import PACKED_COUNTS, _pack
 
 PLACE = {"run": 1, "topic": "t", "partition": 2, "broker": 0}
 
 
 def applied(kind: str, *tasks: list[dict[str, Any]]) -> list[dict[str, Any]]:
     rows = [
-        {"kind": kind, "run": 1, "slice": 0, "counts": _packed(pa.Table.from_pylist(task))}
+        {"kind": kind, "run": 1, "slice": 0, "counts": _pack(pa.Table.from_pylist(task))}
         for task in tasks
     ]
     key = (pa.scalar(kind), pa.scalar(1), pa.scalar(0))
-    table = add_up(key, pa.Table.from_pylist(rows, SHIPPED), 2.0, 0.001)
+    table = add_up(key, pa.Table.from_pylist(rows, PACKED_COUNTS), 2.0, 0.001)
     assert table.schema == COUNTS
     return [{k: v for k, v in row.items() if v is not None} for row in table.to_pylist()]
 
 
 @pytest.mark.parametrize("unsummed", [1, 10**6])
 def test_sums_and_bounds(monkeypatch: pytest.MonkeyPatch, unsummed: int) -> None:
-    monkeypatch.setattr(adding, "_UNSUMMED", unsummed)
+    monkeypatch.setattr(adding, "_MAX_UNSUMMED_ROWS", unsummed)
 
     def row(second: int, batches: int, first_s: float) -> dict[str, Any]:
         sums = {"batches": batches, "records": 10 * batches, "bytes": 7, "retried": 0}

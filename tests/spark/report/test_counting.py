@@ -12,7 +12,7 @@ import pytest
 
 from kafkaclient.spark.failures import SparkJobError
 from kafkaclient.spark.report import counting
-from kafkaclient.spark.report.counting import SHIPPED, SUMS, Counting, added_up, unpacked
+from kafkaclient.spark.report.counting import PACKED_COUNTS, SUMS, Counting, sum_groups, unpack
 from kafkaclient.telemetry import SCHEMA
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def rows_of(kind: str, table: pa.Table) -> dict[tuple[Any, ...], Row]:
 def test_all_batches_are_counted_as_by_hand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    monkeypatch.setattr(counting, "_AT_ONCE", at_once)
+    monkeypatch.setattr(counting, "_MAX_BATCHES_HELD", at_once)
     rng = Random(5)
     files, batches = [], []
     for number, size in enumerate((400, 0, 500, 300)):
@@ -116,18 +116,18 @@ def test_all_batches_are_counted_as_by_hand(
         files.append({"run": run, "path": str(path), "offset_s": offset_s})
         batches += [(run, offset_s, row) for row in rows]
     shares = [pa.RecordBatch.from_pylist([{"files": files[:3]}, {"files": files[3:]}])]
-    shipped = pa.Table.from_batches(Counting(WINDOW_S)(shares), SHIPPED).to_pylist()
+    shipped = pa.Table.from_batches(Counting(WINDOW_S)(shares), PACKED_COUNTS).to_pylist()
     found: dict[tuple[Any, ...], Row] = {}
     for kind in SUMS:
-        parts = [unpacked(row["counts"]) for row in shipped if row["kind"] == kind]
-        found |= rows_of(kind, added_up(kind, pa.concat_tables(parts)))
+        parts = [unpack(row["counts"]) for row in shipped if row["kind"] == kind]
+        found |= rows_of(kind, sum_groups(kind, pa.concat_tables(parts)))
     expected = by_hand(batches)
     assert found.keys() == expected.keys()
     for key, row in expected.items():
         assert found[key] == pytest.approx(row), key
 
 
-def test_what_is_added_up_together_is_in_one_slice(
+def test_counts_added_up_together_are_in_one_slice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever gets a slice has all of its moments, and never more than a minute."""
@@ -137,12 +137,12 @@ def test_what_is_added_up_together_is_in_one_slice(
     pq.write_table(pa.Table.from_pylist([batch(rng) for _ in range(500)], SCHEMA), path)
     files = [{"run": run, "path": str(path), "offset_s": 0.5} for run in (0, 1)]
     shares = [pa.RecordBatch.from_pylist([{"files": files}])]
-    shipped = pa.Table.from_batches(Counting(WINDOW_S)(shares), SHIPPED).to_pylist()
+    shipped = pa.Table.from_batches(Counting(WINDOW_S)(shares), PACKED_COUNTS).to_pylist()
     slices: dict[tuple[str, int], list[int]] = {}
     several: list[set[tuple[str, int]]] = []
     for row in shipped:
         slices.setdefault((row["kind"], row["run"]), []).append(row["slice"])
-        kind, table = row["kind"], unpacked(row["counts"])
+        kind, table = row["kind"], unpack(row["counts"])
         assert set(table["run"].to_pylist()) == {row["run"]}
         if kind == "histogram":
             rows = table.to_pylist()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaclient.spark.report.judging import judged
+from kafkaclient.spark.report.judging import judge_decisions
 
 CELLS = st.lists(
     st.tuples(
@@ -60,11 +60,11 @@ def test_nothing_to_judge() -> None:
     table = pa.table(
         {**none, "bound_by": pa.array([], pa.string()), "total_s": pa.array([], pa.float64())}
     )
-    assert len(judged(table, TIMES, LEAST_S)) == 0
+    assert len(judge_decisions(table, TIMES, LEAST_S)) == 0
 
 
 @given(CELLS)
-def test_as_by_hand(cells: list[tuple[int, int, str, int, int]]) -> None:
+def test_decisions_are_judged_as_by_hand(cells: list[tuple[int, int, str, int, int]]) -> None:
     table = pa.Table.from_pylist(
         [
             {
@@ -80,7 +80,7 @@ def test_as_by_hand(cells: list[tuple[int, int, str, int, int]]) -> None:
         ]
     )
     found = {}
-    for row in judged(table, TIMES, LEAST_S).to_pylist():
+    for row in judge_decisions(table, TIMES, LEAST_S).to_pylist():
         assert row.pop("run") == 7
         found[row.pop("broker"), row.pop("bound_by")] = row
     expected = by_hand(cells)

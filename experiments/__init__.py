@@ -1,0 +1,1 @@
+"""Measurements on real brokers, against other Kafka clients: ``python -m experiments --help``."""

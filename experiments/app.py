@@ -1,0 +1,33 @@
+"""The command line of the experiments."""
+
+from __future__ import annotations
+
+import typer
+
+from experiments.chaos.command import chaos
+from experiments.demo.command import demo
+from experiments.partition_limits.command import partition_limits
+from experiments.replication_quota.command import replication_quota
+from experiments.slow_broker.command import pictures, report, slow_broker
+from experiments.task_handover.command import task_handover
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Measurements on real brokers, against other Kafka clients.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+)
+for _command in (
+    demo,
+    slow_broker,
+    chaos,
+    partition_limits,
+    replication_quota,
+    task_handover,
+    report,
+    pictures,
+):
+    app.command(_command.__name__.replace("_", "-"))(_command)

@@ -1,0 +1,107 @@
+"""The options of a campaign, checked before anything starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from experiments.chaos.schedule import outage, schedule
+from experiments.chaos.streams import KINDS, SMALLEST_RECORD
+from experiments.clients import JAVA, OURS
+from experiments.options import check_positive, check_record_size, chosen
+from kafkaclient.errors import ConfigError
+
+if TYPE_CHECKING:
+    from experiments.chaos.schedule import Fault
+
+__all__ = ["PEERS", "REPLICATION", "Plan", "parse_kinds"]
+
+PEERS = ("aiokafka", "confluent", JAVA)
+
+REPLICATION = 3
+_PARTITIONS_PER_BROKER = 2
+_MOST_STREAMS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A campaign. Raises ConfigError for values that contradict one another or make no sense."""
+
+    seconds: float
+    """How long records are sent and faults strike."""
+    seed: int
+    brokers: int = 3
+    rate: float = 5_000.0
+    """Records per second of each client."""
+    peers: tuple[str, ...] = ()
+    producers: int = 4
+    """Producers of each client."""
+    keys: int = 32
+    """Keys of each producer."""
+    kinds: tuple[str, ...] = KINDS
+    record_size: int = 100
+    outage: float = 0.0
+    """Seconds that all brokers are away, which replaces the schedule. 0: the schedule."""
+
+    def __post_init__(self) -> None:
+        if self.brokers < REPLICATION:
+            raise ConfigError(
+                f"--brokers must be at least {REPLICATION}, not {self.brokers}: the topics have "
+                f"{REPLICATION} replicas"
+            )
+        check_positive(
+            seconds=self.seconds, rate=self.rate, producers=self.producers, keys=self.keys
+        )
+        if self.producers * (1 + self.keys + self.partitions) > _MOST_STREAMS:
+            raise ConfigError("--producers and --keys make too many streams to number")
+        check_record_size(self.record_size, SMALLEST_RECORD)
+        if not 0 <= self.outage < self.seconds:
+            raise ConfigError(
+                f"--outage must be 0 or more and less than --seconds, not {self.outage:g}"
+            )
+        if JAVA in self.peers and "unkeyed" not in self.kinds:
+            raise ConfigError("--peers java needs unkeyed records: its tool sends no others")
+
+    @property
+    def partitions(self) -> int:
+        """Partitions of each topic at the start."""
+        return _PARTITIONS_PER_BROKER * self.brokers
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        return (OURS, *self.peers)
+
+    @property
+    def faults(self) -> list[Fault]:
+        if self.outage:
+            return outage(self.seconds, self.outage)
+        return schedule(self.seed, self.seconds, self.brokers)
+
+    def topic(self, client: str, kind: str) -> str:
+        return f"chaos-{client}-{kind}"
+
+    def topics(self, client: str) -> dict[str, str]:
+        """Kind of record -> the client's topic."""
+        kinds = ("unkeyed",) if client == JAVA else self.kinds
+        return {kind: self.topic(client, kind) for kind in kinds}
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "seconds": self.seconds,
+            "seed": self.seed,
+            "brokers": self.brokers,
+            "partitions": self.partitions,
+            "replication": REPLICATION,
+            "rate": self.rate,
+            "peers": list(self.peers),
+            "producers": self.producers,
+            "keys": self.keys,
+            "kinds": list(self.kinds),
+            "record_size": self.record_size,
+            "outage": self.outage,
+        }
+
+
+def parse_kinds(text: str) -> tuple[str, ...]:
+    """Kinds of records from ``unkeyed,keyed``. Raises ConfigError."""
+    return chosen("--kinds", text, KINDS)

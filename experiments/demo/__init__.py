@@ -1,0 +1,1 @@
+"""The demonstration: flights published to three brokers, one of them slow."""

@@ -1,0 +1,1 @@
+"""KIP-578's appendix A: throughput, creation and deletion by partitions on each broker."""

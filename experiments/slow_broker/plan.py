@@ -1,0 +1,141 @@
+"""The options of the experiment, checked before anything starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from experiments.clients import JAVA, OURS, client_config
+from experiments.options import check_positive, check_record_size, words
+from kafkaclient.errors import ConfigError
+from kafkaclient.perf.clients import make_client
+from kafkaclient.perf.load import LoadSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from experiments.slow_broker.settings import Setting
+
+__all__ = ["Plan", "PlannedRun", "parse_rates", "refusal"]
+
+_SMALLEST_RECORD = 16
+_LONGEST_START_S = 5.0
+_RECORDED_S = 10.0
+_NOWHERE = "127.0.0.1:9"  # nothing is connected to it
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    """Repetition ``number`` of a setting at a rate."""
+
+    setting: Setting
+    rate: float
+    number: int
+
+    @property
+    def label(self) -> str:
+        return f"{self.setting.label}, {self.rate:,g}/s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """An experiment. Raises ConfigError for values that make no sense."""
+
+    settings: tuple[Setting, ...]
+    rates: tuple[float, ...] = (2048.0, 4096.0)
+    """Records per second."""
+    delay_ms: float = 20.0
+    """Delay of each Produce response of broker 0."""
+    brokers: int = 3
+    partitions: int = 3
+    repeat: int = 1
+    seconds: float = 20.0
+    """How long records are sent in each run."""
+    record_size: int = 512
+
+    def __post_init__(self) -> None:
+        check_record_size(self.record_size, _SMALLEST_RECORD)
+        check_positive(
+            seconds=self.seconds,
+            brokers=self.brokers,
+            partitions=self.partitions,
+            repeat=self.repeat,
+        )
+        if self.delay_ms < 0:
+            raise ConfigError(f"--delay-ms must be 0 or more, not {self.delay_ms:g}")
+        if not self.rates or min(self.rates) * self.seconds < 1:
+            raise ConfigError("--rates and --seconds leave a run without a record")
+
+    @property
+    def start_s(self) -> float:
+        """Seconds at the start of each run that its steady state leaves out."""
+        return min(_LONGEST_START_S, self.seconds / 4)
+
+    @property
+    def recorded_s(self) -> float:
+        """Seconds in which records are sent in a run with telemetry."""
+        return min(_RECORDED_S, self.seconds)
+
+    def spec(self, rate: float, seconds: float | None = None) -> LoadSpec:
+        """The load of one run."""
+        return LoadSpec(
+            num_records=max(1, round(rate * (seconds or self.seconds))),
+            rate=rate,
+            warmup_records=0 if seconds else int(rate * self.start_s),
+        )
+
+    def runs(self, settings: tuple[Setting, ...]) -> Iterator[PlannedRun]:
+        """The measured runs in order: clients alternate, and repetitions come last."""
+        for number in range(1, self.repeat + 1):
+            for rate in self.rates:
+                for setting in settings:
+                    yield PlannedRun(setting, rate, number)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "rates": list(self.rates),
+            "delay_ms": self.delay_ms,
+            "brokers": self.brokers,
+            "partitions": self.partitions,
+            "replication": 1,
+            "repeat": self.repeat,
+            "seconds": self.seconds,
+            "steady_state_after_s": self.start_s,
+            "record_size": self.record_size,
+            "settings": [
+                {
+                    "client": setting.client,
+                    "setting": setting.name,
+                    "linger_ms": setting.linger_ms,
+                    "options": dict(setting.options),
+                }
+                for setting in self.settings
+            ],
+        }
+
+
+def parse_rates(text: str) -> tuple[float, ...]:
+    """Rates from ``2048,4096``. Raises ConfigError."""
+    try:
+        rates = tuple(map(float, words(text)))
+    except ValueError:
+        rates = ()
+    if not rates or min(rates) <= 0 or max(rates) == float("inf"):
+        raise ConfigError(f"--rates: records per second, joined by commas, not {text!r}")
+    return tuple(dict.fromkeys(rates))
+
+
+def refusal(setting: Setting) -> str | None:
+    """Why our client refuses the setting in this build; None if it accepts the setting.
+
+    Raises ConfigError for a peer that is not installed.
+    """
+    if setting.client == JAVA:
+        return None  # comes with the brokers
+    try:
+        make_client(setting.client, client_config(_NOWHERE, setting.options), "none")
+    except ConfigError as error:
+        if setting.client != OURS:
+            raise
+        return str(error)
+    return None

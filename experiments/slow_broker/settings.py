@@ -1,0 +1,126 @@
+"""The settings of every client that the experiment compares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, TypeAlias
+
+from experiments.clients import JAVA, OURS
+from experiments.options import words
+from kafkaclient.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["BASELINE", "PEERS", "SETTINGS", "Setting", "choose"]
+
+Options: TypeAlias = Mapping[str, str]
+
+_DEFAULT_LINGER_MS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A client with options, which have Kafka's dotted names."""
+
+    client: str
+    name: str
+    options: Options
+
+    @property
+    def linger_ms(self) -> float:
+        """The linger that is set, else 5 ms, the default of all clients here."""
+        return float(self.options.get("linger.ms", _DEFAULT_LINGER_MS))
+
+    @property
+    def label(self) -> str:
+        return f"{self.client}: {self.name}"
+
+
+_ADAPTIVE: dict[str, Options] = {
+    "adaptive": {},
+    "uniform": {"partitioner.adaptive.partitioning.enable": "false"},
+    "availability 5 ms": {"partitioner.availability.timeout.ms": "5"},
+}
+
+_OURS: dict[str, Options] = {
+    "default": {},
+    "linger 0": {"linger.ms": "0"},
+    "late floor 0 linger 0": {"linger.ms": "0", "partitioner.share.floor": "0"},
+    "uniform": {"adaptive.partitioning.enable": "false"},
+    **{
+        f"kip794 {name} linger {linger}": {
+            "partitioner": "kip794",
+            "linger.ms": str(linger),
+            **options,
+        }
+        for linger in (0, 5, 10)
+        for name, options in _ADAPTIVE.items()
+    },
+    **{
+        f"sticky linger {linger}": {"partitioner": "sticky", "linger.ms": str(linger)}
+        for linger in (0, 5)
+    },
+}
+_JAVA: dict[str, Options] = {
+    f"{name} linger {linger}": {"linger.ms": str(linger), **options}
+    for linger in (0, 5, 10)
+    for name, options in _ADAPTIVE.items()
+}
+_AIOKAFKA: dict[str, Options] = {
+    f"random linger {linger}": {"linger.ms": str(linger)} for linger in (0, 5)
+}
+_CONFLUENT: dict[str, Options] = {
+    **{f"linger {linger}": {"linger.ms": str(linger)} for linger in (0, 5, 10)},
+    "sticky 10 ms linger 10": {"linger.ms": "10", "sticky.partitioning.linger.ms": "10"},
+}
+
+SETTINGS: Mapping[str, tuple[Setting, ...]] = {
+    client: tuple(Setting(client, name, options) for name, options in settings.items())
+    for client, settings in {
+        OURS: _OURS,
+        JAVA: _JAVA,
+        "aiokafka": _AIOKAFKA,
+        "confluent": _CONFLUENT,
+    }.items()
+}
+"""Client name -> its settings."""
+
+PEERS = tuple(client for client in SETTINGS if client != OURS)
+
+BASELINE = next(found for found in SETTINGS[JAVA] if found.name == "adaptive linger 5")
+"""The setting that ratios refer to: Java's producer with its defaults."""
+
+
+def choose(peers: Sequence[str], patterns: str | None = None) -> list[Setting]:
+    """The settings to measure, in an order in which clients alternate.
+
+    ``patterns`` are names or shell patterns joined by commas, with ``client:`` before a peer's. A
+    client with a pattern keeps only the settings that match. Raises ConfigError for a pattern that
+    matches nothing.
+    """
+    chosen = {client: list(SETTINGS[client]) for client in (OURS, *peers)}
+    matched: dict[str, list[Setting]] = {}
+    for pattern in words(patterns or ""):
+        client, _, name = pattern.rpartition(":")
+        client, name = client.strip() or OURS, name.strip()
+        found = [setting for setting in SETTINGS.get(client, ()) if fnmatchcase(setting.name, name)]
+        if client not in chosen or not found:
+            names = "; ".join(setting.label for client in chosen for setting in SETTINGS[client])
+            raise ConfigError(f"--settings: nothing is named {pattern!r}; there are {names}")
+        matched.setdefault(client, []).extend(found)
+    for client, found in matched.items():
+        chosen[client] = [setting for setting in chosen[client] if setting in found]
+    return _in_turn(list(chosen.values()))
+
+
+def _in_turn(groups: Sequence[Sequence[Setting]]) -> list[Setting]:
+    # Each client's runs are spread over the whole time: the machine may be slower at times.
+    placed = [
+        ((place + 0.5) / len(group), number, setting)
+        for number, group in enumerate(groups)
+        for place, setting in enumerate(group)
+    ]
+    return [setting for _at, _number, setting in sorted(placed, key=lambda entry: entry[:2])]

@@ -1,0 +1,81 @@
+"""An instance: ``python -m experiments.task_handover.worker``.
+
+Reads its options as a line of JSON from stdin. Stops after SIGTERM, or when stdin ends, which means
+that the experiment's process is gone. Writes its :class:`Status` as a line of JSON ten times a
+second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+from dataclasses import asdict
+from typing import Any
+
+from experiments.task_handover.status import Status
+from kafkaclient.errors import KafkaError
+from kafkaclient.streams import StreamsApp
+from kafkaclient.streams.runtime.task_states import TaskState
+
+__all__ = ["add_one"]
+
+_REPORT_EVERY_S = 0.1
+_NUMBER_BYTES = 8
+
+
+def add_one(known: bytes | None, padding: bytes) -> tuple[int, bytes]:
+    """A key's next number, and the value to store: the number with bytes that make it large."""
+    number = int.from_bytes((known or b"")[:_NUMBER_BYTES], "big") + 1
+    return number, number.to_bytes(_NUMBER_BYTES, "big") + padding
+
+
+def status(app: StreamsApp) -> Status:
+    """The status of this instance."""
+    tasks, read = app.tasks(), app.changelog_bytes
+    return Status(
+        running=[t.task.partition for t in tasks if t.state is TaskState.RUNNING],
+        restoring=[t.task.partition for t in tasks if t.state is TaskState.RESTORING],
+        copies={str(t.task.partition): t.lag for t in tasks if t.state is TaskState.STANDBY},
+        restored_bytes=read.restored,
+        followed_bytes=read.followed,
+    )
+
+
+async def _report(app: StreamsApp) -> None:
+    while True:
+        sys.stdout.write(json.dumps(asdict(status(app))) + "\n")
+        sys.stdout.flush()
+        await asyncio.sleep(_REPORT_EVERY_S)
+
+
+async def _main(options: dict[str, Any]) -> None:
+    source, target, size = options["source"], options["target"], options["value_size"]
+    app = StreamsApp(**options["app"])
+    padding = os.urandom(max(0, size - _NUMBER_BYTES))
+
+    @app.processor(source, store="counts")
+    async def count(record: Any, store: Any, emit: Any) -> None:
+        number, value = add_one(store.get(record.key), padding)
+        store.put(record.key, value)
+        await emit(target, b"%d" % number, record.key)
+
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, app.stop)
+    loop.add_reader(sys.stdin, app.stop)  # readable means ended: nothing else is written to it
+    reporting = asyncio.create_task(_report(app))
+    try:
+        await app.run()
+    finally:
+        reporting.cancel()
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
+    try:
+        asyncio.run(_main(json.loads(sys.stdin.readline())))
+    except KafkaError as error:
+        sys.exit(f"{type(error).__name__}: {error}")

@@ -1,1 +1,0 @@
-"""Measured runs: one load loop, adapters for several clients, and what is made of the figures."""

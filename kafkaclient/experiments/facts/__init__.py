@@ -1,1 +1,0 @@
-"""The report on telemetry: what Spark has aggregated, as a summary, tables and a page."""

@@ -1,1 +1,0 @@
-"""KIP-578's appendix A: what more and more partitions on each broker cost."""

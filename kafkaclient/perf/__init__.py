@@ -1,0 +1,1 @@
+"""A load through one Kafka client or many, and its measurement: what ``perf-test`` runs."""

@@ -1,0 +1,217 @@
+"""Latencies of acknowledged records: windows during the run, and a distribution at its end.
+
+Recording a latency is on the load's hot path, so it only adds to sums and to an array. The
+histogram is made once, after the run.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hdrh.histogram import HdrHistogram
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+__all__ = ["Distribution", "LatencyRecorder", "Summary", "Window"]
+
+_MB = 1024.0 * 1024.0
+_HIGHEST_US = 3_600_000_000
+_SIGNIFICANT_DIGITS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The records acknowledged in one reporting interval."""
+
+    records: int
+    nbytes: int
+    seconds: float
+    avg_ms: float
+    max_ms: float
+
+    def line(self) -> str:
+        """The window as Kafka's ``kafka-producer-perf-test`` prints it."""
+        return (
+            f"{self.records} records sent, {_per(self.records, self.seconds):.1f} records/sec "
+            f"({_per(self.nbytes, self.seconds) / _MB:.2f} MB/sec), "
+            f"{self.avg_ms:.1f} ms avg latency, {self.max_ms:.1f} ms max latency."
+        )
+
+
+class Distribution:
+    """Latencies in an HDR histogram: microseconds to an hour, three significant digits."""
+
+    def __init__(self, latencies_s: array[float]) -> None:
+        self._histogram = HdrHistogram(1, _HIGHEST_US, _SIGNIFICANT_DIGITS)
+        counts = Counter(int(latency * 1e6) for latency in latencies_s)
+        for microseconds, count in counts.items():
+            self._histogram.record_value(min(max(microseconds, 1), _HIGHEST_US), count)
+        self._max_ms = max(latencies_s, default=0.0) * 1e3
+
+    @classmethod
+    def merged(cls, parts: Iterable[Distribution]) -> Distribution:
+        """The distribution of all records of the parts."""
+        whole = cls(array("f"))
+        for part in parts:
+            whole._histogram.add(part._histogram)
+            whole._max_ms = max(whole._max_ms, part._max_ms)
+        return whole
+
+    @classmethod
+    def decoded(cls, encoded: str, max_ms: float) -> Distribution:
+        """The distribution from the result of :meth:`encoded` and its ``max_ms``."""
+        found = cls(array("f"))
+        found._histogram = HdrHistogram.decode(encoded)
+        found._max_ms = max_ms
+        return found
+
+    def encoded(self) -> str:
+        """The histogram in HdrHistogram's own format (V2, compressed, base64)."""
+        text: bytes = self._histogram.encode()
+        return text.decode("ascii")
+
+    @property
+    def count(self) -> int:
+        return int(self._histogram.get_total_count())
+
+    @property
+    def max_ms(self) -> float:
+        return self._max_ms
+
+    def percentile_ms(self, percentile: float) -> float | None:
+        """The latency in ms that ``percentile`` percent of the records do not exceed."""
+        if not self.count:
+            return None
+        value: int = self._histogram.get_value_at_percentile(percentile)
+        return min(value / 1e3, self._max_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A whole run: the figures of the last line of Kafka's tool, and their distribution."""
+
+    records: int
+    nbytes: int
+    seconds: float
+    avg_ms: float | None
+    distribution: Distribution
+
+    @property
+    def records_per_s(self) -> float:
+        return _per(self.records, self.seconds)
+
+    @property
+    def mb_per_s(self) -> float:
+        return _per(self.nbytes, self.seconds) / _MB
+
+    @property
+    def max_ms(self) -> float | None:
+        return self.distribution.max_ms if self.records else None
+
+    def line(self, steady_state: bool = False) -> str:
+        """The final line as Kafka's ``kafka-producer-perf-test`` prints it."""
+        percentiles = ", ".join(
+            f"{int(self.distribution.percentile_ms(percentile) or 0.0)} ms {label}"
+            for percentile, label in ((50, "50th"), (95, "95th"), (99, "99th"), (99.9, "99.9th"))
+        )
+        avg = "NaN" if self.avg_ms is None else f"{self.avg_ms:.2f}"
+        return (
+            f"{self.records}{' steady state' if steady_state else ''} records sent, "
+            f"{self.records_per_s:f} records/sec ({self.mb_per_s:.2f} MB/sec), "
+            f"{avg} ms avg latency, {self.max_ms or 0.0:.2f} ms max latency, {percentiles}."
+        )
+
+
+class LatencyRecorder:
+    """Takes every acknowledged record; calls ``on_window`` after each reporting interval.
+
+    As in Java's ``ProducerPerformance.Stats``, a window ends with the first record acknowledged
+    after its interval. While no record is acknowledged, no window is reported.
+    """
+
+    __slots__ = (
+        "_bytes",
+        "_interval",
+        "_latencies",
+        "_on_window",
+        "_start",
+        "_total",
+        "_window_bytes",
+        "_window_count",
+        "_window_max",
+        "_window_start",
+        "_window_total",
+    )
+
+    def __init__(
+        self, start: float, interval_s: float, on_window: Callable[[Window], None] | None = None
+    ) -> None:
+        self._start = self._window_start = start
+        self._interval = interval_s
+        self._on_window = on_window
+        # Single precision is exact to 0.1 µs for a latency of a second, in half the memory.
+        self._latencies = array("f")
+        self._bytes = self._window_bytes = 0
+        self._total = self._window_total = 0.0
+        self._window_count = 0
+        self._window_max = 0.0
+
+    @property
+    def count(self) -> int:
+        return len(self._latencies)
+
+    @property
+    def nbytes(self) -> int:
+        return self._bytes
+
+    def record(self, started: float, finished: float, nbytes: int) -> None:
+        latency = finished - started
+        self._latencies.append(latency)
+        self._bytes += nbytes
+        self._total += latency
+        if latency > self._window_max:  # noqa: PLR1730 - max() would cost a call per record
+            self._window_max = latency
+        if finished - self._window_start >= self._interval:
+            self._end_window(finished)
+
+    def mute(self) -> None:
+        """Report no more windows; another recorder reports the following ones."""
+        self._on_window = None
+
+    def summary(self, finished: float) -> Summary:
+        """The summary of all records; rates refer to the time until ``finished``."""
+        count = len(self._latencies)
+        return Summary(
+            records=count,
+            nbytes=self._bytes,
+            seconds=finished - self._start,
+            avg_ms=self._total / count * 1e3 if count else None,
+            distribution=Distribution(self._latencies),
+        )
+
+    def _end_window(self, now: float) -> None:
+        count = len(self._latencies)
+        records = count - self._window_count
+        if self._on_window is not None:
+            self._on_window(
+                Window(
+                    records=records,
+                    nbytes=self._bytes - self._window_bytes,
+                    seconds=now - self._window_start,
+                    avg_ms=(self._total - self._window_total) / records * 1e3,
+                    max_ms=self._window_max * 1e3,
+                )
+            )
+        self._window_start = now
+        self._window_count = count
+        self._window_bytes = self._bytes
+        self._window_total = self._total
+        self._window_max = 0.0
+
+
+def _per(amount: float, seconds: float) -> float:
+    return amount / seconds if seconds > 0 else 0.0

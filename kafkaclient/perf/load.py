@@ -1,0 +1,198 @@
+"""The load loop, which sends records at a target rate through any client.
+
+The loop is open: a record is sent when it is due, whether or not earlier records have an outcome. A
+record's latency runs from the call of the client, including the wait for buffer space, until its
+acknowledgement is known (Java: ``ProducerPerformance``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import islice
+from math import inf, nextafter
+from typing import TYPE_CHECKING
+
+from kafkaclient.perf.latency import LatencyRecorder, Summary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kafkaclient.perf.clients import LoadClient
+    from kafkaclient.perf.latency import Window
+    from kafkaclient.perf.payload import KeyValue
+
+__all__ = ["Load", "LoadSpec", "Outcome", "Throttle"]
+
+_YIELD_EVERY_S = 0.001
+_MIN_SLEEP_S = 0.002
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSpec:
+    """The number of records to send, and their rate."""
+
+    num_records: int
+    rate: float | None = None
+    """Target records per second on average; None: as fast as the client takes records."""
+    warmup_records: int = 0
+    """The number of first records that the steady-state summary leaves out."""
+    reporting_interval_s: float = 5.0
+    transaction_s: float | None = None
+    """Seconds after which a transaction is committed; None: no transactions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The result of a load."""
+
+    summary: Summary
+    steady_state: Summary | None
+    """The summary of the records after the warm-up; None without a warm-up."""
+    errors: Counter[str] = field(default_factory=Counter)
+    """Cause -> number of failed records."""
+
+
+class Throttle:
+    """Keeps the average rate since the start; after a delay it catches up in bursts.
+
+    Behaves as Kafka's ``ThroughputThrottler``: a sender that is ahead owes the time of a record,
+    and sleeps once it owes 2 ms. A sender that is behind does not sleep.
+    """
+
+    __slots__ = ("_interval", "_owed", "_rate", "_start")
+
+    def __init__(self, rate: float | None, start: float) -> None:
+        self._rate = rate or 0.0
+        self._interval = 1.0 / rate if rate else 0.0
+        self._start = start
+        self._owed = 0.0
+
+    def pause(self, sent: int, now: float) -> float:
+        """Seconds to sleep after ``sent`` records at time ``now``; 0.0: do not sleep."""
+        if not self._rate or sent <= self._rate * (now - self._start):
+            return 0.0
+        self._owed += self._interval
+        if self._owed < _MIN_SLEEP_S:
+            return 0.0
+        owed, self._owed = self._owed, 0.0
+        return owed
+
+    def slept(self, pause: float, seconds: float) -> None:
+        """Add the rest of a pause that lasted only ``seconds`` to the time owed.
+
+        uvloop's timers count whole milliseconds. Without this, a load of 2048/s would be an eighth
+        too fast.
+        """
+        self._owed += max(0.0, pause - seconds)
+
+
+class Load:
+    """A run of a load: ``await run(...)``; ``sent`` and ``acknowledged`` show its progress."""
+
+    def __init__(
+        self,
+        client: LoadClient,
+        spec: LoadSpec,
+        *,
+        on_window: Callable[[Window], None] | None = None,
+        on_steady_state: Callable[[], None] | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self.sent = 0
+        self._client = client
+        self._spec = spec
+        self._clock = clock
+        self._on_window = on_window
+        self._on_steady_state = on_steady_state
+        self._recorder = LatencyRecorder(clock(), spec.reporting_interval_s, on_window)
+        self._steady: LatencyRecorder | None = None
+        self._steady_from = inf
+        self._errors: Counter[str] = Counter()
+        self._commits_at: float | None = None
+        """When to commit the open transaction; None: no transaction is open."""
+
+    @property
+    def spec(self) -> LoadSpec:
+        return self._spec
+
+    @property
+    def acknowledged(self) -> int:
+        return self._recorder.count
+
+    @property
+    def failed(self) -> int:
+        return self._errors.total()
+
+    async def run(self, records: Iterable[KeyValue]) -> Outcome:
+        """Start the client, send ``spec.num_records`` of ``records``, and wait for their outcomes.
+
+        The client is not stopped: its owner does that, and reads its counters. Failed records are
+        counted. Raises what ``client.start`` and the client's transactions raise.
+        """
+        await self._client.start(self._completed)
+        start = self._clock()
+        self._recorder = LatencyRecorder(start, self._spec.reporting_interval_s, self._on_window)
+        await self._send_all(records, start)
+        if self._commits_at is not None:
+            await self._commit()
+        await self._client.flush()
+        finished = self._clock()
+        return Outcome(
+            summary=self._recorder.summary(finished),
+            steady_state=self._steady.summary(finished) if self._steady else None,
+            errors=self._errors,
+        )
+
+    async def _send_all(self, records: Iterable[KeyValue], start: float) -> None:
+        spec, clock, client = self._spec, self._clock, self._client
+        send_nowait = client.send_nowait
+        transactional = spec.transaction_s is not None
+        throttle = Throttle(spec.rate, start)
+        warmup = spec.warmup_records or None
+        yielded = start
+        for number, (key, value) in enumerate(islice(records, spec.num_records)):
+            if transactional and self._commits_at is None:
+                await self._begin()
+            now = clock()
+            if number == warmup:
+                now = nextafter(now, inf)  # the last record may have the same time
+                self._begin_steady_state(now)
+            if not send_nowait(key, value, now):
+                await client.send(key, value, now)
+            self.sent = number + 1
+            if self._commits_at is not None and now >= self._commits_at:
+                await self._commit()
+            pause = throttle.pause(number, now)
+            if pause or now - yielded >= _YIELD_EVERY_S:
+                await asyncio.sleep(pause)
+                yielded = clock()
+                throttle.slept(pause, yielded - now)
+
+    async def _begin(self) -> None:
+        assert self._spec.transaction_s is not None
+        await self._client.begin_transaction()
+        self._commits_at = self._clock() + self._spec.transaction_s
+
+    async def _commit(self) -> None:
+        self._commits_at = None
+        await self._client.commit_transaction()
+
+    def _begin_steady_state(self, now: float) -> None:
+        self._recorder.mute()
+        self._steady_from = now
+        self._steady = LatencyRecorder(now, self._spec.reporting_interval_s, self._on_window)
+        if self._on_steady_state is not None:
+            self._on_steady_state()
+
+    def _completed(
+        self, started: float, finished: float, nbytes: int, error: BaseException | None
+    ) -> None:
+        if error is not None:
+            self._errors[f"{type(error).__name__}: {error}"] += 1
+            return
+        self._recorder.record(started, finished, nbytes)
+        if started >= self._steady_from and self._steady is not None:
+            self._steady.record(started, finished, nbytes)

@@ -1,0 +1,123 @@
+"""The bytes and requests that a client has sent to each broker and partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+__all__ = [
+    "BrokerTraffic",
+    "Completed",
+    "PartitionTraffic",
+    "Traffic",
+    "merged_traffic",
+    "skew_of",
+    "unheard",
+]
+
+Completed: TypeAlias = Callable[[float, float, int, BaseException | None], None]
+"""``completed(started, finished, nbytes, error)``: a record has its outcome.
+
+Times come from ``perf_counter``. Called on the event loop's thread.
+"""
+
+
+def unheard(_started: float, _finished: float, _nbytes: int, _error: BaseException | None) -> None:
+    """The :data:`Completed` of a client that was not started."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerTraffic:
+    """A broker's totals since the client's start, and gauges; None: the client does not know."""
+
+    node_id: int
+    bytes_sent: int
+    requests_sent: int | None = None
+    queued_bytes: int | None = None
+    in_flight_requests: int | None = None
+    window: int | None = None
+    """The number of requests that may be in flight at the moment."""
+    latency_s: float | None = None
+    """The median latency of the latest responses."""
+    exclusions: int | None = None
+    """How often the broker was excluded from records without key."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionTraffic:
+    """A partition's totals since the client's start; None: the client does not know."""
+
+    partition: int
+    leader: int
+    records_sent: int
+    bytes_sent: int
+    batches_sent: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    """Brokers by their ids, and the partitions of the topic by their numbers, both rising."""
+
+    brokers: tuple[BrokerTraffic, ...]
+    partitions: tuple[PartitionTraffic, ...]
+    skew: float | None = None
+    """The most bytes of a partition as a multiple of the mean: 1.0 is even. None: not known."""
+
+    @property
+    def bytes_per_broker(self) -> tuple[int, ...]:
+        return tuple(broker.bytes_sent for broker in self.brokers)
+
+    @property
+    def requests_per_broker(self) -> tuple[int, ...] | None:
+        """Requests in the order of broker ids; None if a broker's are not known."""
+        requests = [broker.requests_sent for broker in self.brokers]
+        known = tuple(number for number in requests if number is not None)
+        return known if len(known) == len(requests) else None
+
+
+def skew_of(partitions: Sequence[PartitionTraffic]) -> float | None:
+    """The skew of a topic with these partitions, over those that have a leader."""
+    given = [partition.bytes_sent for partition in partitions if partition.leader >= 0]
+    return max(given) * len(given) / sum(given) if any(given) else None
+
+
+def merged_traffic(parts: Sequence[Traffic]) -> Traffic | None:
+    """The traffic of several clients to one topic together, without gauges; None for no parts."""
+    if not parts:
+        return None
+    brokers: dict[int, list[BrokerTraffic]] = {}
+    partitions: dict[int, list[PartitionTraffic]] = {}
+    for part in parts:
+        for broker in part.brokers:
+            brokers.setdefault(broker.node_id, []).append(broker)
+        for partition in part.partitions:
+            partitions.setdefault(partition.partition, []).append(partition)
+    merged = tuple(
+        PartitionTraffic(
+            partition=number,
+            leader=found[-1].leader,
+            records_sent=sum(one.records_sent for one in found),
+            bytes_sent=sum(one.bytes_sent for one in found),
+            batches_sent=_sum([one.batches_sent for one in found]),
+        )
+        for number, found in sorted(partitions.items())
+    )
+    return Traffic(
+        brokers=tuple(
+            BrokerTraffic(
+                node_id=node_id,
+                bytes_sent=sum(one.bytes_sent for one in found),
+                requests_sent=_sum([one.requests_sent for one in found]),
+                exclusions=_sum([one.exclusions for one in found]),
+            )
+            for node_id, found in sorted(brokers.items())
+        ),
+        partitions=merged,
+        skew=skew_of(merged),
+    )
+
+
+def _sum(values: Sequence[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None

@@ -1,0 +1,131 @@
+"""The waiters of one topic: callers and held records that need metadata or buffer space."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from kafkaclient.errors import KafkaError
+    from kafkaclient.producer.accumulator.buffer_pool import Claim
+    from kafkaclient.producer.batches.delivery import BatchResult, Delivery
+    from kafkaclient.producer.batches.record import Record
+    from kafkaclient.producer.batches.topic_buffer import TopicBuffer
+
+__all__ = ["HeldRecord", "PendingSend", "TopicWaiters"]
+
+
+class TopicWaiters:
+    """One topic's waiters, first come first. Keeps ``topic.has_waiters`` true to both deques."""
+
+    __slots__ = ("admitted", "callers", "topic", "waiting")
+
+    def __init__(self, topic: TopicBuffer) -> None:
+        self.topic = topic
+        self.waiting: deque[PendingSend | HeldRecord] = deque()
+        """Waiters that need metadata or buffer space."""
+        self.admitted: deque[PendingSend] = deque()
+        """Callers that may append, and have not ended yet."""
+        self.callers = 0
+        """How many of ``waiting`` are callers; kept as a number because ``waiting`` can be long."""
+
+    def add(self, waiter: PendingSend | HeldRecord) -> None:
+        self.waiting.append(waiter)
+        self.callers += isinstance(waiter, PendingSend)
+        self.topic.set_has_waiters(True)
+
+    def pop_first(self) -> None:
+        """Take out the first waiter; a caller moves to ``admitted``."""
+        waiter = self.waiting.popleft()
+        if isinstance(waiter, PendingSend):
+            self.admitted.append(waiter)
+            self.callers -= 1
+        self._changed()
+
+    def remove(self, waiter: PendingSend | HeldRecord) -> None:
+        """Take out a waiter from either deque."""
+        if isinstance(waiter, PendingSend) and waiter in self.admitted:
+            self.admitted.remove(waiter)
+        else:
+            self.waiting.remove(waiter)
+            self.callers -= isinstance(waiter, PendingSend)
+        self._changed()
+
+    def requeue(self, send: PendingSend) -> None:
+        """Make an admitted caller wait again, right behind the last held record."""
+        self.admitted.remove(send)
+        held = [at for at, waiter in enumerate(self.waiting) if isinstance(waiter, HeldRecord)]
+        self.waiting.insert(held[-1] + 1 if held else 0, send)
+        self.callers += 1
+
+    @property
+    def oldest_held(self) -> HeldRecord | None:
+        return next((waiter for waiter in self.waiting if isinstance(waiter, HeldRecord)), None)
+
+    def _changed(self) -> None:
+        self.topic.set_has_waiters(bool(self.waiting or self.admitted))
+
+
+class HeldRecord(NamedTuple):
+    """A record of ``send_nowait`` that waits; its buffer space is charged already."""
+
+    delivery: Delivery
+    result: BatchResult
+    record: Record
+    created: float
+    """When ``send_nowait`` was called, in the clock's seconds."""
+
+
+class PendingSend:
+    """A caller that waits among the topic's ``waiters``, for ``room`` bytes of buffer space.
+
+    ``exclusive``: the caller appends many records, so no other waiter of the topic is admitted
+    before this one has ended.
+    """
+
+    __slots__ = ("_admitted", "charged", "claim", "exclusive", "room", "spent", "waiters")
+
+    def __init__(self, waiters: TopicWaiters, room: int, *, exclusive: bool) -> None:
+        self.waiters = waiters
+        self.exclusive = exclusive
+        self.claim: Claim | None = None
+        """The request for buffer space while the buffer pool has not granted it."""
+        self.need(room)
+
+    def need(self, room: int) -> None:
+        """Wait for ``room`` bytes, which are not charged yet."""
+        self.room = room
+        self.charged = False
+        """Whether the buffer space is charged."""
+        self.spent = False
+        """Whether the charge was handed over to an append."""
+        self._admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def wait(self) -> None:
+        """Return when this caller may append: the topic is known, and the space is charged."""
+        if not self._admitted.done():
+            await self._admitted
+        # Callers admitted earlier are ready to run: they append and end within a few loop passes.
+        while self.waiters.admitted[0] is not self:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+    @property
+    def may_append(self) -> bool:
+        """Whether the caller can append now: :meth:`wait` would return at once."""
+        return self._admitted.done() and self.waiters.admitted[0] is self
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a charge is there to spend."""
+        return self.charged and not self.spent and self.room > 0
+
+    def admit(self) -> None:
+        if not self._admitted.done():
+            self._admitted.set_result(None)
+
+    def fail(self, error: KafkaError) -> None:
+        """Fail the caller, if it still waits."""
+        if not self._admitted.done():
+            self._admitted.set_exception(error)
+            self._admitted.exception()  # mark it retrieved: the caller may never await it

@@ -1,0 +1,137 @@
+"""Keeps an event loop and clients in a Spark worker, from task to task.
+
+A Python worker runs one task after the other, in a stream many small ones. Connecting for each task
+would cost more than writing its rows. So a client that has completed a task is reused for the next
+task with the same options, as in the JVM's connector (``InternalKafkaProducerPool``,
+``InternalKafkaConsumerPool``). Spark ends a worker that has been idle for a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kafkaclient.errors import KafkaError
+from kafkaclient.producer.producer import Producer
+from kafkaclient.reader import Reader
+from kafkaclient.spark.garbage import freeze_imports
+from kafkaclient.spark.loop import LoopThread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from kafkaclient.net.dialer import Dialer
+
+__all__ = ["WORKER_CACHE", "ClientCache"]
+
+C = TypeVar("C", Producer, Reader)
+
+_log = logging.getLogger(__name__)
+
+_MAX_IDLE_S = 60.0  # clients idle for longer are closed when the next task comes
+_MAX_METADATA_AGE_S = 1.0  # a reused client refreshes older metadata
+_REFRESH_TIMEOUT_S = 5.0
+
+
+class ClientCache:
+    """The clients of one process. A client is used by one task at a time."""
+
+    def __init__(
+        self, *, dialer: Dialer | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._dialer = dialer
+        self._clock = clock
+        self._loop: LoopThread | None = None
+        self._idle: list[tuple[float, bytes, Producer | Reader]] = []
+
+    @property
+    def loop(self) -> LoopThread:
+        """The event loop of all clients."""
+        if self._loop is None:
+            self._loop = LoopThread("kafkaclient-spark")
+        return self._loop
+
+    @contextmanager
+    def client(self, kind: type[C], options: Mapping[str, str]) -> Iterator[C]:
+        """A started client with current metadata. Closed if the block raises, else kept.
+
+        Raises the errors of starting the client.
+        """
+        freeze_imports()
+        loop, key = self.loop, _key(kind, options)
+        client: Any = self._take_idle(key)
+        if client is not None and not loop.run(_is_up_to_date(client)):
+            self._discard(client)
+            client = None
+        if client is None:
+            client = kind(options, dialer=self._dialer)
+            loop.run(client.start())
+        try:
+            yield client
+        except BaseException:
+            self._discard(client)
+            raise
+        # Spark kills workers, so a client that writes something when it stops must stop now.
+        if "telemetry" in options or options.get("acks") == "0":
+            self._discard(client)
+        else:
+            self._idle.append((self._clock(), key, client))
+
+    def _take_idle(self, key: bytes) -> Producer | Reader | None:
+        found = None
+        for each in list(self._idle):
+            since, client_key, client = each
+            if since < self._clock() - _MAX_IDLE_S:
+                self._idle.remove(each)
+                self._discard(client)
+            elif client_key == key and found is None:
+                self._idle.remove(each)
+                found = client
+        return found
+
+    def _discard(self, client: Producer | Reader) -> None:
+        """Close the client, and drop its unfinished records. Errors are only logged: the task has
+        failed for another reason or is done."""
+        try:
+            self.loop.run(_close(client))
+        except Exception:  # noqa: BLE001
+            _log.exception("%r could not be closed", client)
+
+    def close(self) -> None:
+        """Close all idle clients and the loop. A client in use is closed by its task."""
+        while self._idle:
+            self._discard(self._idle.pop()[2])
+        if self._loop is not None:
+            self._loop.close()
+            self._loop = None
+
+
+def _key(kind: type, options: Mapping[str, str]) -> bytes:
+    """A digest of the options, because passwords are among them."""
+    return sha256(repr((kind.__name__, sorted(options.items()))).encode()).digest()
+
+
+async def _is_up_to_date(client: Producer | Reader) -> bool:
+    """Whether the client could refresh its metadata. Topics may have been recreated or got
+    partitions since its last task. After a failure, a new client is started and raises the reason.
+    """
+    try:
+        async with asyncio.timeout(_REFRESH_TIMEOUT_S):
+            await client.refresh_metadata(max_age_s=_MAX_METADATA_AGE_S)
+    except (KafkaError, TimeoutError):
+        return False
+    return True
+
+
+async def _close(client: Producer | Reader) -> None:
+    if isinstance(client, Producer):
+        await client.stop(timeout=0)
+    else:
+        await client.close()
+
+
+WORKER_CACHE = ClientCache()  # of this process

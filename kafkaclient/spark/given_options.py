@@ -1,0 +1,164 @@
+"""The options given to ``format("kafkaclient")``: checks names, parses flags and counts."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from kafkaclient.config import ClientConfig, ReaderConfig
+from kafkaclient.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+__all__ = [
+    "ENDING",
+    "READ",
+    "SUBSCRIPTIONS",
+    "TRANSACTIONAL",
+    "TRIGGER",
+    "WRITE",
+    "GivenOptions",
+    "Mode",
+]
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Mode = Literal["batch", "streaming"]
+
+_CLIENT = "kafka."
+SUBSCRIPTIONS = ("assign", "subscribe", "subscribePattern")
+READ = (
+    *SUBSCRIPTIONS,
+    "startingOffsets",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "includeHeaders",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "failOnDataLoss",
+)
+ENDING = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+TRIGGER = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+TRANSACTIONAL = (
+    "transactionalIdPrefix",
+    "ledgerReplicationFactor",
+    "ledgerMinInsyncReplicas",
+    "failOnDataLoss",
+)
+WRITE = ("topic", "includeHeaders", "exactlyOnce", *TRANSACTIONAL)
+_ALL = (*dict.fromkeys((*READ, *ENDING, *TRIGGER, *WRITE)),)
+# Options of the JVM's connector and its consumer that have no effect without a consumer group.
+_IGNORED = {
+    "groupidprefix",
+    "kafkaconsumer.polltimeoutms",
+    "fetchoffset.numretries",
+    "fetchoffset.retryintervalms",
+    "kafka.group.id",
+    "kafka.group.instance.id",
+    "kafka.heartbeat.interval.ms",
+    "kafka.max.poll.interval.ms",
+    "kafka.max.poll.records",
+    "kafka.partition.assignment.strategy",
+    "kafka.session.timeout.ms",
+}
+# Options that Spark's own readers and writers add.
+_SET_BY_SPARK = frozenset({"path", "paths", "checkpointlocation", "queryname", "outputmode"})
+_REJECTED = {
+    "kafka.auto.offset.reset": "use startingOffsets: Spark tracks the offsets",
+    "kafka.enable.auto.commit": "offsets are in Spark's checkpoint, not in Kafka",
+    "kafka.interceptor.classes": "Java classes cannot be loaded",
+    "kafka.key.deserializer": "keys are read as BINARY: cast the column",
+    "kafka.value.deserializer": "values are read as BINARY: cast the column",
+    "kafka.key.serializer": "keys are written from STRING or BINARY columns",
+    "kafka.value.serializer": "values are written from STRING or BINARY columns",
+    "kafka.transactional.id": "each task gets its own: use exactlyOnce and transactionalIdPrefix",
+}
+
+
+class GivenOptions:
+    """The given options by lower-case name: Spark's options are not case-sensitive. Raises
+    ConfigError for a name that is not in ``known``."""
+
+    def __init__(self, options: Mapping[str, str], known: tuple[str, ...], mode: Mode) -> None:
+        self._values = {name.lower(): value for name, value in options.items()}
+        accepted = {name.lower() for name in known}
+        for name in self._values:
+            if name in _REJECTED:
+                raise ConfigError(f"option {name} is not accepted: {_REJECTED[name]}")
+            if name in _IGNORED:
+                _log.warning("option %s has no effect: this source uses no consumer group", name)
+            elif (
+                name not in accepted and name not in _SET_BY_SPARK and not name.startswith(_CLIENT)
+            ):
+                raise ConfigError(_unknown(name, known, mode))
+
+    def get(self, name: str) -> str | None:
+        return self._values.get(name.lower())
+
+    def present(self, names: tuple[str, ...]) -> list[str]:
+        """Those of the names that are given."""
+        return [name for name in names if name.lower() in self._values]
+
+    def read(self, name: str, parse: Callable[[str], T], default: T) -> T:
+        """The parsed option, or the default. ``parse`` raises ValueError that says what is
+        valid."""
+        text = self.get(name)
+        if text is None:
+            return default
+        try:
+            return parse(text.strip())
+        except ValueError as error:
+            raise ConfigError(f"option {name}={text!r} is not accepted: {error}") from None
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        return self.read(name, _boolean, default)
+
+    def count(self, name: str) -> int | None:
+        return self.read(name, _positive, None)
+
+    def client(self, config: type[ClientConfig]) -> dict[str, str]:
+        """The ``kafka.*`` options without their prefix, validated by ``config``."""
+        client = {
+            name.removeprefix(_CLIENT): value
+            for name, value in self._values.items()
+            if name.startswith(_CLIENT) and name not in _IGNORED
+        }
+        if not client.get("bootstrap.servers", "").strip():
+            raise ConfigError("option kafka.bootstrap.servers is missing: set it to host:port,...")
+        try:
+            config.build(client, {})
+        except ConfigError as error:
+            raise ConfigError(f"in the options kafka.*: {error}") from error
+        return client
+
+
+def _unknown(name: str, known: tuple[str, ...], mode: Mode) -> str:
+    if any(name == each.lower() for each in _ALL):
+        use = "writing" if "topic" in known else "reading"
+        return f"option {name} is not for {use} ({mode})"
+    by_lower = {each.lower(): each for each in known}
+    full = [f"{_CLIENT}{each.kafka_name}" for each in ReaderConfig.OPTIONS.values()]
+    candidates = [*by_lower, *full, *(each.removeprefix(_CLIENT) for each in full)]
+    close = difflib.get_close_matches(name, candidates, n=1, cutoff=0.6)
+    if not close:
+        return f"unknown option {name}; the options are {', '.join(known)}, and kafka.*"
+    found = by_lower.get(close[0], close[0])
+    if found not in known and not found.startswith(_CLIENT):
+        found = f"{_CLIENT}{found}"
+    return f"unknown option {name}: did you mean {found}?"
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    raise ValueError("give true or false")
+
+
+def _positive(text: str) -> int:
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise ValueError("give an integer above 0")

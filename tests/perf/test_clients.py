@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import asyncio
+from itertools import cycle
+
+import pytest
+
+from kafkaclient.errors import ConfigError, RecordTooLargeError
+from kafkaclient.perf.clients import KafkaclientClient, make_client
+from kafkaclient.perf.load import Load, LoadSpec
+from kafkaclient.perf.run import Labels, measure
+from kafkaclient.testing.clock import virtual_time
+from kafkaclient.testing.fake.cluster import FakeCluster
+from kafkaclient.wire.api import ApiKey
+
+
+def client(fake: FakeCluster, **options: str) -> KafkaclientClient:
+    config = {"bootstrap.servers": fake.bootstrap, **options}
+    return KafkaclientClient(config, "flights", dialer=fake)
+
+
+@virtual_time
+async def test_a_measured_run_through_the_producer() -> None:
+    fake = FakeCluster(brokers=3, partitions=6)
+    ours = client(fake)
+    assert ours.traffic() is None
+    load = Load(ours, LoadSpec(2000, rate=1000), clock=asyncio.get_running_loop().time)
+    run = await measure(ours, load, cycle([(b"UA", b"v" * 98), (None, b"v" * 100)]), Labels("x", 5))
+
+    assert (run.record.client, run.record.setting, run.record.linger_ms) == ("kafkaclient", "x", 5)
+    assert (run.record.records, run.record.errors, run.record.rate) == (2000, 0, 1000)
+    assert run.outcome.summary.nbytes == 200_000
+    logs = [fake.log("flights", partition) for partition in range(6)]
+    assert sum(map(len, logs)) == 2000
+    assert run.traffic is not None
+    assert [broker.node_id for broker in run.traffic.brokers] == [0, 1, 2]
+    assert sum(run.traffic.bytes_per_broker) > 200_000
+    assert sum(run.record.requests_per_broker or ()) > 0
+    by_partition = {p.partition: p.records_sent for p in run.traffic.partitions}
+    assert by_partition == {p: len(log) for p, log in enumerate(logs) if log}
+    assert sum(p.batches_sent or 0 for p in run.traffic.partitions) == sum(
+        len(fake.batches("flights", partition)) for partition in range(6)
+    )
+    assert run.traffic.skew is not None
+    assert 1.0 <= run.traffic.skew <= 6.0
+    used = [broker for broker in run.traffic.brokers if broker.requests_sent]
+    assert all(broker.latency_s is not None and broker.exclusions == 0 for broker in used)
+    assert "record-send-total" in ours.metrics()["producer-metrics"]
+
+
+@virtual_time
+async def test_a_load_in_transactions() -> None:
+    fake = FakeCluster(brokers=3, partitions=6)
+    ours = client(fake, **{"transactional.id": "perf"})
+    spec = LoadSpec(2000, rate=1000, transaction_s=0.5)
+    load = Load(ours, spec, clock=asyncio.get_running_loop().time)
+    run = await measure(ours, load, cycle([(None, b"v" * 100)]), Labels("x", 5))
+    assert (run.record.records, run.record.errors) == (2000, 0)
+    assert sum(len(fake.committed_log("flights", partition)) for partition in range(6)) == 2000
+    assert len(fake.requests_of(ApiKey.END_TXN)) == 4
+
+
+@virtual_time
+async def test_brokers_that_got_nothing_have_their_place() -> None:
+    ours = client(FakeCluster(brokers=3, partitions=1))
+    load = Load(ours, LoadSpec(10), clock=asyncio.get_running_loop().time)
+    run = await measure(ours, load, cycle([(None, b"v")]), Labels("x", 5))
+    assert len(run.record.bytes_per_broker or ()) == 3
+
+
+@virtual_time
+async def test_a_full_buffer_makes_the_load_wait_and_loses_nothing() -> None:
+    fake = FakeCluster(brokers=1, partitions=1)
+    fake.round_trip_s = 0.05
+    ours = client(fake, **{"buffer.memory": "40000"})
+    load = Load(ours, LoadSpec(2000), clock=asyncio.get_running_loop().time)
+    run = await measure(ours, load, cycle([(None, b"v" * 100)]), Labels("x", 5))
+    assert (run.record.records, run.record.errors) == (2000, 0)
+
+
+@virtual_time
+async def test_a_record_refused_at_once_counts_as_failed() -> None:
+    ours = client(FakeCluster(), **{"max.request.size": "1000"})
+    load = Load(ours, LoadSpec(10), clock=asyncio.get_running_loop().time)
+    run = await measure(ours, load, cycle([(None, b"v" * 2000), (None, b"v")]), Labels("x", 5))
+    assert (run.record.records, run.record.errors) == (5, 5)
+    assert next(iter(run.outcome.errors)).startswith(RecordTooLargeError.__name__)
+
+
+@virtual_time
+async def test_a_run_that_fails_stops_its_client() -> None:
+    ours = client(FakeCluster())
+    load = Load(ours, LoadSpec(10), clock=asyncio.get_running_loop().time)
+
+    def records():  # type: ignore[no-untyped-def]
+        yield (None, b"v")
+        raise RuntimeError("no more records")
+
+    with pytest.raises(RuntimeError, match="no more records"):
+        await measure(ours, load, records(), Labels("x", 5))
+    assert len(asyncio.all_tasks()) == 1
+
+
+def test_an_unknown_client_or_option_is_a_config_error() -> None:
+    with pytest.raises(ConfigError, match="kafkaclient, aiokafka, confluent"):
+        make_client("kafka-node", {}, "t")
+    with pytest.raises(ConfigError, match=r"linger\.ms"):
+        make_client("kafkaclient", {"bootstrap.servers": "h:1", "lingerr.ms": "1"}, "t")

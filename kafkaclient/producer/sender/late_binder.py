@@ -1,16 +1,13 @@
-"""Which batches make the next request of each free lane, and which partition a batch without one
+"""Which batches make the next request of each available lane, and which partition an unbound batch
 gets: late binding gives it to a broker that can take it."""
 
 from __future__ import annotations
 
 from functools import partial
-from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.partition_queue import PartitionQueue
@@ -30,40 +27,43 @@ class LateBinder:
 
     Queues take turns: the queue that has been ready for the longest goes first, whether its
     batches have a partition (key, explicit partition) or not. docs/partition-choice.md states the
-    rule and what follows from it.
+    rule and its consequences.
     """
 
     def __init__(self, accumulator: RecordAccumulator) -> None:
         self._accumulator = accumulator
-        self._lines = accumulator.ready_queues
+        self._ready_queues = accumulator.ready_queues
 
     def drain(self, survey: BrokerSurvey, max_bytes: int, now: float) -> Requests:
-        """The next request of each free lane: at most one batch per partition, together at most
-        ``max_bytes``, except for a first batch that is larger alone.
+        """The next request of each available lane: at most one batch per partition, together at
+        most ``max_bytes``, except for a first batch that is larger alone.
 
-        The batches are sealed, stamped and count as on the wire.
+        The batches are sealed, stamped and count as in flight.
         """
-        lines = self._lines
-        late = lines.unbound if self._accumulator.identity.valid else ()  # else it has no stamp
-        bound = [lines.ready.get(lane, ()) for lane in survey.available]
-        filling = _Filling(self._accumulator, survey, max_bytes, now)
-        for queue in sorted(chain(late, *bound), key=_ready_number):
+        queues: list[PartitionQueue] = []
+        if self._accumulator.identity.valid:  # else an unbound batch cannot be stamped
+            queues += self._ready_queues.unbound
+        for lane in survey.available:
+            queues += self._ready_queues.ready.get(lane, ())
+        queues.sort(key=_ready_number)
+        filler = _RequestFiller(self._accumulator, survey, max_bytes, now)
+        for queue in queues:
             if queue.unbound:
-                filling.bind_first(queue)
+                filler.bind_first(queue)
             else:
-                filling.take_first(queue)
-            if not filling.open:
+                filler.take_first(queue)
+            if not filler.room:
                 break
-        return filling.requests
+        return filler.requests
 
     def rotate(self, now: float) -> None:
-        """Queue each batch in its partition whether the leader is free or not: a strict rotation
-        by bytes (``adaptive.partitioning.enable=false``)."""
-        unbound = self._lines.unbound
+        """Queue each batch in its partition whether the leader is available or not: a strict
+        rotation by bytes (``adaptive.partitioning.enable=false``)."""
+        unbound = self._ready_queues.unbound
         bound = True
         while bound:
             bound = False
-            for source in tuple(unbound):  # one batch of each topic, so that none waits for another
+            for source in tuple(unbound):  # one batch of each topic, so that no topic starves
                 bound |= self._rotate_first(source, now)
 
     def _rotate_first(self, source: PartitionQueue, now: float) -> bool:
@@ -80,59 +80,55 @@ class LateBinder:
                 self._accumulator.binding.bind(head, target, "rotation", now)
                 fair_share.add(partition, head.size)
                 target.batches.append(head)
-                self._lines.schedule(target, now)
+                self._ready_queues.schedule(target, now)
                 bound = True
-        self._lines.pop_front(source, now)
+        self._ready_queues.pop_front(source, now)
         return bound
 
 
-class _Filling:
-    """The requests of one pass while they are filled."""
+class _RequestFiller:
+    """Fills the requests of one pass."""
 
     def __init__(
         self, accumulator: RecordAccumulator, survey: BrokerSurvey, max_bytes: int, now: float
     ) -> None:
         self.requests: Requests = {}
+        self.room = dict.fromkeys(survey.available, max_bytes)
+        """Bytes left in the requests that are not full yet."""
         self._accumulator = accumulator
-        self._lines = accumulator.ready_queues
+        self._ready_queues = accumulator.ready_queues
         self._survey = survey
         self._now = now
-        self._room = dict.fromkeys(survey.available, max_bytes)
-        """Bytes left in the requests that are not full yet."""
-        self._spare = survey.available.keys() - survey.saturated
-        """Free lanes with room in their in-flight window."""
-        self._pressed = {lane for lane in survey.saturated if self._lines.must_take_first(lane)}
-        """Free lanes with a full window whose first ready batch is bound to that broker. A lane
-        leaves this set when that batch has had its turn."""
+        self._unsaturated = survey.available.keys() - survey.saturated
+        """Available lanes with room in their in-flight window."""
+        self._must_send = set(filter(self._ready_queues.must_take_first, survey.saturated))
+        """Available lanes with a full window whose first ready batch is bound to that broker. A
+        lane leaves this set when that batch has had its turn."""
         self._taken: set[PartitionQueue] = set()
-
-    @property
-    def open(self) -> bool:
-        """Whether any request has room left."""
-        return bool(self._room)
+        """The queues with a batch in a request."""
 
     def take_first(self, queue: PartitionQueue) -> None:
-        """The turn of a partition's queue: its first batch goes into the request of its lane."""
+        """The turn of a partition's queue: its first batch joins the request of its lane."""
         lane = queue.lane
-        if lane not in self._room or queue in self._taken:
-            return  # it keeps its turn
-        self._pressed.discard(lane)
-        head = self._lines.sendable(queue, self._now)
+        if lane not in self.room or queue in self._taken:
+            return  # the queue keeps its turn
+        self._must_send.discard(lane)
+        head = self._ready_queues.sendable(queue, self._now)
         if head is not None and self._accumulator.is_sealed(head, self._now):
             if not self._fits(head, lane):
                 return
             queue.batches.popleft()
             self._add(head, queue)
-        self._lines.pop_front(queue, self._now)
+        self._ready_queues.pop_front(queue, self._now)
 
     def bind_first(self, source: PartitionQueue) -> None:
-        """The turn of a topic's batches without partition: the first one gets the partition that
-        is furthest behind its share of bytes, of those that a request has room for."""
+        """The turn of a topic's unbound batches: the first one gets the partition that is furthest
+        behind its share of bytes, among those whose request has room."""
         head = source.batches[0] if source.batches else None
         if head is not None:
             target = self._target_for(source.topic, head)
             if target is None:
-                return  # it keeps its turn
+                return  # the queue keeps its turn
             if source.topic.strategy.should_reserve(target, head):
                 source.batches.popleft()
                 self._accumulator.binding.reserve(head, target, self._now)
@@ -140,51 +136,50 @@ class _Filling:
                 source.batches.popleft()
                 self._accumulator.binding.bind(head, target, "late", self._now)
                 self._add(head, target)
-        self._lines.pop_front(source, self._now)
+        self._ready_queues.pop_front(source, self._now)
 
     def _target_for(self, topic: TopicBuffer, batch: ProducerBatch) -> PartitionQueue | None:
-        allowed = _allowed(topic, self._survey)
+        survey, fair_share, gate = self._survey, topic.fair_share, self._ready_queues.gate
+        # While any broker of the topic is healthy, busy or not, the brokers of last resort wait.
+        healthy = survey.liveness_pending or not survey.healthy.isdisjoint(fair_share.lanes)
+        allowed = survey.healthy if healthy else survey.overdue
+        reserved = topic.strategy.reserved_queue
+        kept_free = None if reserved is None else reserved.lane
         # A lane with a full window takes an unbound batch only if a bound batch that became ready
         # later will use the same request. Without this, full keyed batches would starve it.
-        for lanes in (self._spare, self._pressed):
-            usable = [n for n in self._room if n in lanes and n in allowed]
-            usable = [n for n in usable if self._fits(batch, n)]
+        for candidates in (self._unsaturated, self._must_send):
+            usable = [
+                lane
+                for lane in tuple(self.room)
+                if lane in candidates and lane in allowed and lane != kept_free
+                if lane not in self.requests or self._fits(batch, lane)
+            ]
             if not usable:
                 continue
-            if self._lines.gate is not None:
-                self._lines.gate.request_one_of(topic, usable)
-            partition = topic.fair_share.pick(usable, partial(self._is_open, topic))
+            if gate is not None:
+                gate.request_one_of(topic, usable)
+            partition = fair_share.pick(usable, partial(self._is_open, topic))
             if partition is not None:
                 return topic.queue(partition)
         return None
 
     def _is_open(self, topic: TopicBuffer, partition: int) -> bool:
-        queue = topic.queues.get(partition)  # one that is only looked at is not made
+        """Whether an unbound batch can be bound to the partition and leave at once."""
+        queue = topic.queues.get(partition)  # looking at a partition makes no queue
         if queue is None:
-            return self._lines.gate is None
-        return queue not in self._taken and self._lines.accepts_new_batch(queue)
+            return self._ready_queues.gate is None
+        return queue not in self._taken and self._ready_queues.accepts_new_batch(queue)
 
     def _fits(self, batch: ProducerBatch, lane: int) -> bool:
-        """Whether the lane's request has room for the batch. One that has not takes no later batch
-        either: what is older goes first."""
-        if lane in self.requests and self._room[lane] < batch.size:
-            del self._room[lane]
+        """Whether the lane's request has room for the batch. A request without room takes no later
+        batch either: older batches go first."""
+        if lane in self.requests and self.room[lane] < batch.size:
+            del self.room[lane]
             return False
         return True
 
     def _add(self, batch: ProducerBatch, queue: PartitionQueue) -> None:
         self._accumulator.begin_flight(queue, batch)
         self.requests.setdefault(queue.lane, []).append(batch)
-        self._room[queue.lane] -= batch.size
+        self.room[queue.lane] -= batch.size
         self._taken.add(queue)
-
-
-def _allowed(topic: TopicBuffer, survey: BrokerSurvey) -> Collection[int]:
-    """The lanes that a batch of the topic may go by now, if they are free."""
-    # While any broker of the topic is sound, busy or not, the others get nothing.
-    sound = not survey.healthy.isdisjoint(topic.fair_share.lanes)
-    allowed = survey.healthy if sound or survey.liveness_pending else survey.overdue
-    filling = topic.strategy.reserved_queue
-    if filling is None:
-        return allowed
-    return [lane for lane in allowed if lane != filling.lane]

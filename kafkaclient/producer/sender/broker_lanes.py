@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkaclient.errors import AuthenticationError
 from kafkaclient.producer.lane_id import node_of
 from kafkaclient.producer.sender.broker_lane import BrokerLane
-from kafkaclient.producer.sender.broker_state import BrokerState, UnkeyedBatches
+from kafkaclient.producer.sender.broker_state import BrokerState
 from kafkaclient.producer.sender.liveness import BELIEVED_S
 from kafkaclient.producer.timing import NEVER
 
@@ -162,11 +162,13 @@ class BrokerLanes:
         saturated, healthy, overdue, next_look = set(), set(), set(), NEVER
         for number in wanted:
             lane = self._lanes.get(number) or self.lane(number, now)
-            connection = lane.connection = self.connect(lane)
+            connection = lane.connection = self._connections.produce_connection(
+                lane.node_id, side=lane.primary is not lane
+            )
             state = self.look(lane, connection, unblocked_since, now)
-            if state.unkeyed is UnkeyedBatches.TAKES:
+            if state.excluded is None:
                 healthy.add(number)
-            elif state.unkeyed is UnkeyedBatches.LAST_RESORT:
+            elif state.last_resort:
                 overdue.add(number)
             # Large batches keep the network itself busy: the next one goes out behind the first.
             window = min(lane.window.limit, lane.window.size + large)
@@ -192,10 +194,6 @@ class BrokerLanes:
                 saturated.add(number)
         pending = self._liveness.probe_pending
         return BrokerSurvey(available, saturated, healthy, overdue, next_look, pending)
-
-    def connect(self, lane: BrokerLane) -> Connection | None:
-        """The lane's connection; None: it is not up, and is being made."""
-        return self._connections.produce_connection(lane.node_id, side=lane.primary is not lane)
 
     def look(
         self, lane: BrokerLane, connection: Connection | None, unblocked_since: float, now: float

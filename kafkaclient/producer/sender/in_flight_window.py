@@ -8,7 +8,6 @@ to be the slow one.
 from __future__ import annotations
 
 from collections import deque
-from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkaclient.producer.timing import NEVER
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from kafkaclient.errors import KafkaError
     from kafkaclient.net.connection import Connection
 
-__all__ = ["InFlightWindow", "RoundTripProbe"]
+__all__ = ["InFlightWindow", "probe_round_trip"]
 
 _SMOOTHING = 0.2  # the weight of a new service time in their average
 _ROUND_TRIPS_KEPT = 3  # how many measured round trips the least one is taken of
@@ -126,41 +125,28 @@ class InFlightWindow:
         return max(1, min(self.limit, 1 + round(round_trip / self.service)))
 
 
-class RoundTripProbe:
-    """Measures the network's round trip with a call that costs the broker nothing.
+def probe_round_trip(
+    window: InFlightWindow,
+    connection: Connection,
+    client_id: str,
+    seconds_since: Callable[[float], float | None],
+    now: float,
+) -> None:
+    """Measure the network's round trip with a call that costs the broker nothing, ahead of a
+    Produce request on an idle connection.
 
-    ``unblocked_since(now)`` is since when the event loop has run without being blocked.
+    ``seconds_since(now)`` measures it; None: the event loop was blocked meanwhile.
     """
+    version = connection.api_versions_version
+    if connection.in_flight or version is None:
+        return
 
-    def __init__(
-        self,
-        client_id: str,
-        *,
-        clock: Callable[[], float],
-        unblocked_since: Callable[[float], float],
-    ) -> None:
-        self._client_id = client_id
-        self._clock = clock
-        self._unblocked_since = unblocked_since
+    def on_done(payload: memoryview | None, _error: KafkaError | None) -> None:
+        round_trip = seconds_since(now)
+        if payload is not None and round_trip is not None:
+            window.on_round_trip(round_trip)
 
-    def send(self, window: InFlightWindow, connection: Connection, now: float) -> None:
-        """Send the probe ahead of a Produce request on an idle connection."""
-        version = connection.api_versions_version
-        if connection.in_flight or version is None:
-            return
-        window.probed_at = now
-        correlation_id = connection.next_correlation_id()
-        request = ApiVersionsCall().encode(version, correlation_id, self._client_id)
-        on_done = partial(self._on_response, window, now)
-        connection.send([request], correlation_id, on_done, api="ApiVersions")
-
-    def _on_response(
-        self,
-        window: InFlightWindow,
-        sent_at: float,
-        payload: memoryview | None,
-        _error: KafkaError | None,
-    ) -> None:
-        now = self._clock()
-        if payload is not None and self._unblocked_since(now) <= sent_at:
-            window.on_round_trip(now - sent_at)
+    window.probed_at = now
+    correlation_id = connection.next_correlation_id()
+    request = ApiVersionsCall().encode(version, correlation_id, client_id)
+    connection.send([request], correlation_id, on_done, api="ApiVersions")

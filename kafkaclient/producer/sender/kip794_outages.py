@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.accumulator.ready_queues import ReadyQueues
     from kafkaclient.producer.sender.broker_lane import BrokerLane
     from kafkaclient.producer.sender.broker_lanes import BrokerLanes
+    from kafkaclient.producer.sender.ports import Connections
 
 __all__ = ["Kip794Outages"]
 
@@ -17,8 +18,9 @@ __all__ = ["Kip794Outages"]
 class Kip794Outages:
     """``timeout`` is availability.timeout.ms in seconds."""
 
-    def __init__(self, lanes: BrokerLanes, timeout: float) -> None:
+    def __init__(self, lanes: BrokerLanes, connections: Connections, timeout: float) -> None:
         self._lanes = lanes
+        self._connections = connections
         self._timeout = timeout
         self.unavailable: frozenset[int] = frozenset()
         """The lanes that were unavailable for longer than the timeout, as of the last update."""
@@ -37,15 +39,18 @@ class Kip794Outages:
                 if lane.in_flight and ready_queues.blocked[lane.number]:
                     # What could be ready waits for the answers that the broker owes.
                     note_readiness(lane, able=False, now=now)
-                elif lane.number in self.unavailable:
-                    # Asked all the same, or an excluded broker would never be back.
-                    connection = self._lanes.connect(lane)
-                    if lane.can_take(connection, lane.window.limit, now):
-                        note_readiness(lane, able=True, now=now)
+                elif lane.number in self.unavailable and self._can_take(lane, now):
+                    # Looked at all the same, or an excluded broker would never be back.
+                    note_readiness(lane, able=True, now=now)
             if unavailable_for(lane) > self._timeout:
                 found.append(lane.number)
         self.unavailable = frozenset(found)
         return self.unavailable
+
+    def _can_take(self, lane: BrokerLane, now: float) -> bool:
+        side = lane.primary is not lane
+        connection = self._connections.produce_connection(lane.node_id, side=side)
+        return lane.can_take(connection, lane.window.limit, now)
 
 
 def note_readiness(lane: BrokerLane, *, able: bool, now: float) -> None:

@@ -62,6 +62,11 @@ class LoopMonitor:
             return now
         return self._unblocked_since
 
+    def seconds_since(self, then: float) -> float | None:
+        """The time since ``then``; None: the event loop was blocked meanwhile."""
+        now = self._clock()
+        return now - then if self.unblocked_since(now) <= then else None
+
     def _set_timer(self, now: float) -> None:
         self._due = now + PERIOD_S
         self._timer = asyncio.get_running_loop().call_later(PERIOD_S, self._tick)

@@ -19,7 +19,7 @@ from kafkaclient.errors import (
 )
 from kafkaclient.producer.sender.broker_lane import Request
 from kafkaclient.producer.sender.broker_lanes import BrokerLanes
-from kafkaclient.producer.sender.in_flight_window import RoundTripProbe
+from kafkaclient.producer.sender.in_flight_window import probe_round_trip
 from kafkaclient.producer.sender.kip794_outages import Kip794Outages
 from kafkaclient.producer.sender.late_answers import ALL, LateAnswers
 from kafkaclient.producer.sender.late_binder import LateBinder
@@ -128,12 +128,9 @@ class Sender:
             on_tick=self._on_tick,
             on_lag=LoopLagWarning(clock, metrics.event_loop_lagged).lagged,
         )
-        self._round_trip_probe = RoundTripProbe(
-            settings.client_id, clock=clock, unblocked_since=self._loop_monitor.unblocked_since
-        )
         self._outages: Kip794Outages | None = None
         if settings.adaptive and settings.availability_timeout > 0:
-            self._outages = Kip794Outages(self.lanes, settings.availability_timeout)
+            self._outages = Kip794Outages(self.lanes, connections, settings.availability_timeout)
         # Assigned here because the accumulator exists before the sender: its strategies ask about
         # the brokers, and its first batch starts the monitor, also while the batch lingers.
         accumulator.conditions.brokers = self.lanes
@@ -226,7 +223,8 @@ class Sender:
             lane.ignore_disconnect = now - connection.last_used >= _IDLE_S
         try:
             if lane.window.is_probe_due(now):
-                self._round_trip_probe.send(lane.window, connection, now)
+                measure, client_id = self._loop_monitor.seconds_since, self._settings.client_id
+                probe_round_trip(lane.window, connection, client_id, measure, now)
             self._write(lane, connection, batches, now)
         except UnsupportedVersionError as error:
             for batch in batches:

@@ -47,31 +47,6 @@ class BrokerLane:
     Times are the clock's, in seconds.
     """
 
-    __slots__ = (
-        "_latencies_by_size",
-        "_measured_at",
-        "able_at",
-        "bytes_sent",
-        "connection",
-        "exclusions",
-        "idle_since",
-        "ignore_disconnect",
-        "in_flight",
-        "latest_latencies",
-        "node_id",
-        "number",
-        "overdue_after",
-        "p95_latency",
-        "primary",
-        "ready_at",
-        "recent_latencies",
-        "recent_minimum",
-        "requests_sent",
-        "state",
-        "was_excluded",
-        "window",
-    )
-
     def __init__(
         self,
         number: int,
@@ -97,10 +72,10 @@ class BrokerLane:
         """``recent_latencies``, sorted."""
         self.recent_minimum = 0.0
         """The least of the latest latencies, in seconds; 0.0 while there are too few. One fast
-        answer is enough to tell that the broker has recovered."""
+        answer is enough to show that the broker has recovered."""
         self.p95_latency = 0.0
-        """The median of the slowest tenth of latencies, in seconds: one late answer must not make
-        the producer patient. 0.0 before the first answer."""
+        """The median of the slowest tenth of latencies, in seconds: one late answer must not
+        prolong the wait for the next one. 0.0 before the first answer."""
         self.overdue_after = MIN_OVERDUE_S
         """An answer is overdue after this many seconds."""
         self.in_flight: deque[Request] = deque()

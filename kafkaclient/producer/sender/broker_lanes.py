@@ -255,5 +255,5 @@ class BrokerLanes:
             # With nothing in flight no failed request shows that leaders may have moved away from
             # this broker.
             self._leaders.request_refresh(f"records wait for a broker: {error}")
-            if not isinstance(error, AuthenticationError):  # a broker that refuses us is alive
+            if not isinstance(error, AuthenticationError):  # a broker that refuses is alive
                 self._liveness.suspect([node_id], now - BELIEVED_S)

@@ -41,7 +41,7 @@ _TABLE: dict[int, ErrorAction] = {
 REFRESH_CODES = frozenset({3, 5, 6, 13, 56, 72, 74, 75, 100, 103})
 
 # Errors after which the batch may be in the log nevertheless: the broker failed at an unknown
-# point, waited for replicas in vain, or lost the partition while it waited (3, 6 and 56 are
+# point, waited too long for replicas, or lost the partition while it waited (3, 6 and 56 are
 # answered also after the append: Java's DelayedProduce and checkEnoughReplicasReachOffset).
 AMBIGUOUS_CODES = frozenset({-1, 3, 6, 7, 13, 20, 56})
 

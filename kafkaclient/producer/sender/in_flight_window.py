@@ -38,17 +38,6 @@ class InFlightWindow:
     Until both are known the size is 1. ``fixed`` leaves it at ``limit`` and measures nothing.
     """
 
-    __slots__ = (
-        "_round_trips",
-        "fixed",
-        "limit",
-        "needs_probe",
-        "probed_at",
-        "round_trip",
-        "service",
-        "size",
-    )
-
     def __init__(self, limit: int, *, fixed: bool = False) -> None:
         self.limit = limit
         self.fixed = fixed

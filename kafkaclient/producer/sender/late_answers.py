@@ -24,11 +24,11 @@ __all__ = ["ALL", "LateAnswers"]
 ALL = -1
 """acks=all."""
 
-# The part of the time after which an answer is overdue. Then liveness probes are sent, so that
-# their answers are there when the answer is overdue.
+# Liveness probes are sent after this part of the time after which an answer is overdue, so that
+# the probes are answered by then.
 _SUSPECT_RATIO = 0.5
-_PROBE_SETUP_RATIO = 4  # a liveness probe may take this many times the connection's setup
-_PROBE_LATENCY_RATIO = 2  # ... and this many times the brokers' median latency
+_PROBE_SETUP_RATIO = 4  # a liveness probe may take this many times the connection's setup time
+_PROBE_LATENCY_RATIO = 2  # ... or this many times the brokers' median latency, if that is longer
 
 
 class LateAnswers:
@@ -81,7 +81,7 @@ class LateAnswers:
             self._liveness.suspect([lane.node_id], now - BELIEVED_S)
         if lane.state.excluded is not None:
             if lane.primary is not lane:
-                # The dead replica that the answer waited for was given up, or is back.
+                # The dead replica that the answer waited for was removed from the ISR, or is back.
                 self._leaders.request_refresh(f"broker {lane.node_id} answers again")
             self._lanes.look(lane, request.connection, unblocked_since, now)
 

@@ -1,4 +1,4 @@
-"""When the event loop was blocked: tells a broker's silence from a deaf producer, and warns."""
+"""Notices when the event loop was blocked: then a missing answer is not the broker's fault."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 
 PERIOD_S = 0.02
 """The time between two ticks, in seconds."""
-_TOLERANCE_S = 0.01  # a later tick means a blocked loop: answers may lie unread in the sockets
+_TOLERANCE_S = 0.01  # a later tick means a blocked loop: sockets may hold unread answers
 _BAD_LAG_S = 1.0  # a shorter lag shows in the metric only
 _WARNING_INTERVAL_S = 60.0  # how often a bad lag is logged at most
 
@@ -26,8 +26,6 @@ class LoopMonitor:
     ``on_tick(now)`` is called with every tick and returns whether to go on, ``on_lag(seconds)`` by
     how much a tick was late. ``clock`` gives the event loop's time in seconds.
     """
-
-    __slots__ = ("_clock", "_due", "_on_lag", "_on_tick", "_timer", "_unblocked_since")
 
     def __init__(
         self,
@@ -85,8 +83,6 @@ class LoopMonitor:
 class LoopLagWarning:
     """Passes each measured lag to ``record(seconds)``, and logs bad ones, at most once a minute by
     ``clock`` (seconds)."""
-
-    __slots__ = ("_clock", "_record", "_silent_until")
 
     def __init__(self, clock: Callable[[], float], record: Callable[[float], None]) -> None:
         self._clock = clock

@@ -200,7 +200,7 @@ class ResponseHandler:
     def _fail_rejected(
         self, batch: ProducerBatch, answer: PartitionResult, error: KafkaError, now: float
     ) -> None:
-        """Fail the rejected records, and send the others again; all if they cannot be told apart,
+        """Fail the rejected records, and send the others again; all if they cannot be separated,
         or if their transaction has to be aborted anyway."""
         rejected = _rejected_records(answer, batch)
         accepted = batch.count - len(rejected)

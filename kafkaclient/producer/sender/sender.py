@@ -58,7 +58,7 @@ _log = logging.getLogger(__name__)
 _error_code = attrgetter("error_code")
 
 # Deadlines that passed while the event loop was blocked are judged again after this many seconds:
-# the answer may lie in the socket.
+# the socket may hold the answer.
 _SECOND_LOOK_S = 0.01
 _CLOSE_OLD_INTERVAL_S = 0.05  # how often old batches are closed at most
 _IDLE_S = 1.0  # a broker may have closed a connection that was silent for this many seconds

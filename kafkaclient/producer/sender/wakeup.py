@@ -30,18 +30,6 @@ class Wakeup:
     more to do, which costs less in one go (batches grow, requests get fewer).
     """
 
-    __slots__ = (
-        "_asked_at",
-        "_at",
-        "_attended",
-        "_clock",
-        "_ended",
-        "_rest_until",
-        "_timer",
-        "_timer_at",
-        "_work",
-    )
-
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._work: Callable[[float], float] = lambda _now: NEVER
@@ -53,7 +41,7 @@ class Wakeup:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = NEVER
         self._asked_at = 0.0
-        """When the event loop was asked to call."""
+        """When the call was handed to the event loop."""
         self._rest_until = 0.0
 
     async def run(self, work: Callable[[float], float]) -> None:
@@ -64,7 +52,7 @@ class Wakeup:
         try:
             await self._ended
         finally:
-            with contextlib.suppress(RuntimeError):  # the loop was closed without us
+            with contextlib.suppress(RuntimeError):  # the loop is closed already
                 self._ended.cancel()
             if self._timer is not None:
                 self._timer.cancel()

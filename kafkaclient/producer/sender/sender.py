@@ -123,18 +123,18 @@ class Sender:
         self._late_answers = LateAnswers(
             self.lanes, self.liveness, connections, leaders, settings, wake=self.wake
         )
-        self._loop_monitor = LoopMonitor(
+        self.loop_monitor = LoopMonitor(
             clock,
             on_tick=self._on_tick,
             on_lag=LoopLagWarning(clock, metrics.event_loop_lagged).lagged,
         )
+        """Runs while there are batches; the first batch starts it, also while the batch lingers."""
         self._outages: Kip794Outages | None = None
         if settings.adaptive and settings.availability_timeout > 0:
             self._outages = Kip794Outages(self.lanes, connections, settings.availability_timeout)
-        # Assigned here because the accumulator exists before the sender: its strategies ask about
-        # the brokers, and its first batch starts the monitor, also while the batch lingers.
+        # Assigned here because the accumulator exists before the sender.
         accumulator.conditions.brokers = self.lanes
-        accumulator.incomplete.on_first_batch = self._loop_monitor.start
+        accumulator.incomplete.on_first_batch = self.loop_monitor.start
 
     # --- the loop -----------------------------------------------------------------------------
 
@@ -146,13 +146,13 @@ class Sender:
     def close(self) -> None:
         """End :meth:`run` after the pass under way."""
         self._closing = True
-        self._loop_monitor.stop()
+        self.loop_monitor.stop()
         self.liveness.close()
         self._wakeup.stop()
 
     def _on_tick(self, now: float) -> bool:
         """Look after late answers; whether there is still something to wait for."""
-        self._late_answers.check(self._loop_monitor.unblocked_since(now), now)
+        self._late_answers.check(self.loop_monitor.unblocked_since(now), now)
         return bool(self._incomplete)
 
     def _dead_brokers_changed(self) -> None:
@@ -200,7 +200,7 @@ class Sender:
             if not self._settings.adaptive:
                 self._late_binder.rotate(now)
             large = any(queue.batches and queue.batches[0].large for queue in ready_queues.unbound)
-            unblocked_since = self._loop_monitor.unblocked_since(now)
+            unblocked_since = self.loop_monitor.unblocked_since(now)
             survey = self.lanes.survey(
                 wanted, large, ready_queues.has_full_head, unblocked_since, now
             )
@@ -223,7 +223,7 @@ class Sender:
             lane.ignore_disconnect = now - connection.last_used >= _IDLE_S
         try:
             if lane.window.is_probe_due(now):
-                measure, client_id = self._loop_monitor.seconds_since, self._settings.client_id
+                measure, client_id = self.loop_monitor.seconds_since, self._settings.client_id
                 probe_round_trip(lane.window, connection, client_id, measure, now)
             self._write(lane, connection, batches, now)
         except UnsupportedVersionError as error:
@@ -300,7 +300,7 @@ class Sender:
         self, request: Request, payload: memoryview | None, error: KafkaError | None
     ) -> None:
         now = self._clock()
-        unblocked_since = self._loop_monitor.unblocked_since(now)
+        unblocked_since = self.loop_monitor.unblocked_since(now)
         self._late_answers.request_ended(request, unblocked_since, now)
         try:
             self._handle(request, payload, error, unblocked_since, now)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from kafkaclient.config.limit import Limit
@@ -255,7 +254,7 @@ class Admission:
         """The topic may have grown since: ask once more before refusing."""
         assert partition is not None
         asked_at = self._clock()
-        buffer.awaiting_partitions[partition] += 1
+        buffer.await_partition(partition)
         self._accumulator.close_append_slots(buffer)
         try:
             view = await self._metadata.wait_topic(buffer.name, deadline - asked_at, fresh=True)
@@ -264,8 +263,7 @@ class Admission:
             if partition >= view.partition_count:
                 raise _out_of_range(view, partition)
         finally:
-            buffer.awaiting_partitions[partition] -= 1
-            buffer.awaiting_partitions += Counter()  # without those that are 0
+            buffer.end_await_partition(partition)
             self._accumulator.open_append_slots(buffer)
             self._metrics.metadata_waited(self._clock() - asked_at)
 

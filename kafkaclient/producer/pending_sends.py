@@ -54,7 +54,7 @@ class TopicLine:
     def join(self, waiter: PendingSend | HeldRecord) -> None:
         self.waiting.append(waiter)
         self.callers += isinstance(waiter, PendingSend)
-        self.topic.has_waiters = True
+        self.topic.set_has_waiters(True)
 
     def take_first(self) -> PendingSend | HeldRecord:
         """Take the first waiter out; a caller is called from now on."""
@@ -87,7 +87,7 @@ class TopicLine:
         return next((waiter for waiter in self.waiting if isinstance(waiter, HeldRecord)), None)
 
     def _changed(self) -> None:
-        self.topic.has_waiters = bool(self.waiting or self.called)
+        self.topic.set_has_waiters(bool(self.waiting or self.called))
 
 
 class HeldRecord:

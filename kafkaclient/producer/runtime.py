@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from kafkaclient.config import ProducerConfig
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.producer.batches.batch import ProducerBatch
+    from kafkaclient.producer.batches.strategy import PartitionStrategy
+    from kafkaclient.producer.batches.topic_buffer import TopicBuffer
     from kafkaclient.producer.observability.batch_telemetry import BatchTelemetry
 
 __all__ = ["ProducerRuntime"]
@@ -82,6 +84,13 @@ class ProducerRuntime:
             if transactional
             else ProducerIdentity(config.enable_idempotence)
         )
+        self._partitioner = partitioner = named_partitioner(
+            config.partitioner,
+            lambda: rng.getrandbits(31),
+            ignore_keys=config.partitioner_ignore_keys,
+        )
+        self.transactions: TransactionManager | None = None
+        self._telemetry = self._open_telemetry(wall_clock)
         wakeup = Wakeup(now)
         self.accumulator = RecordAccumulator(
             accumulator_settings(config, early=0.0 if clock else _lateness(now)),
@@ -90,17 +99,11 @@ class ProducerRuntime:
             wake=wakeup.wake_at,
             new_result=self._new_result,
             on_switch=metrics.partition_switched,
+            on_failed=self._batch_failed,
             background=CompressionThreads(self.loop),
+            observer=self._telemetry,
+            new_strategy=None if partitioner is None else self._custom_strategy,
         )
-        partitioner = named_partitioner(
-            config.partitioner,
-            lambda: rng.getrandbits(31),
-            ignore_keys=config.partitioner_ignore_keys,
-        )
-        if partitioner is not None:
-            self.accumulator.new_strategy = lambda topic: CustomPartitioner(
-                topic, partitioner, lambda: self.metadata.view, self.load
-            )
         self.metadata = Metadata(
             config,
             self.router,
@@ -152,12 +155,10 @@ class ProducerRuntime:
             clock=now,
         )
         self.metadata.subscribe(self._view_changed)
-        self.transactions = None
         if isinstance(identity, TransactionalIdentity):
             self.transactions = self._new_transactions(identity, rng)
         self.router.on_connection_change = lambda _node: self.sender.wake()
         self._task: asyncio.Task[None] | None = None
-        self._telemetry = self._open_telemetry(wall_clock)
         self._bind_gauges()
         bind_load_gauges(metrics, self.accumulator, self.sender.lanes)
 
@@ -271,14 +272,22 @@ class ProducerRuntime:
             on_waited=self.metrics.transaction_waited,
             wake=self.sender.wake,
         )
-        self.accumulator.incomplete.on_failed = transactions.failed
         self.admission.pending_sends.on_failed = transactions.failed
         self.admission.transaction_guard = partial(
             transactions.admission, self.admission.check_open
         )
         return transactions
 
+    def _custom_strategy(self, topic: TopicBuffer) -> PartitionStrategy:
+        assert self._partitioner is not None
+        return CustomPartitioner(topic, self._partitioner, lambda: self.metadata.view, self.load)
+
+    def _batch_failed(self, error: KafkaError) -> None:
+        if self.transactions is not None:
+            self.transactions.failed(error)
+
     def _new_result(self, topic: str) -> BatchResult:
+        self.sender.loop_monitor.start()
         if self.transactions is not None:
             self.transactions.new_batch()
         if self.producer_ids.refusals:
@@ -341,15 +350,16 @@ class ProducerRuntime:
             return None
         from kafkaclient.producer.observability.batch_telemetry import BatchTelemetry  # noqa: PLC0415 - it needs pyarrow
 
-        telemetry = BatchTelemetry(
+        return BatchTelemetry(
             self._config,
             directory,
-            in_flight_of=self.sender.lanes.in_flight_of,
+            in_flight_of=self._in_flight_of,
             clock=self.now,
             wall_clock=wall_clock,
         )
-        self.accumulator.binding.observer = self.accumulator.incomplete.observer = telemetry
-        return telemetry
+
+    def _in_flight_of(self, lane: int) -> tuple[int, int]:
+        return self.sender.lanes.in_flight_of(lane)
 
     def _bind_gauges(self) -> None:
         metrics, buffer_pool = self.metrics, self.accumulator.buffer_pool

@@ -139,6 +139,17 @@ def look() -> Look:
     return Look()
 
 
+def late_binder(accumulator: RecordAccumulator) -> LateBinder:
+    """As the sender makes it."""
+    return LateBinder(
+        accumulator.ready_queues,
+        accumulator.binding,
+        accumulator.compressor,
+        accumulator.incomplete,
+        accumulator.identity,
+    )
+
+
 class Bench:
     """A RecordAccumulator with one topic; ``leaders[p]`` leads partition p, -1: nobody does.
 
@@ -171,6 +182,7 @@ class Bench:
         self.incomplete = self.accumulator.incomplete
         self.lines = self.accumulator.ready_queues
         self.buffer_pool = self.accumulator.buffer_pool
+        self.binder = late_binder(self.accumulator)
         self.topic = self.accumulator.topic("test")
         self.leaders = list(leaders)
         self.epochs = [0] * len(leaders)
@@ -226,7 +238,7 @@ class Bench:
         self.lines.run_timers(now)
         connection: Any = None  # nothing is sent here
         survey = BrokerSurvey({node: connection}, (), set(), set(), NEVER)
-        return LateBinder(self.accumulator).drain(survey, max_bytes, now).get(node, [])
+        return self.binder.drain(survey, max_bytes, now).get(node, [])
 
     def ready(self, now: float = 0.0) -> set[int]:
         """The brokers that something could be sent to."""

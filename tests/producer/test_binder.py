@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from kafkaclient.cluster.view import PartitionView, TopicView
 from kafkaclient.producer.partitioning.fair_share import FairShare
 from kafkaclient.producer.sender.broker_lanes import BrokerSurvey
-from kafkaclient.producer.sender.late_binder import LateBinder, Requests
 from kafkaclient.producer.timing import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from kafkaclient.producer.sender.late_binder import Requests
     from tests.producer.conftest import Bench
 
 
@@ -42,7 +42,7 @@ def late(bench: type[Bench]) -> Any:
 
 
 def bind(b: Any, found: BrokerSurvey, max_bytes: int = 1 << 20) -> Requests:
-    return LateBinder(b.accumulator).drain(found, max_bytes, 0.0)
+    return b.binder.drain(found, max_bytes, 0.0)
 
 
 def test_a_free_broker_gets_the_batch(late: Any) -> None:
@@ -95,9 +95,9 @@ def test_what_does_not_fit_waits(late: Any) -> None:
     for _ in range(40):
         b.put(value=bytes(100))
     batch = b.topic.unbound.batches[0]
-    b.lines.pop_front(b.topic.unbound, 0.0)
+    b.lines.schedule(b.topic.unbound, 0.0, had_turn=True)
     [first] = b.put_batches(0, 1)
-    b.lines.pop_front(b.topic.unbound, 0.0)  # its turn is after that of the partition
+    b.lines.schedule(b.topic.unbound, 0.0, had_turn=True)  # its turn is after that of the partition
     assert bind(b, survey([0]), batch.size)[0] == [first]
     assert bind(b, survey([0]), batch.size // 2)[0] == [batch], "alone it may be larger"
 
@@ -153,7 +153,7 @@ def test_it_does_not_go_along_with_a_batch_that_is_set_aside(late: Any) -> None:
     b = late(0, 0)
     b.put()
     (batch,) = b.put_batches(0)
-    batch.rebindable = True
+    batch.bind(batch.queue, rebindable=True)
     assert partitions(bind(b, survey([0], pressed=[0]))) == {0: [0]}
 
 

@@ -415,7 +415,7 @@ async def test_what_is_set_aside_does_not_wait_behind_a_retry(bench: type[Bench]
     retried = b.put_batches(0, 1)[0]
     b.drain(0)
     b.put()
-    batch = b.topic.unbound.batches.popleft()
+    batch = b.topic.unbound.take_unbound()
     b.accumulator.conditions.brokers = AllInOrder()
     b.accumulator.binding.reserve(batch, b.queue(0), 0.0)
     b.incomplete.retry(retried, Exception("refused"), 5.0, 0.0)
@@ -436,7 +436,7 @@ async def test_a_topic_that_comes_back_with_one_partition_keeps_the_order(
     for value in (b"0", b"1"):
         b.put(value=value)
         b.topic.unbound.batches[-1].close()
-    aside = b.topic.unbound.batches.popleft()
+    aside = b.topic.unbound.take_unbound()
     b.accumulator.binding.reserve(aside, b.queue(0), 0.0)
     b.leaders, b.epochs = [0], [9]
     b.accumulator.update_topic(b.view(), 0.0)

@@ -146,7 +146,7 @@ def test_a_lost_attempt_leaves_a_doubt_in_the_error(bench: type[Bench]) -> None:
     b = bench(delivery_timeout=5.0)
     b.put(0)
     (batch,) = b.drain()
-    batch.maybe_written = True
+    batch.mark_uncertain()
     b.incomplete.retry(batch, LOST, 100.0, 0.0)
     expire(b, 5.0)
     error = batch.result.error

@@ -46,11 +46,12 @@ class Leader:
         elif code == 45:
             incomplete.resequence(batch, error, 0.0, 0.0)
         else:
-            batch.maybe_written |= code in {7, 20}
+            if code in {7, 20}:
+                batch.mark_uncertain()
             incomplete.retry(batch, error, 0.0, 0.0)
 
     def lose(self, batch: Any) -> None:
-        batch.maybe_written = True
+        batch.mark_uncertain()
         self.bench.incomplete.retry(batch, LOST, 0.0, 0.0)
 
     def send(self, *values: bytes) -> list[Any]:
@@ -130,7 +131,7 @@ def test_a_batch_out_of_retries_that_was_written_does_not_repeat_the_next(leader
     a, b = leader.send(b"a", b"b")
     leader.write(a)
     leader.write(b)
-    a.maybe_written = True
+    a.mark_uncertain()
     leader.bench.incomplete.fail(a, LOST, 0.0)
     leader.lose(b)
     leader.settle()
@@ -140,7 +141,7 @@ def test_a_batch_out_of_retries_that_was_written_does_not_repeat_the_next(leader
 
 def test_a_batch_out_of_retries_that_was_not_written(leader: Leader) -> None:
     a, b = leader.send(b"a", b"b")
-    a.maybe_written = True
+    a.mark_uncertain()
     leader.bench.incomplete.fail(a, LOST, 0.0)
     leader.lose(b)
     leader.settle()
@@ -230,7 +231,7 @@ def test_halves_of_a_split_batch_keep_the_numbers_of_their_records(leader: Leade
         b.put(0, b"%d" % n)
     (batch,) = b.drain()
     later = leader.send(b"later")[0]
-    b.accumulator.split(batch, 0.0)
+    b.incomplete.split(batch, 0.0)
     leader.tell(later, 45)
     assert [(part.base_sequence, part.count) for part in b.queue(0).batches] == [
         (1, 3), (4, 2), (6, 1),

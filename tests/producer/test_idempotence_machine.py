@@ -26,7 +26,6 @@ from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
 from kafkaclient.producer.batches.record import Record
 from kafkaclient.producer.batches.sequence import MAX_EPOCH, ProducerIdentity
 from kafkaclient.producer.sender.broker_lanes import BrokerSurvey
-from kafkaclient.producer.sender.late_binder import LateBinder
 from kafkaclient.producer.sender.responses import ResponseHandler, delivery_timeout
 from kafkaclient.producer.settings import AccumulatorSettings, RetrySettings
 from kafkaclient.producer.timing import NEVER
@@ -35,6 +34,7 @@ from kafkaclient.wire.compression import Codec
 from kafkaclient.wire.produce import PartitionResult, ProduceResult, RecordError
 from kafkaclient.wire.record_reader import batch_header
 from kafkaclient.wire.records import BATCH_OVERHEAD, record_size_upper_bound
+from tests.producer.conftest import late_binder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,8 +79,6 @@ class Request:
 
     def __init__(self, batches: list[ProducerBatch]) -> None:
         self.batches = batches
-        for batch in batches:  # as the sender does
-            batch.topic_id = batch.queue.topic.topic_id
         self.producer_id = batches[0].producer_id
         self.topic_ids = [batch.topic_id for batch in batches]
         self.data = [bytes(batch.buffer()) for batch in batches]
@@ -186,7 +184,8 @@ class Producing(RuleBasedStateMachine):
             wake=lambda _when: None,
         )
         self.answers = ResponseHandler(
-            self.accumulator,
+            self.accumulator.incomplete,
+            self.identity,
             self,
             RetrySettings(retries=retries),
             ProducerMetrics(lambda: self.now),
@@ -237,7 +236,7 @@ class Producing(RuleBasedStateMachine):
     def drain(self, node: int) -> None:
         if len(self.wire[node]) < MAX_IN_FLIGHT:
             survey = BrokerSurvey({node: None}, (), set(), set(), NEVER)  # type: ignore[dict-item]
-            requests = LateBinder(self.accumulator).drain(survey, 100_000, self.now)
+            requests = late_binder(self.accumulator).drain(survey, 100_000, self.now)
             if requests:
                 self.wire[node].append(Request(requests[node]))
 

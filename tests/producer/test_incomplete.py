@@ -45,7 +45,7 @@ ENDS = {
     "fail": lambda b, batch: b.incomplete.fail(batch, LOST, 0.0),
     "retry": lambda b, batch: b.incomplete.retry(batch, LOST, 1.0, 0.0),
     "resequence": lambda b, batch: b.incomplete.resequence(batch, LOST, 1.0, 0.0),
-    "split": lambda b, batch: b.accumulator.split(batch, 0.0),
+    "split": lambda b, batch: b.incomplete.split(batch, 0.0),
     "abandon": lambda b, batch: b.incomplete.abandon(batch, CLOSED, 0.0),
 }
 
@@ -84,7 +84,7 @@ def test_halves_stand_in_the_place_of_the_whole(bench: type[Bench]) -> None:
     deliveries = [b.put(0, b"%d" % n) for n in range(5)]
     (whole,) = b.drain()
     later = b.put_batches(0, 1)[0]
-    b.accumulator.split(whole, 0.0)
+    b.incomplete.split(whole, 0.0)
     first, second, last = b.queue(0).batches
     assert (first.count, second.count, last) == (3, 2, later)
     assert [batch.serial for batch in b.incomplete] == [1, 1, 2]
@@ -105,7 +105,7 @@ def test_split_and_reenqueue(bench: type[Bench]) -> None:
     b.incomplete.retry(batch, LOST, 0.121, 0.0)
     assert b.ready(0.120) == set()
     assert b.drain(now=0.121) == [batch]
-    b.accumulator.split(batch, 0.121)
+    b.incomplete.split(batch, 0.121)
     for offset in (0, 1):
         (part,) = b.drain(now=0.121)
         assert part.count == 1
@@ -125,7 +125,7 @@ def test_split_batch_off_accumulator(bench: type[Bench]) -> None:
         for batch in batches:
             if batch.size > 1024:
                 splits += 1
-                b.accumulator.split(batch, 0.0)
+                b.incomplete.split(batch, 0.0)
             else:
                 b.incomplete.complete(batch, 0, -1, 0.0)
     assert splits > 0
@@ -146,7 +146,7 @@ def test_split_frequency(bench: type[Bench], good: int) -> None:
                 batches += 1
                 if batch.size > 1024 and batch.count > 1:
                     splits += 1
-                    b.accumulator.split(batch, 0.0)
+                    b.incomplete.split(batch, 0.0)
                 else:
                     b.incomplete.complete(batch, 0, -1, 0.0)
 
@@ -167,7 +167,7 @@ def test_a_split_starts_the_compression_estimate_anew(bench: type[Bench]) -> Non
         b.put(0, Random(1).randbytes(100))
     (batch,) = b.drain()
     assert b.topic.ratio.value < 0.3
-    b.accumulator.split(batch, 0.0)
+    b.incomplete.split(batch, 0.0)
     assert b.topic.ratio.value > 0.9
 
 
@@ -211,7 +211,7 @@ async def test_flush_waits_for_the_halves_of_a_split(bench: type[Bench]) -> None
     batch = on_wire(b)
     flush = asyncio.create_task(b.incomplete.flush(0.0))
     await asyncio.sleep(0)
-    b.accumulator.split(batch, 0.0)
+    b.incomplete.split(batch, 0.0)
     later = b.put_batches(0, 1)[0]
     for _ in range(2):
         await asyncio.sleep(0)

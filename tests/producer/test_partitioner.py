@@ -141,7 +141,7 @@ def test_rack_aware_uniform() -> None:
     partitioner, chosen = BuiltInPartitioner(1, count().__next__, near=rack.near), []
 
     def look(*racks: str | None) -> None:
-        rack.look(Broker(node, "h", 1, name) for node, name in enumerate(racks))
+        rack.update(Broker(node, "h", 1, name) for node, name in enumerate(racks))
 
     def switch(view: TopicView, times: int) -> list[int]:
         for _ in range(times):

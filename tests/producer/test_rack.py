@@ -15,18 +15,18 @@ def brokers(*racks: str | None) -> list[Broker]:
 def test_near_is_what_is_led_in_the_rack() -> None:
     rack = Rack("a")
     assert rack.near(VIEW) == ()
-    assert rack.look(brokers("a", "b"))
+    assert rack.update(brokers("a", "b"))
     assert rack.near(VIEW) == (0, 3)
-    assert not rack.look(brokers("a", "b")), "nothing has changed"
-    assert rack.look(brokers("b", "a"))
+    assert not rack.update(brokers("a", "b")), "nothing has changed"
+    assert rack.update(brokers("b", "a"))
     assert rack.near(VIEW) == (1,)
-    assert rack.look(brokers(None, None))
+    assert rack.update(brokers(None, None))
     assert rack.near(VIEW) == ()
 
 
 def test_without_a_rack_of_ones_own_nobody_is_near() -> None:
     """Also not the brokers whose rack is an empty string."""
     rack = Rack()
-    assert not rack.look(brokers("", None))
+    assert not rack.update(brokers("", None))
     assert rack.near(VIEW) == ()
     assert rack.brokers == frozenset()

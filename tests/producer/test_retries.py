@@ -36,7 +36,8 @@ class Hub:
         self.fatal: list[KafkaError] = []
         self.metrics = ProducerMetrics(lambda: 0.0)
         self.answers = ResponseHandler(
-            bench.accumulator,
+            bench.accumulator.incomplete,
+            bench.accumulator.identity,
             self,
             RetrySettings(**settings),
             self.metrics,

@@ -164,7 +164,7 @@ def test_two_of_a_queue_are_compressed_ahead_while_nobody_takes_them(
     finish(b, hand)
     assert unbound.state is QueueState.READY
     assert len(unbound.batches) == 3, "they are still two ahead"
-    unbound.batches.popleft()
+    unbound.take_unbound()
     b.lines.schedule(unbound, 0.0)
     assert [batch.compressing for batch in unbound.batches] == [True, True]
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from kafkaclient.errors import BrokerConnectionError
 from kafkaclient.producer.batches.partition_queue import QueueState
 from kafkaclient.producer.sender.broker_lanes import BrokerSurvey
-from kafkaclient.producer.sender.late_binder import LateBinder
 from kafkaclient.producer.timing import NEVER
 from kafkaclient.wire.compression import Codec
 from kafkaclient.wire.records import iter_records
@@ -78,7 +77,7 @@ class Walk:
         b.lines.run_timers(0.0)
         connection: Any = None
         survey = BrokerSurvey({0: connection}, (), {0}, set(), NEVER)
-        requests = LateBinder(b.accumulator).drain(survey, 5000, 0.0)
+        requests = b.binder.drain(survey, 5000, 0.0)
         for batch in requests.get(0, []):
             assert batch.sealed
             assert not batch.compressing
@@ -102,7 +101,7 @@ class Walk:
     def lose(self, argument: int) -> None:
         if self.out:
             batch = self.out.pop(argument % len(self.out))
-            batch.maybe_written = True
+            batch.mark_uncertain()
             self.bench.incomplete.retry(batch, LOST, 0.0, 0.0)
 
     def give_up(self, argument: int) -> None:

@@ -1,7 +1,7 @@
-"""The byte budget of the record buffer (``buffer.memory``), with first-come, first-served waiters.
+"""The bytes of ``buffer.memory`` that are free, with first-come, first-served waiters.
 
-Java: ``BufferPool``. Unlike there, no memory is pooled: batches are charged by the capacity of
-their buffer and give the charge back when they are done.
+Java: ``BufferPool``. Unlike Java's, it pools no memory: a batch is charged by the capacity of its
+buffer and gives the charge back with its outcome.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["BufferPool", "Claim", "Spending"]
 
 
 class Claim:
-    """A place among those who wait for bytes."""
+    """A request for bytes that waits until they are free."""
 
     __slots__ = ("granted", "nbytes")
 
@@ -26,7 +26,7 @@ class Claim:
 
 
 class BufferPool:
-    """Counts bytes; never lets the sum of all charges pass ``total``, except by :meth:`force`."""
+    """Counts bytes. The sum of all charges exceeds ``total`` only by :meth:`force`."""
 
     __slots__ = ("_spendable", "available", "total", "waiters")
 
@@ -35,7 +35,7 @@ class BufferPool:
         self.available = total
         self._spendable = 0
         self.waiters: deque[Claim] = deque()
-        """Who waits for bytes, first come first."""
+        """The claims that wait, first come first."""
 
     def __repr__(self) -> str:
         used = self.total - self.available
@@ -48,7 +48,7 @@ class BufferPool:
 
     @property
     def room(self) -> int:
-        """How many bytes :meth:`try_take` would charge now, at the most."""
+        """The most bytes that :meth:`try_take` would charge now."""
         return min(self._spendable, self.available) if self.waiters else self.available
 
     def try_take(self, nbytes: int) -> bool:
@@ -61,7 +61,7 @@ class BufferPool:
         return True
 
     def force(self, nbytes: int) -> None:
-        """Charge ``nbytes`` in any case, for what is in memory already."""
+        """Charge ``nbytes`` even if they are not free, for records that are in memory already."""
         self.available -= nbytes
 
     def ask(self, nbytes: int, granted: Callable[[], None]) -> Claim | None:
@@ -73,14 +73,14 @@ class BufferPool:
         return claim
 
     def withdraw(self, claim: Claim) -> None:
-        """Give up a claim that was not granted; the next one may need less."""
+        """Withdraw a claim that was not granted. The next one may need fewer bytes."""
         self.waiters.remove(claim)
         self.admit()
 
     def spend(self, nbytes: int) -> Spending:
         """Hand a charge of ``nbytes`` over to code that calls :meth:`try_take` or :meth:`force`::
 
-            with budget.spend(nbytes):
+            with buffer_pool.spend(nbytes):
                 ...try_take(...)
 
         The charge is free inside the block, for this code only: do not await, and do not call
@@ -89,15 +89,15 @@ class BufferPool:
         return Spending(self, nbytes)
 
     def give_back(self, nbytes: int) -> None:
-        """Return a charge, and admit as many waiters as now fit, in their order."""
+        """Return a charge, and grant as many claims as now fit, in their order."""
         self.available += nbytes
         if self.waiters:
             self.admit()
 
     def admit(self) -> None:
-        """Let in as many waiters as fit, in their order."""
-        # Only the first waiter is looked at, so a release costs O(1) plus O(1) for each waiter that
-        # it admits, with thousands of waiting senders, too.
+        """Grant as many claims as fit, in their order."""
+        # Only the first claim is looked at: a release costs O(1) plus O(1) for each granted claim,
+        # with thousands of waiting callers, too.
         while self.waiters and self.waiters[0].nbytes <= self.available:
             claim = self.waiters.popleft()
             self.available -= claim.nbytes

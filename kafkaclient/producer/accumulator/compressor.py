@@ -1,31 +1,33 @@
-"""Batches are compressed before they take a broker's slot: small ones at once, large ones aside.
+"""Batches are compressed before they are sent: small ones at once, large ones in the background.
 
-Compressing a megabyte takes milliseconds, which the event loop has not to spare. So a batch is
-compressed in one of two ways:
+Compressing a megabyte takes milliseconds, for which the event loop must not be blocked. So a batch
+is compressed in one of two ways:
 
 ========  =====================================  ==============================================
 a batch   that is                                is compressed
 ========  =====================================  ==============================================
-small     about to leave                         at once, as long as the pass has time for it
-large     due, or full and among the next of     aside: by threads of the producer's own, a few
-          its queue, whether a broker is free    batches at a time, while the next one fills
-          or not
+small     about to be sent                       at once, as long as the pass has time for it
+large     due, or full and among the next of     in the background: by the producer's own
+          its queue, whether a broker is free    threads, a few batches at a time, while the
+          or not                                 next batch fills
 ========  =====================================  ==============================================
 
-Until a batch that is compressed aside is taken up again, by the sender's next pass, it is
-``sealing``: neither it nor what is behind it in its queue leaves (``QueueState.SEALING``). What was
-given up meanwhile is left to its end and forgotten.
+While a batch is ``compressing``, no batch of its queue is sent (``QueueState.SEALING``); the
+sender's next pass ends that. Work for a batch that has failed meanwhile runs to completion, and its
+result is discarded.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
+import logging
 import os
 from collections import deque
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from kafkaclient.errors import KafkaError
 from kafkaclient.wire.compression import Codec, quickly_compressed
 
 if TYPE_CHECKING:
@@ -45,34 +47,35 @@ __all__ = [
     "Packed",
 ]
 
-# How many batches of a queue are compressed before a broker takes them: the one that leaves next,
-# and one to follow it. Any more would be cut off before they are as large as they could get.
+# How many batches of a queue are compressed before a broker takes them. More of them would be
+# closed before they are as large as they could get.
 _AHEAD = 2
-# How many are compressed at the same time: on half of the cores, as the application
-# needs some as well, and one that waits for the interpreter's lock meanwhile, at its end.
+# The most threads. Half of the cores are left to the application.
 _MOST_AT_A_TIME = 4
-# How many times the size that is compressed quickly may be compressed at once in one pass.
+# How many times ``small_batch_bytes`` are compressed at once in one pass of the sender.
 _QUICK_PER_PASS = 4
 _UNLIMITED = 2**31
 
+_log = logging.getLogger(__name__)
+
 Packed: TypeAlias = bytearray | Exception | None
-"""What came of compressing: the batch with room for its header, nothing gained, or a defect."""
+"""The compressed batch with room for its header; None: nothing gained; or why it failed."""
 
 
 class CompressionExecutor(Protocol):
-    """Where work is done aside; ``at_a_time``: how many things."""
+    """Where batches are compressed in the background, ``at_a_time`` of them at once."""
 
     at_a_time: int
 
     def run(self, work: Callable[[], Packed], done: Callable[[Packed], None]) -> None:
-        """Call ``work()``, which raises nothing, and ``done`` with its result in the event loop."""
+        """Call ``work()``, which raises nothing, and then ``done(result)`` in the event loop."""
 
     def close(self) -> None:
-        """Call ``done`` no more."""
+        """Never call ``done`` again."""
 
 
 class InlineCompression:
-    """Not aside at all."""
+    """Compresses at once, in the caller's thread."""
 
     at_a_time = 1
 
@@ -84,8 +87,8 @@ class InlineCompression:
 
 
 class CompressionThreads:
-    """Threads of the producer's own, from the first work on: the application may fill the event
-    loop's default executor for as long as it likes. Whatever becomes of them, the work is done."""
+    """The producer's own threads, started with the first batch: the application may fill the event
+    loop's default executor. The work is done even if the threads are gone."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.at_a_time = max(1, min(_MOST_AT_A_TIME, (os.cpu_count() or 1) // 2 + 1))
@@ -101,7 +104,7 @@ class CompressionThreads:
             )
         try:
             job = self._loop.run_in_executor(self._executor, work)
-        except RuntimeError:  # the program ends, and its threads have ended already
+        except RuntimeError:  # the interpreter shuts down, and its threads have ended
             self._loop.call_soon(done, work())
             return
         self._jobs.add(job)
@@ -118,7 +121,7 @@ class CompressionThreads:
             done(work() if job.cancelled() else job.result())
 
     def close(self) -> None:
-        # A thread that is at work ends it, and finds nobody who wants to know.
+        # A thread completes the batch that it compresses; the result is discarded.
         self._closed = True
         for job in self._jobs:
             job.cancel()
@@ -127,9 +130,9 @@ class CompressionThreads:
 
 
 class BatchCompressor:
-    """Compresses batches with one codec, and keeps their charge true.
+    """Compresses batches with one codec, and keeps their buffer memory charged as it is used.
 
-    ``wake(when)`` is called when :meth:`finished` has something to tell.
+    ``wake(when)`` is called when :meth:`finished` has a batch to return.
     """
 
     def __init__(
@@ -141,6 +144,7 @@ class BatchCompressor:
         background: CompressionExecutor,
         wake: Callable[[float], None],
     ) -> None:
+        self._codec = codec
         self.enabled = codec is not Codec.NONE
         self.small_batch_bytes = quickly_compressed(codec, level) if self.enabled else _UNLIMITED
         """The most bytes before compression of a batch that is compressed at once."""
@@ -148,7 +152,7 @@ class BatchCompressor:
         self._background = background
         self._wake = wake
         self._allowance = _QUICK_PER_PASS * self.small_batch_bytes
-        """How many bytes may yet be compressed at once in this pass."""
+        """Bytes that may still be compressed at once in this pass."""
         self._waiting: deque[tuple[ProducerBatch, Callable[[], Packed]]] = deque()
         self._at_work = 0
         self._finished: list[tuple[ProducerBatch, Packed]] = []
@@ -159,60 +163,58 @@ class BatchCompressor:
             f"finished={len(self._finished)}>"
         )
 
-    def compress_now(self, batch: ProducerBatch) -> Exception | None:
-        """Compress a batch that is about to leave, if that is quick; it is ``sealed`` then.
-
-        Returns what has gone wrong.
-        """
+    def compress_now(self, batch: ProducerBatch) -> KafkaError | None:
+        """Seal a batch that is about to be sent, if that is quick. Else compression begins in the
+        background. Returns the error that the batch fails with, if compressing it fails."""
         if batch.sealed or batch.compressing:
             return None
         raw_size = batch.raw_size
         if raw_size > self.small_batch_bytes or raw_size > self._allowance:
-            self._begin(batch)  # the event loop has other things to do, too
+            self._begin(batch)  # the event loop has other work, too
             return None
         self._allowance -= raw_size
         try:
             batch.seal()
-        except Exception as defect:  # noqa: BLE001 - the caller's to tell of
-            return defect
-        self._settle(batch)
+        except Exception as defect:  # noqa: BLE001 - a codec that fails costs one batch
+            return self._failure(batch, defect)
+        batch.queue.on_sealed(raw_size)
+        self._buffer_pool.give_back(batch.set_charge(batch.sealed_size))
         return None
 
     def start_if_large(self, batch: ProducerBatch) -> bool:
-        """Whether the batch, which is due, is compressed aside first; if so it is seen to."""
+        """Begin to compress a batch that is due, if it is large. Returns whether the batch is being
+        compressed in the background."""
         if not batch.sealed and not batch.compressing and batch.raw_size > self.small_batch_bytes:
             self._begin(batch)
         return batch.compressing
 
     def compress_ahead(self, queue: PartitionQueue) -> None:
-        """Have what leaves the queue next compressed before there is a broker that takes it."""
+        """Compress the queue's next large batches before a broker can take them."""
         for batch in islice(queue.batches, _AHEAD):
             if batch.full:
                 self.start_if_large(batch)
 
-    def finished(self) -> list[tuple[ProducerBatch, Exception | None]]:
-        """What was compressed aside since the last pass, and what has gone wrong with it."""
+    def finished(self) -> list[tuple[ProducerBatch, KafkaError | None]]:
+        """The batches whose compression in the background has ended since the last pass, each with
+        the error that it fails with, or sealed."""
         self._allowance = _QUICK_PER_PASS * self.small_batch_bytes
         if not self._finished:
             return []
         ended, self._finished = self._finished, []
         return [
-            (batch, self._take_up(batch, packed))
-            for batch, packed in ended
-            if not batch.result.done
+            (batch, self._end(batch, packed)) for batch, packed in ended if not batch.result.done
         ]
 
     def close(self) -> None:
-        """Tell nobody of what is still being compressed."""
+        """Discard the batches that are still being compressed."""
         self._waiting.clear()
         self._background.close()
 
     def _begin(self, batch: ProducerBatch) -> None:
         work = partial(_attempt, batch.begin_compression())
-        # Until it is taken up there are the records as they are, and what is made of them.
-        more = max(0, batch.raw_size + batch.size - batch.charged)
-        self._buffer_pool.force(more)
-        batch.charged += more
+        # Meanwhile there are the records as they are, and what is made of them.
+        needed = max(batch.charged, batch.raw_size + batch.size)
+        self._buffer_pool.force(-batch.set_charge(needed))
         self._waiting.append((batch, work))
         self._feed()
 
@@ -230,22 +232,27 @@ class BatchCompressor:
             self._finished.append((batch, packed))
             self._wake(0.0)
 
-    def _take_up(self, batch: ProducerBatch, packed: Packed) -> Exception | None:
+    def _end(self, batch: ProducerBatch, packed: Packed) -> KafkaError | None:
         if isinstance(packed, Exception):
-            return packed
+            return self._failure(batch, packed)
+        raw_size = batch.raw_size
         batch.end_compression(packed)
-        self._settle(batch)
+        batch.queue.on_sealed(raw_size)
+        self._buffer_pool.give_back(batch.set_charge(batch.sealed_size))
         return None
 
-    def _settle(self, batch: ProducerBatch) -> None:
-        size = batch.size
-        batch.queue.typical_batch_size = batch.raw_size
-        self._buffer_pool.give_back(batch.charged - size)
-        batch.charged = size
+    def _failure(self, batch: ProducerBatch, defect: Exception) -> KafkaError:
+        _log.error("%r could not be compressed", batch, exc_info=defect)
+        error = KafkaError(
+            f"{batch.count} records to {batch.queue.tp} were not sent: compressing them with "
+            f"{self._codec.name.lower()} failed: {defect!r}"
+        )
+        error.__cause__ = defect
+        return error
 
 
 def _attempt(work: Callable[[], bytearray | None]) -> Packed:
     try:
         return work()
-    except Exception as defect:  # noqa: BLE001 - it costs this batch, not the thread's owner
+    except Exception as defect:  # noqa: BLE001 - a codec that fails costs one batch
         return defect

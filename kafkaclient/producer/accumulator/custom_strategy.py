@@ -1,4 +1,4 @@
-"""A topic's choice where a partitioner is asked for every record: the asking, and the checking."""
+"""The partition strategy that calls a :class:`Partitioner` for every record."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ __all__ = ["CustomPartitioner"]
 
 
 class CustomPartitioner(PartitionStrategy):
-    """A partitioner's choice, checked. ``cluster()`` is the metadata of now.
+    """Checks each answer of the partitioner. ``cluster()`` returns the current metadata.
 
-    Java of before 4.0, where a partitioner was told of new batches, and of 4.x, where it is asked
-    exactly once (KAFKA-18295): whether it has a method ``on_new_batch`` decides.
+    A partitioner with a method ``on_new_batch`` is called as Java before 4.0 does: it is asked
+    again when a new batch is needed. Others are asked exactly once a record, as in Java 4.x
+    (KAFKA-18295).
     """
 
     __slots__ = ("_cluster", "_load", "_on_new_batch", "_partition", "_topic", "_who")
@@ -67,7 +68,7 @@ class CustomPartitioner(PartitionStrategy):
         return self.choose_queue(record, view)
 
     def _as_int(self, answer: object) -> int:
-        """An int of numpy's is one; a bool is a mistake."""
+        """The answer as an int: numpy's integers are accepted, a bool is an error."""
         if isinstance(answer, bool) or not isinstance(answer, SupportsIndex):
             raise self._refused(f"gave a {type(answer).__name__}, not an int")
         return index(answer)

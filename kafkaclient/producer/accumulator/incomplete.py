@@ -1,4 +1,4 @@
-"""All batches without an outcome, and what becomes of them (Java: ``IncompleteBatches``)."""
+"""All batches without an outcome, and the outcomes (Java: ``IncompleteBatches``)."""
 
 from __future__ import annotations
 
@@ -23,49 +23,51 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from kafkaclient.errors import KafkaError
+    from kafkaclient.producer.accumulator.batch_factory import BatchFactory
     from kafkaclient.producer.accumulator.buffer_pool import BufferPool
     from kafkaclient.producer.accumulator.ready_queues import ReadyQueues
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.observer import BatchObserver
-    from kafkaclient.producer.batches.partition_queue import PartitionQueue
-    from kafkaclient.producer.batches.split import Make
+    from kafkaclient.producer.settings import AccumulatorSettings
 
 __all__ = ["IncompleteBatches", "largest_backlog"]
 
-# How many batches are looked at to tell what the buffer is full of.
-_OLDEST = 8
+_OLDEST = 8  # how many batches are looked at to say what the buffer is full of
 
 
 class IncompleteBatches:
-    """From creation to outcome. ``delivery_timeout`` is in seconds."""
+    """Every batch from its creation to its outcome.
+
+    ``on_failed(error)`` is called for each batch that fails.
+    """
 
     def __init__(
         self,
+        settings: AccumulatorSettings,
         buffer_pool: BufferPool,
-        lines: ReadyQueues,
+        ready_queues: ReadyQueues,
+        batch_factory: BatchFactory,
         *,
-        delivery_timeout: float,
+        observer: BatchObserver | None = None,
+        on_failed: Callable[[KafkaError], None] = lambda _error: None,
     ) -> None:
         self._batches: dict[ProducerBatch, None] = {}  # oldest first
+        self._settings = settings
         self._buffer_pool = buffer_pool
-        self._ready_queues = lines
-        self._delivery_timeout = delivery_timeout
+        self._ready_queues = ready_queues
+        self._batch_factory = batch_factory
+        self._observer = observer
+        self._on_failed = on_failed
         self._newest = -inf
         """The latest ``created`` of all batches so far."""
-        self._order = count()  # parts of a batch have its age
+        self._order = count()  # the parts of a split have the same age
         self._early: list[tuple[float, int, ProducerBatch]] = []
-        """A heap of the batches that were created, as their delivery timeout has it, before older
-        ones: their first records had been kept until the metadata came. A batch with an outcome
-        is dropped when it comes up."""
-        self.observer: BatchObserver | None = None
-        self.on_failed: Callable[[KafkaError], None] | None = None
-        """Called with the error of every batch that fails."""
-        self.on_first_batch: Callable[[], None] = lambda: None
-        """Called when there are batches again."""
+        """A heap of batches whose delivery timeout began before that of older batches: their
+        records had waited for metadata. A batch with an outcome is dropped when it comes up."""
         self.flushes: dict[asyncio.Future[None], int] = {}
-        """Who waits for everything up to which batch to have its outcome."""
-        self._adrift: set[ProducerBatch] = set()
-        """Batches that were given up while they were on the wire, and still are."""
+        """Pending flush() calls: future -> serial number of the last batch it waits for."""
+        self._failed_in_flight: set[ProducerBatch] = set()
+        """Batches that have failed while they were on the wire, and still are."""
         self._landed = asyncio.Event()
 
     def __len__(self) -> int:
@@ -75,8 +77,6 @@ class IncompleteBatches:
         return iter(self._batches)
 
     def add(self, batch: ProducerBatch) -> None:
-        if not self._batches:
-            self.on_first_batch()
         self._batches[batch] = None
         self._note_age(batch)
 
@@ -86,12 +86,12 @@ class IncompleteBatches:
         self._newest = max(self._newest, batch.created)
 
     def reschedule(self, now: float) -> None:
-        """Look at every queue with batches again: a flush began, or the producer id arrived."""
+        """Schedule every queue that has batches: a flush began, or the producer id arrived."""
         for queue in dict.fromkeys(batch.queue for batch in self._batches):
             self._ready_queues.schedule(queue, now)
 
     async def flush(self, now: float) -> None:
-        """Send what is there without lingering; wait until all of it has an outcome."""
+        """Send all batches without lingering, and wait until each has an outcome."""
         if not self._batches:
             return
         flushed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -102,26 +102,22 @@ class IncompleteBatches:
         finally:
             self.flushes.pop(flushed, None)
 
-    async def wait_adrift_landed(self) -> None:
-        """Wait until no batch that was given up is on the wire any more: its answer has come, or
-        its connection has ended (after request.timeout.ms at the latest)."""
-        while self._adrift:
+    async def wait_failed_landed(self) -> None:
+        """Wait until no failed batch is on the wire: its response has come, or its connection has
+        ended (after request.timeout.ms at the latest)."""
+        while self._failed_in_flight:
             self._landed.clear()
             await self._landed.wait()
 
-    # --- answers ------------------------------------------------------------------------------
+    # --- outcomes -----------------------------------------------------------------------------
 
     def complete(
         self, batch: ProducerBatch, base_offset: int, log_append_time: int, now: float
     ) -> None:
         """The batch is in the log."""
-        queue, batch_result = _land(batch), batch.result
-        queue.unacked.remove(batch)
-        queue.sequence.acknowledged(batch)
-        queue.records_sent += batch_result.count
-        queue.bytes_sent += batch.size
-        if not batch_result.done:
-            batch_result.resolve(base_offset, log_append_time)
+        batch.queue.complete(batch)
+        if not batch.result.done:
+            batch.result.resolve(base_offset, log_append_time)
         self._finish(batch, now)
 
     def fail(
@@ -131,14 +127,11 @@ class IncompleteBatches:
         now: float,
         record_errors: dict[int, KafkaError] | None = None,
     ) -> None:
-        """The batch was refused for good. If it cannot be in the log, its sequence numbers are
-        missing there and the partition starts over; if it may, what follows it tells.
-        ``record_errors`` names culprits by index."""
-        queue = _land(batch)
-        queue.unacked.remove(batch)
-        queue.sequence.unresolved |= batch.stamped and batch.maybe_written
-        queue.sequence.start_over |= batch.stamped and not batch.maybe_written
-        self._tell(batch, error, record_errors)
+        """The batch on the wire has failed. If no log has it, its sequence numbers are missing
+        there and the partition starts over; if a log may have it, the next responses show it.
+        ``record_errors``: by index, the errors of rejected records."""
+        batch.queue.forget(batch, maybe_written=batch.maybe_written)
+        self._fail_records(batch, error, record_errors)
         self._finish(batch, now)
 
     def retry(
@@ -150,32 +143,29 @@ class IncompleteBatches:
         *,
         counts: bool = True,
     ) -> None:
-        """The batch goes back to the front of its queue, in its order; ``counts`` towards its
-        retries."""
-        queue = _land(batch)
-        batch.last_error = error
-        if batch.result.done:  # given up while it was on the wire
-            queue.unacked.remove(batch)
-            queue.sequence.unresolved |= batch.stamped
+        """Queue the batch on the wire again, in its order; ``counts``: towards its retries."""
+        queue = batch.queue
+        if batch.result.done:  # it failed while it was on the wire
+            queue.forget(batch, maybe_written=True)
             self._finish(batch, now)
             return
-        batch.retries += counts
-        batch.retry_at = retry_at
-        queue.put_back(batch)
+        batch.schedule_retry(error, retry_at, counts=counts)
+        queue.requeue(batch)
         self._ready_queues.schedule(queue, now)
 
     def resequence(self, batch: ProducerBatch, error: KafkaError, at: float, now: float) -> None:
-        """The broker expects another sequence. First in line, the partition starts over with a
-        raised epoch; else a batch before this one is missing, and comes first (KIP-360)."""
-        queue = batch.queue
-        if queue.unacked[0] is batch and not batch.result.done:
-            batch.maybe_written = False  # or the broker would have known it as a duplicate
-            queue.sequence.start_over = True
+        """The broker expects another sequence. If the batch is the oldest, the partition starts
+        over with a raised epoch; else an older batch is missing, and is sent first (KIP-360)."""
+        if batch.queue.is_oldest(batch) and not batch.result.done:
+            batch.mark_unwritten()  # or the broker would have known it as a duplicate
+            batch.queue.sequence.require_restart()
         self.retry(batch, error, at, now)
 
-    def split(self, batch: ProducerBatch, make: Make, now: float) -> None:
-        """Put two halves in the place of a batch that is too large for its topic (KIP-126)."""
-        parts = split_in_half(batch, make)
+    def split(self, batch: ProducerBatch, now: float) -> None:
+        """Replace a batch that is too large for its topic by its two halves (KIP-126)."""
+        size = max(self._settings.batch_size, batch.size // 2)
+        batch.queue.topic.batch_limit.lower(size, now)
+        parts = split_in_half(batch, self._batch_factory.in_place_of(batch))
         sequence = batch.base_sequence
         for part in parts:
             if batch.stamped:  # the parts have the numbers that their records had
@@ -188,16 +178,15 @@ class IncompleteBatches:
         batch: ProducerBatch,
         errors: Mapping[int, KafkaError],
         error: KafkaError,
-        make: Make,
         now: float,
     ) -> None:
-        """The broker refused a batch because of the records with these indices (KIP-467): they
-        fail, and a batch of the others takes its place. Nothing of it was written."""
-        rest = without_records(batch, errors, make)
+        """The broker rejected the batch for the records with these indices (KIP-467), and wrote
+        none: fail these records, and replace the batch by one with the others."""
+        rest = without_records(batch, errors, self._batch_factory.in_place_of(batch))
         if batch.stamped:
-            # The numbers of what followed it are too high by now.
+            # The numbers of all later batches are too high now.
             rest.stamp(batch.producer_id, batch.producer_epoch, batch.base_sequence)
-            batch.queue.sequence.start_over = True
+            batch.queue.sequence.require_restart()
         self._replace(batch, [rest], now, partial(fail_records, batch, errors, error, rest))
 
     def _replace(
@@ -205,35 +194,31 @@ class IncompleteBatches:
         batch: ProducerBatch,
         parts: list[ProducerBatch],
         now: float,
-        lead_deliveries_on: Callable[[], None],
+        redirect: Callable[[], None],
     ) -> None:
-        # From here on nothing fails: until the parts are whole, the batch stands for its records.
-        queue = _land(batch)
+        # From here on nothing fails: until the parts are complete, the batch has the records.
         self._buffer_pool.force(sum(part.charged for part in parts))
-        lead_deliveries_on()
-        at = queue.unacked.index(batch)
-        queue.unacked.remove(batch)
-        for part in reversed(parts):
-            queue.unacked.insert(at, part)
-        queue.put_back(parts[0])
-        # They take the parent's place here too: deadlines stay in order.
+        redirect()
+        batch.queue.replace(batch, parts)
+        # The parts take the batch's place here too: deadlines stay in order.
         order = [b for old in self._batches for b in (parts if old is batch else (old,))]
         self._batches = dict.fromkeys(order)
         for part in parts:
             self._note_age(part)
-        self._release(batch)
-        self._ready_queues.schedule(queue, now)
+        self._buffer_pool.give_back(batch.set_charge(0))
+        self._ready_queues.schedule(batch.queue, now)
 
     # --- time ---------------------------------------------------------------------------------
 
     def expire(self, now: float, error_of: Callable[[ProducerBatch], KafkaError]) -> None:
-        """Give up what is older than the delivery timeout, wherever it is."""
-        while (batch := self._oldest()) and batch.created + self._delivery_timeout <= now:
+        """Fail every batch that is older than the delivery timeout, wherever it is."""
+        while (batch := self._oldest()) and batch.created + self._settings.delivery_timeout <= now:
             self.abandon(batch, error_of(batch), now)
 
     def next_expiry(self) -> float | None:
+        """When the next batch expires. None: there are no batches."""
         batch = self._oldest()
-        return None if batch is None else batch.created + self._delivery_timeout
+        return None if batch is None else batch.created + self._settings.delivery_timeout
 
     def _oldest(self) -> ProducerBatch | None:
         """The batch that expires next."""
@@ -245,8 +230,8 @@ class IncompleteBatches:
         return first
 
     def close_old(self, now: float, age: float) -> float:
-        """Have batches take no more records ``age`` seconds after their first one: a record expires
-        with its batch, whose time runs from then. Returns when to call this again."""
+        """Close the batches whose first record is ``age`` seconds old: later records would expire
+        with the first. Returns when to call this again."""
         for created, _, batch in self._early:
             if not batch.closed and created + age <= now + SOON:
                 batch.close()
@@ -261,59 +246,45 @@ class IncompleteBatches:
         return now + age
 
     def abandon(self, batch: ProducerBatch, error: KafkaError, now: float) -> None:
-        """Give a batch up without knowing whether it was written. On the wire it keeps its memory
-        and its place in the sequence until its answer comes or its connection ends."""
-        queue = batch.queue
-        self._tell(batch, error)
+        """Fail a batch without knowing whether it was written. On the wire it keeps its memory and
+        its place in the sequence until its response comes or its connection ends."""
         if batch.in_flight:
-            self._adrift.add(batch)
+            self._fail_records(batch, error)
+            self._failed_in_flight.add(batch)
             self._settle(batch, now)
-            return
-        queue.batches.remove(batch)
-        if batch in queue.unacked:
-            queue.unacked.remove(batch)
-            queue.sequence.unresolved |= batch.stamped
-        self._finish(batch, now)
+        else:
+            self.discard(batch, error, now)
 
     def discard(self, batch: ProducerBatch, error: KafkaError, now: float) -> None:
-        """Take a batch out of wherever it is: handling it has failed, by a defect of ours."""
-        queue = batch.queue
-        if batch.in_flight:
-            _land(batch)
-        for line in (queue.batches, queue.unacked):
-            if batch in line:
-                line.remove(batch)
-        queue.sequence.unresolved |= batch.stamped
-        self._tell(batch, error)
+        """Fail a batch, wherever it is, and free its memory at once."""
+        batch.queue.forget(batch, maybe_written=True)
+        self._fail_records(batch, error)
         self._finish(batch, now)
 
-    def _tell(
+    def _fail_records(
         self,
         batch: ProducerBatch,
         error: KafkaError,
         record_errors: dict[int, KafkaError] | None = None,
     ) -> None:
-        if batch.result.done:
-            return
-        batch.result.fail(error, record_errors)
-        if self.on_failed is not None:
-            self.on_failed(error)
+        if not batch.result.done:
+            batch.result.fail(error, record_errors)
+            self._on_failed(error)
 
     def _finish(self, batch: ProducerBatch, now: float) -> None:
-        self._adrift.discard(batch)
-        self._landed.set()
+        if self._failed_in_flight:
+            self._failed_in_flight.discard(batch)
+            self._landed.set()
         self._settle(batch, now)
-        queue = batch.queue
-        if queue.sequence.unresolved and not queue.unacked:
-            queue.sequence.resolve()
-        self._ready_queues.schedule(queue, now)
-        self._release(batch)
+        self._ready_queues.schedule(batch.queue, now)
+        self._buffer_pool.give_back(batch.set_charge(0))
 
     def _settle(self, batch: ProducerBatch, now: float) -> None:
+        """The deliveries of the batch have their outcome."""
         if not batch.closed:  # it has failed before it was sealed
             batch.close()
-        if self.observer is not None and batch in self._batches:  # else it was given up before
-            self.observer.on_outcome(batch, now)
+        if self._observer is not None and batch in self._batches:  # else it failed before
+            self._observer.on_outcome(batch, now)
         self._batches.pop(batch, None)
         if not self._batches:
             self._early.clear()
@@ -323,7 +294,7 @@ class IncompleteBatches:
     def _end_flushes(self) -> None:
         oldest = next(iter(self._batches)).serial if self._batches else None
         while self.flushes:
-            # Whatever one flush waits for, those begun later wait for as well.
+            # Later flushes wait for all that an earlier one waits for.
             flushed, youngest = next(iter(self.flushes.items()))
             if oldest is not None and oldest <= youngest:
                 break
@@ -331,21 +302,11 @@ class IncompleteBatches:
             if not flushed.done():
                 flushed.set_result(None)
 
-    def _release(self, batch: ProducerBatch) -> None:
-        charged, batch.charged = batch.charged, 0
-        self._buffer_pool.give_back(charged)
-
-
-def _land(batch: ProducerBatch) -> PartitionQueue:
-    batch.in_flight = False
-    batch.queue.in_flight -= 1
-    return batch.queue
-
 
 def largest_backlog(oldest_first: Iterable[ProducerBatch]) -> str:
-    """What most bytes wait for, and how many, among the oldest batches.
+    """What most bytes of the oldest batches wait for, for an error message.
 
-    A refused record must not cost in proportion to what is queued: those few tell enough.
+    A rejected record must not cost in proportion to the queued batches: the oldest are enough.
     """
     backlog: Counter[str] = Counter()
     for batch in islice(oldest_first, _OLDEST):

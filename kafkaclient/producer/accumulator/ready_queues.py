@@ -1,15 +1,15 @@
-"""Where every partition's queue stands: in its leader's line, at a timer, or held up.
+"""Which partition queues are ready for their leader, wait for a timer, or are blocked.
 
-A queue is looked at when something happens to it, so that a pass of the sender costs in
-proportion to what is ready and not to what exists. Only :meth:`ReadyQueues.schedule` moves a
-queue from one :class:`QueueState` to another.
+A queue is looked at when something happens to it, so that the cost of a sender's pass grows with
+the number of ready queues, not of all queues. Only :meth:`ReadyQueues.schedule` moves a queue from
+one :class:`QueueState` to another.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from heapq import heappop, heappush
-from itertools import count, islice
+from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
 from kafkaclient.producer.batches.partition_queue import QueueState
@@ -46,10 +46,10 @@ class TransactionGate(Protocol):
 
 
 class ReadyQueues:
-    """``one_in_flight`` mutes a partition while a batch of it is out.
+    """``one_in_flight`` mutes a partition while a batch of it is in flight.
 
-    ``wake(when)`` is called when there is work at the time ``when`` (0: now), ``hurried()`` tells
-    whether nothing lingers at present.
+    ``wake(when)`` is called when there is work at the time ``when`` (0: now). ``no_linger()``
+    returns whether batches leave without lingering at present.
     """
 
     __slots__ = (
@@ -74,75 +74,92 @@ class ReadyQueues:
         identity: ProducerIdentity,
         compressor: BatchCompressor,
         wake: Callable[[float], None],
-        hurried: Callable[[], bool],
+        no_linger: Callable[[], bool],
     ) -> None:
-        self.ready: dict[int, deque[PartitionQueue]] = {}
-        """Per lane: the queues whose first batch may leave, longest ready first."""
+        self.ready: defaultdict[int, deque[PartitionQueue]] = defaultdict(deque)
+        """By lane: the queues whose first batch may be sent, longest ready first."""
         self.unbound: deque[PartitionQueue] = deque()
-        """The topics with a ready batch that has no partition yet, longest ready first."""
+        """The queues of ready batches that have no partition yet, longest ready first."""
         self.blocked: Counter[int] = Counter()
-        """Per lane: how many queues wait for batches on the wire (or for a producer id)."""
+        """By lane: how many queues wait for batches on the wire, or for a producer id."""
         self.leaderless: dict[PartitionQueue, None] = {}
         self.gate: TransactionGate | None = None
+        """Assigned by the TransactionManager: only transactions v1 need it, and the version is
+        known after the first request to a broker."""
         self._one_in_flight = one_in_flight
         self._identity = identity
         self._compressor = compressor
         self._wake = wake
-        self._no_linger = hurried
+        self._no_linger = no_linger
         self._timers: list[tuple[float, int, PartitionQueue]] = []
         self._order = count()
 
-    def schedule(self, queue: PartitionQueue, now: float) -> None:
-        """Put the queue where it belongs; call it after anything that may change that."""
+    def schedule(self, queue: PartitionQueue, now: float, *, had_turn: bool = False) -> None:
+        """Give the queue the state that is due. Call it after anything that may change that.
+        ``had_turn``: a ready queue goes behind the others that are ready."""
         if queue.target_lane != queue.lane and not queue.in_flight:
-            self._remove(queue)
-            queue.lane = queue.target_lane
-        sequence = queue.sequence
-        if sequence.start_over and (
-            queue.in_flight or not sequence.restart(queue.unacked, self._identity)
-        ):
+            self._detach(queue)
+            queue.change_lane()
+        if queue.sequence.start_over and not queue.restart_sequence(self._identity):
             self._wake(_NOW)  # a producer id may be wanted
         if self._compressor.enabled:
             self._compressor.compress_ahead(queue)
-        if queue.state is QueueState.READY and queue.batches and not queue.batches[0].compressing:
-            return  # it is looked at again before anything is taken
-        # A ready queue leaves its line, too, if its first batch has expired or is being compressed
-        # in the background: else the sender would go on asking for a connection for it.
+        batches = queue.batches
         if queue.state is not QueueState.IDLE:
-            self._remove(queue)
-        queue.state = place = self._state_of(queue, now)
-        if place is QueueState.READY:
-            queue.ready_number = next(self._order)
-            self._queue_of(queue).append(queue)
-            self._wake(_NOW)
-        elif place is QueueState.LEADERLESS:
+            ready = queue.state is QueueState.READY and batches and not batches[0].compressing
+            if ready and not had_turn:
+                return  # it is looked at again before a batch is taken
+            # A ready queue leaves its lane, too, when its first batch has expired or is being
+            # compressed: else the sender would go on asking for a connection for it.
+            self._detach(queue)
+        if batches:
+            self._enter_state(queue, batches[0], now)
+
+    def _enter_state(self, queue: PartitionQueue, head: ProducerBatch, now: float) -> None:
+        """Put an idle queue where its first batch ``head`` belongs."""
+        if not queue.unbound and queue.leader < 0:
+            queue.enter(QueueState.LEADERLESS)
             self.leaderless[queue] = None
             self._wake(_NOW)
-        elif place is QueueState.BLOCKED:
+            return
+        if not queue.unbound and not self._may_leave(queue, head):
+            queue.enter(QueueState.BLOCKED)
             self.blocked[queue.lane] += 1
-        elif place in (QueueState.LINGER, QueueState.BACKOFF):
-            self._wake(queue.timer)
+            return
+        state, due = QueueState.BACKOFF, head.retry_at
+        if due <= now + SOON < head.ready_at and not (
+            head.attempts or head.full or len(queue.batches) > 1 or self._no_linger()
+        ):
+            state, due = QueueState.LINGER, head.ready_at
+        if due > now + SOON:
+            queue.enter(state, timer=due)
+            heappush(self._timers, (due, next(self._order), queue))
+            self._wake(due)
+        elif self._compressor.enabled and self._compressor.start_if_large(head):
+            queue.enter(QueueState.SEALING)
+        else:
+            queue.enter(QueueState.READY, number=next(self._order))
+            ready = self.unbound if queue.unbound else self.ready[queue.lane]
+            ready.append(queue)
+            self._wake(_NOW)
 
-    def _remove(self, queue: PartitionQueue) -> None:
+    def _detach(self, queue: PartitionQueue) -> None:
+        """Make the queue idle."""
         if queue.state is QueueState.READY:
-            self._queue_of(queue).remove(queue)
+            ready = self.unbound if queue.unbound else self.ready[queue.lane]
+            ready.remove(queue)
         elif queue.state is QueueState.LEADERLESS:
             del self.leaderless[queue]
         elif queue.state is QueueState.BLOCKED:
             self.blocked[queue.lane] -= 1
-        queue.state = QueueState.IDLE
-
-    def pop_front(self, queue: PartitionQueue, now: float) -> None:
-        """The queue had its turn: take it out of its line, and see where it belongs now."""
-        self._remove(queue)
-        self.schedule(queue, now)
-
-    def _queue_of(self, queue: PartitionQueue) -> deque[PartitionQueue]:
-        return self.unbound if queue.unbound else self.ready.setdefault(queue.lane, deque())
+        queue.enter(QueueState.IDLE)
 
     def lanes_with_work(self) -> set[int]:
-        """The lanes that have a batch to send, or could get an unbound one."""
-        lanes = {lane for lane, line in self.ready.items() if line}
+        """The lanes that have a batch to send, or could get an unbound batch."""
+        lanes = set[int]()
+        for lane, queues in self.ready.items():
+            if queues:
+                lanes.add(lane)
         for queue in self.unbound:
             lanes.update(queue.topic.fair_share.lanes)
         return lanes
@@ -156,33 +173,29 @@ class ReadyQueues:
         )
 
     def has_full_head(self, lane: int) -> bool:
-        """Whether a full batch is first in the lane's line."""
-        line = self.ready.get(lane)
-        return line is not None and any(q.batches and q.batches[0].full for q in islice(line, 1))
+        """Whether the lane's longest ready batch is full."""
+        head = self._head(lane)
+        return head is not None and head.full
 
     def must_take_first(self, lane: int) -> bool:
-        """Whether the batch that is first in the lane's line can go nowhere else."""
-        line = self.ready.get(lane) or ()
-        return any(q.batches and not q.batches[0].rebindable for q in islice(line, 1))
+        """Whether the lane's longest ready batch can go nowhere else."""
+        head = self._head(lane)
+        return head is not None and not head.rebindable
+
+    def _head(self, lane: int) -> ProducerBatch | None:
+        queues = self.ready.get(lane)
+        return queues[0].batches[0] if queues and queues[0].batches else None
 
     def set_leader(self, queue: PartitionQueue, leader: int, epoch: int, now: float) -> None:
         """The partition's leader is ``leader`` (-1: none) as of the leader epoch ``epoch``."""
-        newer = epoch > queue.leader_epoch
-        if leader == queue.leader and not newer:
+        if leader == queue.leader and epoch <= queue.leader_epoch:
             return
-        self._remove(queue)
-        if leader != queue.leader:
-            queue.target_lane = leader  # the lane follows when nothing is on the wire
-        queue.leader, queue.leader_epoch = leader, epoch
-        if newer:
-            for batch in queue.batches:
-                if not batch.attempts:
-                    break  # retries are in front
-                batch.retry_at = 0.0  # a new leader is asked at once (KIP-951)
+        self._detach(queue)
+        queue.set_leader(leader, epoch)
         self.schedule(queue, now)
 
     def sendable(self, queue: PartitionQueue, now: float) -> ProducerBatch | None:
-        """The first batch of a ready queue, or None if the batch must wait after all (backing off,
+        """The first batch of a ready queue. None: the batch must wait after all (backing off,
         being compressed, muted, or not yet part of the transaction)."""
         head = queue.batches[0] if queue.batches else None
         if head is None or head.compressing or head.retry_at > now + SOON:
@@ -190,13 +203,17 @@ class ReadyQueues:
         return head if self._may_leave(queue, head) else None
 
     def accepts_new_batch(self, queue: PartitionQueue) -> bool:
-        """Whether a batch that was never sent may be bound to the partition and leave at once."""
+        """Whether a batch that was never sent may be bound to the partition and sent at once."""
         if queue.batches and queue.batches[0].attempts:
             return False  # a retry comes first
-        return self._may_send_fresh(queue)
+        if queue.in_flight and (self._one_in_flight or queue.lane != queue.target_lane):
+            return False
+        if self.gate is not None and not self.gate.allows(queue):
+            return False
+        return not self._identity.enabled or queue.sequence.may_stamp(queue.unacked, self._identity)
 
     def run_timers(self, now: float) -> None:
-        """Move on the queues whose linger time or back-off is over."""
+        """Schedule the queues whose linger time or back-off is over."""
         timers = self._timers
         while timers and timers[0][0] <= now + SOON:
             when, _, queue = heappop(timers)
@@ -204,55 +221,26 @@ class ReadyQueues:
                 self.schedule(queue, now)
 
     def next_timer(self) -> float | None:
-        """When :meth:`run_timers` has work next."""
+        """When :meth:`run_timers` has work next. None: never, as things are."""
         timers = self._timers
         while timers and not _is_current(timers[0][2], timers[0][0]):
             heappop(timers)
         return timers[0][0] if timers else None
 
-    def _state_of(self, queue: PartitionQueue, now: float) -> QueueState:
-        head = queue.batches[0] if queue.batches else None
-        if head is None:
-            return QueueState.IDLE
-        if not queue.unbound:
-            if queue.leader < 0:
-                return QueueState.LEADERLESS
-            if not self._may_leave(queue, head):
-                return QueueState.BLOCKED
-        place, due = QueueState.READY, now
-        if head.retry_at > now:
-            place, due = QueueState.BACKOFF, head.retry_at
-        elif not (head.attempts or head.full or len(queue.batches) > 1 or self._no_linger()):
-            place, due = QueueState.LINGER, head.ready_at
-        if due <= now + SOON:
-            aside = self._compressor.enabled and self._compressor.start_if_large(head)
-            return QueueState.SEALING if aside else QueueState.READY
-        queue.timer = due
-        heappush(self._timers, (due, next(self._order), queue))
-        return place
-
     def _may_leave(self, queue: PartitionQueue, head: ProducerBatch) -> bool:
+        """Whether the first batch may be sent now, after the partition's other batches."""
+        if not head.attempts:
+            if self.gate is not None and not (queue.in_flight and queue.lane != queue.target_lane):
+                self.gate.request(queue)
+            return self.accepts_new_batch(queue)
         if queue.in_flight and queue.lane != queue.target_lane:
-            return False  # it changes lanes with nothing on the wire
-        if head.attempts:
-            # Retries go one at a time, oldest first: that keeps the order, however many batches
-            # were in flight. Before the sequence restarts (a new epoch), only a batch that may
-            # have been written is sent again: the broker's answer tells whether it was.
-            return queue.unacked[0] is head and (
-                head.maybe_written or not queue.sequence.start_over
-            )
-        if self.gate is not None:
-            self.gate.request(queue)
-        return self._may_send_fresh(queue)
-
-    def _may_send_fresh(self, queue: PartitionQueue) -> bool:
-        if queue.in_flight and (self._one_in_flight or queue.lane != queue.target_lane):
-            return False
-        if self.gate is not None and not self.gate.allows(queue):
-            return False
-        return not self._identity.enabled or queue.sequence.may_stamp(queue.unacked, self._identity)
+            return False  # a partition changes its lane with nothing on the wire
+        # Retries go one at a time, oldest first: that keeps the order, however many batches were
+        # in flight. Before the sequence restarts (a new epoch), only a batch that may have been
+        # written is sent again: the broker's answer shows whether it was.
+        return queue.is_oldest(head) and (head.maybe_written or not queue.sequence.start_over)
 
 
 def _is_current(queue: PartitionQueue, when: float) -> bool:
-    """Whether a timer still means something: later ones are set without taking it back."""
+    """Whether the timer is the queue's latest. Earlier ones are not taken out of the heap."""
     return queue.timer == when and queue.state in (QueueState.LINGER, QueueState.BACKOFF)

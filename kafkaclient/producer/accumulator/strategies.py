@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from kafkaclient.producer.batches.strategy import PartitionStrategy
 from kafkaclient.producer.partitioning.kip794 import BuiltInPartitioner, load_table
-from kafkaclient.producer.partitioning.rack import Rack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
     from kafkaclient.producer.partitioning.kip794 import Random31
     from kafkaclient.producer.partitioning.minimum_share import MinimumShare
+    from kafkaclient.producer.partitioning.rack import Rack
 
 __all__ = [
     "BrokerConditions",
@@ -30,23 +30,23 @@ __all__ = [
 
 
 class Brokers(Protocol):
-    """What is asked about brokers when a record comes."""
+    """What the strategies ask about brokers."""
 
     def has_capacity(self, lane: int) -> bool:
-        """Whether the lane's broker is in order and could take another request."""
+        """Whether the lane's broker is healthy and could take another request."""
 
     def is_healthy(self, lane: int) -> bool:
-        """Whether the broker would take requests if it had not its share of them already."""
+        """Whether the lane's broker is healthy, busy or not."""
 
     def may_be_waited_for(self, lane: int) -> bool:
-        """Whether records may wait for the broker in order that it gets its share."""
+        """Whether records may linger for the broker until its partitions have their share."""
 
     def p95_latency(self, lane: int) -> float:
-        """What a Produce request to the broker usually takes at the most, in seconds."""
+        """The 95th percentile of the broker's Produce latencies, in seconds."""
 
 
 class BrokerConditions:
-    """What the sender has found out, for the topics' choices."""
+    """What the sender knows of the brokers, for the topics' strategies."""
 
     __slots__ = (
         "accepts_new_batch",
@@ -57,44 +57,45 @@ class BrokerConditions:
         "sender_passes",
     )
 
-    def __init__(self, rack: Rack | None = None) -> None:
-        self.rack = rack or Rack()
-        """The brokers that are near, and preferred for it."""
+    def __init__(self, rack: Rack, accepts_new_batch: Callable[[PartitionQueue], bool]) -> None:
+        self.rack = rack
+        """The brokers in the client's rack, which are preferred."""
         self.sender_passes = 0
-        """How often the sender has gone over everything."""
+        """How many passes the sender has made."""
         self.kip794_unavailable: Collection[int] = ()
         """The brokers that KIP-794 leaves out, as of the last pass."""
         self.brokers: Brokers | None = None
-        self.accepts_new_batch: Callable[[PartitionQueue], bool] = lambda _queue: True
-        """Whether a batch that was never sent could leave from the queue at once."""
+        """Assigned by the sender, whose lanes need the accumulator first."""
+        self.accepts_new_batch = accepts_new_batch
+        """Whether a batch that was never sent could be sent from the queue at once."""
         self.reserved_queues: dict[PartitionQueue, None] = {}
-        """The queues that hold a batch set aside for their partition's share."""
+        """The queues with a batch that is reserved for their partition's minimum share."""
 
 
 class LateBinding(PartitionStrategy):
-    """Late binding: the sender chooses when a broker can take the batch.
+    """Late binding: the sender chooses the partition when a broker can take the batch.
 
-    But for the records set aside for a partition below the share floor while its broker is free:
-    their batch waits for company until the floor is reached, and moves when the broker falls out
-    of order.
+    One batch at a time is *reserved*: bound early to a partition below its minimum share whose
+    broker is free. It stays open until the partition has its minimum share, and is unbound when the
+    broker becomes unhealthy.
     """
 
     __slots__ = ("_conditions", "_minimum_share", "_reserved", "_searched_in_pass", "_topic")
 
     def __init__(
-        self, topic: TopicBuffer, floor: MinimumShare, conditions: BrokerConditions
+        self, topic: TopicBuffer, minimum_share: MinimumShare, conditions: BrokerConditions
     ) -> None:
         self._topic = topic
-        self._minimum_share = floor
+        self._minimum_share = minimum_share
         self._conditions = conditions
         self._reserved: PartitionQueue | None = None
-        """The queue that records are set aside in."""
+        """The queue of the reserved batch."""
         self._searched_in_pass = 0
-        """In which pass of the sender nobody was found to set records aside for."""
+        """The pass of the sender in which no partition was found to reserve a batch for."""
 
     def choose_queue(self, record: Record, view: TopicView) -> PartitionQueue:
         if view.partition_count == 1:
-            return self._topic.queue(0)  # it keeps the order in which its records were sent
+            return self._topic.queue(0)  # a single partition keeps the order of the records
         if self._reserved is not None and not self._reserved.batches:
             self._reserved = None  # its batch has expired
         queue = self._reserved
@@ -104,7 +105,7 @@ class LateBinding(PartitionStrategy):
 
     def _find(self) -> PartitionQueue | None:
         brokers = self._conditions.brokers
-        # Not past those that wait already: what is set aside would overtake them.
+        # No reserved batch overtakes an unbound one.
         idle = brokers is not None and not self._topic.unbound.batches
         partition = (
             self._minimum_share.most_underserved(brokers.has_capacity) if brokers and idle else None
@@ -120,17 +121,15 @@ class LateBinding(PartitionStrategy):
         self, queue: PartitionQueue, record: Record, view: TopicView
     ) -> PartitionQueue:
         if queue.batches and queue is self._reserved:
-            self._reserved = None  # one batch at a time, so that nobody waits twice
+            self._reserved = None  # one batch at a time, so that no batch lingers twice
             return self._topic.unbound
         return queue
 
     def on_append(
         self, queue: PartitionQueue, batch: ProducerBatch, nbytes: int, view: TopicView
     ) -> None:
-        if queue is not self._reserved:
-            return
         self._minimum_share.add(queue.partition, nbytes)
-        batch.credited_bytes += nbytes
+        batch.credit(nbytes)
         if not self._minimum_share.is_below(queue.partition) or batch.full:
             batch.close()
             self._reserved = None
@@ -143,7 +142,7 @@ class LateBinding(PartitionStrategy):
 
     @property
     def reserved_queue(self) -> PartitionQueue | None:
-        # Without a batch there is nothing that would end it: its record may have found no room.
+        # Without a batch nothing would end the reservation: the record may have found no room.
         return self._reserved if self._reserved is not None and self._reserved.batches else None
 
     def should_reserve(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
@@ -156,7 +155,7 @@ class LateBinding(PartitionStrategy):
 
     def on_reserved(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         self._minimum_share.add(queue.partition, batch.size)
-        batch.credited_bytes = batch.size
+        batch.credit(batch.size)
         self._conditions.reserved_queues[queue] = None
         self._reserved = queue
 
@@ -176,9 +175,10 @@ class LateBinding(PartitionStrategy):
             self._minimum_share.write_off(queue.partition)
 
     def on_sent(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        self._topic.fair_share.add(queue.partition, batch.size)
-        # What was set aside has been counted as its records came.
-        self._minimum_share.add(queue.partition, max(0, batch.size - batch.credited_bytes))
+        size = batch.sealed_size
+        self._topic.fair_share.add(queue.partition, size)
+        # A reserved batch was credited when its records were appended.
+        self._minimum_share.add(queue.partition, max(0, size - batch.credited_bytes))
         if batch.rebindable:
             self.on_batch_moved(queue)
 
@@ -192,7 +192,7 @@ class LateBinding(PartitionStrategy):
 
 
 class RoundRobinBinding(LateBinding):
-    """Late binding without regard to load: the sender hands batches out in turn, by bytes."""
+    """Late binding without regard to load: partitions take turns, by bytes."""
 
     def on_sent(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
         pass  # counted when it was bound
@@ -236,29 +236,29 @@ class Kip794(PartitionStrategy):
         self.partitioner.reset()
 
     def show_load(self) -> None:
-        """Give the partitioner the queue lengths, before it draws: as they are after the sender's
-        last pass, looked at once for each pass, so that keyed records never pay for them.
+        """Give the partitioner the queue lengths after the sender's last pass, before it draws.
+        They are read once a pass, at the first draw, so that keyed records never pay for them.
 
-        Two deliberate deviations from Java (KIP-794 specification, quirks a to c): a partition
-        never used counts as an empty queue instead of switching adaptivity off, and a broker that
-        cannot take requests is left out even when nothing is queued for it.
+        Two deliberate deviations from Java: a partition that was never used counts as an empty
+        queue instead of switching adaptivity off, and a broker that cannot take requests is left
+        out even when nothing is queued for it.
         """
-        view, found = self._topic.view, self._conditions
-        if self._load_as_of == found.sender_passes or view is None:
+        view, conditions = self._topic.view, self._conditions
+        if self._load_as_of == conditions.sender_passes or view is None:
             return
-        self._load_as_of = found.sender_passes
+        self._load_as_of = conditions.sender_passes
         eligible = self._eligible
-        if eligible is None or not eligible.holds(view, found.kip794_unavailable):
-            eligible = self._eligible = _Eligible(view, frozenset(found.kip794_unavailable))
+        if eligible is None or not eligible.is_current(view, conditions.kip794_unavailable):
+            eligible = self._eligible = _Eligible(view, frozenset(conditions.kip794_unavailable))
         sizes = [0] * len(eligible.partitions)
         for partition, queue in self._topic.queues.items():
-            if queue.batches and partition in eligible.places:
-                sizes[eligible.places[partition]] = len(queue.batches)
+            if queue.batches and partition in eligible.index_of:
+                sizes[eligible.index_of[partition]] = len(queue.batches)
         near = frozenset(self.near(view))
         self.partitioner.load = load_table(sizes, eligible.partitions, view.partition_count, near)
 
     def near(self, view: TopicView) -> tuple[int, ...]:
-        """The partitions led in the client's rack: looked for once in each view."""
+        """The partitions led in the client's rack, computed once for each view."""
         rack, known = self._conditions.rack, self._near
         if known is None or known[0] is not view or known[1] != rack.brokers:
             known = self._near = (view, rack.brokers, rack.near(view))
@@ -266,9 +266,9 @@ class Kip794(PartitionStrategy):
 
 
 class _Eligible:
-    """The partitions that may be drawn, as long as the view and the outages are the same."""
+    """The partitions that may be drawn, while the view and the unavailable brokers are the same."""
 
-    __slots__ = ("_unavailable", "_view", "partitions", "places")
+    __slots__ = ("_unavailable", "_view", "index_of", "partitions")
 
     def __init__(self, view: TopicView, unavailable: frozenset[int]) -> None:
         self._view = view
@@ -276,8 +276,8 @@ class _Eligible:
         self.partitions = tuple(
             p.partition for p in view.partitions if p.leader >= 0 and p.leader not in unavailable
         )
-        self.places = {partition: place for place, partition in enumerate(self.partitions)}
-        """Where each stands in ``partitions``."""
+        self.index_of = {partition: n for n, partition in enumerate(self.partitions)}
+        """By partition: its index in ``partitions``."""
 
-    def holds(self, view: TopicView, unavailable: Collection[int]) -> bool:
+    def is_current(self, view: TopicView, unavailable: Collection[int]) -> bool:
         return view is self._view and self._unavailable == frozenset(unavailable)

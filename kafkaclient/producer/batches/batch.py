@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kafkaclient.producer.batches.direct_append import AppendSlot
 from kafkaclient.wire.compression import Codec
 from kafkaclient.wire.records import (
     BATCH_OVERHEAD,
@@ -19,27 +20,22 @@ if TYPE_CHECKING:
 
     from kafkaclient.errors import KafkaError
     from kafkaclient.producer.batches.delivery import BatchResult
-    from kafkaclient.producer.batches.direct_append import AppendSlot
     from kafkaclient.producer.batches.partition_queue import PartitionQueue
     from kafkaclient.producer.batches.record import Record
 
-__all__ = ["NO_SEQUENCE", "BindingFacts", "CompressionRatio", "ProducerBatch"]
+__all__ = ["NO_SEQUENCE", "BindingFacts", "ProducerBatch"]
 
 NO_SEQUENCE = -1
-_INITIAL_CAPACITY = 1024
 _LARGEST = 2**31 - 1
-# How large a growing batch may be before compression, as a multiple of its limit after it.
-_MOST_RAW = 4
-# Java's CompressionRatioEstimator: rises at once, sinks slowly, so that a batch rarely outgrows
-# what it was estimated at.
-_RATIO_STEP_UP, _RATIO_STEP_DOWN, _ESTIMATE_MARGIN = 0.05, 0.005, 1.05
+_MOST_RAW = 4  # the most bytes before compression, as a multiple of the limit after compression
+_ESTIMATE_MARGIN = 1.05  # of the expected compressed size, as in Java
 
 
 @dataclass(slots=True)
 class BindingFacts:
-    """How a batch came to its partition, and the load that was seen then.
+    """How a batch came to its partition, and the load at that time.
 
-    Times are the clock's, in seconds. The parts of a split share it.
+    Times are the clock's, in seconds. The parts of a split batch share one object.
     """
 
     bound_by: str | None = None
@@ -52,27 +48,12 @@ class BindingFacts:
     sent_at: float | None = None
 
 
-class CompressionRatio:
-    """The expected compressed size of a topic's batches as a part of the raw size."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: float = 1.0) -> None:
-        self.value = value
-
-    def observe(self, ratio: float) -> None:
-        if ratio > self.value:
-            self.value = max(self.value + _RATIO_STEP_UP, ratio)
-        elif ratio < self.value:
-            self.value = max(self.value - _RATIO_STEP_DOWN, ratio)
-
-
 class ProducerBatch:
-    """Records that travel together, from the first append to the batch_result.
+    """Records that travel together, from the first append to their outcome.
 
-    ``limit`` is the (estimated) size in bytes at which the batch is full; one without a partition
-    goes on taking records up to ``elastic_limit`` until a broker takes it. The buffer starts small
-    and grows; ``charged`` is what the batch holds of the buffer budget at the moment.
+    ``limit`` is the (estimated) size in bytes at which the batch is full. A batch without a
+    partition takes records up to ``elastic_limit`` until a broker takes the batch. The buffer
+    starts small and grows. Only methods of this class assign the attributes of a batch.
     """
 
     __slots__ = (
@@ -81,7 +62,6 @@ class ProducerBatch:
         "_ratio",
         "_ratio_factor",
         "_raw_limit",
-        "_sealed_size",
         "any_partition",
         "append_slot",
         "attempts",
@@ -108,6 +88,7 @@ class ProducerBatch:
         "retries",
         "retry_at",
         "sealed",
+        "sealed_size",
         "sequence_order",
         "serial",
         "split_after_uncertain_write",
@@ -125,61 +106,64 @@ class ProducerBatch:
         limit: int,
         capacity: int,
         elastic_limit: int = 0,
-        codec: Codec = Codec.NONE,
-        level: int | None = None,
-        ratio: CompressionRatio | None = None,
+        compression: tuple[Codec, int | None] = (Codec.NONE, None),
+        rebindable: bool = False,
+        transactional: bool = False,
     ) -> None:
         self.result = batch_result
+        batch_result.partition = queue.partition
         self.serial = serial
-        """Order of creation over the whole producer; the parts of a split keep it."""
+        """Order of creation over the whole producer. The parts of a split keep it."""
         self.created = created
         self.ready_at = created
-        """When it has waited long enough for company."""
+        """When the batch has lingered for long enough."""
         self.builder = BatchBuilder(capacity)
-        self.charged = 0
+        self.charged = capacity
+        """Bytes of buffer memory that the batch holds at the moment."""
         self.queue = queue
         self.credited_bytes = 0
-        """Bytes that its partition's share was credited with before it left."""
-        self.rebindable = False
-        """Whether its partition, if it has one, is not final yet (late binding)."""
-        self.any_partition = False
-        """Whether none of its records cares for its partition."""
+        """Bytes that the batch's partition was credited with before the batch was sent."""
+        self.rebindable = rebindable
+        """Whether the batch may yet go to another partition (late binding)."""
+        self.any_partition = rebindable
+        """Whether the partition of every record was left to the producer."""
         self.binding_facts: BindingFacts | None = None
-        """How it came to its partition, while telemetry is recorded."""
+        """How the batch came to its partition, while telemetry is recorded."""
         self.append_slot: AppendSlot | None = None
-        """How the records that follow come in without being looked at one by one."""
-        self.no_linger = False
-        """It is not to wait for company, wherever that would be."""
-        self.closed = False
+        """The shortcut by which later records are appended without a look at each."""
+        self.no_linger = self.closed = self.sealed = False
         self.compressing = False
-        """It is being compressed aside, or waits for its turn; see sealing.py."""
-        self.sealed = False
-        self._sealed_size = 0
+        """Whether the batch is compressed in the background, or waits for that (compressor.py)."""
+        self.sealed_size = 0
+        """The exact bytes on the wire, once sealed."""
         self.attempts = self.retries = 0
         self.retry_at = 0.0
         self.last_error: KafkaError | None = None
         self.in_flight = False
         self.maybe_written = False
-        """An attempt ended without a clear answer."""
+        """Whether an attempt ended without a clear answer."""
         self.split_after_uncertain_write = False
-        """It is a part of a batch that may have been written as a whole."""
+        """Whether the batch is a part of a batch that may have been written as a whole."""
         self.topic_id: bytes | None = None
-        """Which topic of its name there was at the last attempt."""
+        """The id of the topic at the last attempt."""
         self.leader_epoch = -1
         """The leader epoch known at the last attempt."""
         self.base_sequence = NO_SEQUENCE
         self.sequence_order = 0
-        """How many batches of its partition were numbered before it."""
+        """How many batches of the partition were numbered before this one."""
         self.producer_id = self.producer_epoch = -1
-        self._codec, self._level = codec, level
-        self.transactional = False
-        self._ratio = ratio or CompressionRatio()
-        self._ratio_factor = 1.0 if codec is Codec.NONE else self._ratio.value * _ESTIMATE_MARGIN
+        self._codec, self._level = compression
+        self.transactional = transactional
+        self._ratio = queue.topic.ratio
+        self._ratio_factor = (
+            1.0 if self._codec is Codec.NONE else self._ratio.value * _ESTIMATE_MARGIN
+        )
         self.raw_full = self._raw_size_of(limit)
         """The size before compression from which on the batch is ready."""
-        # However well it compresses: that is done in one go, and takes its time.
-        raw_limit = min(self._raw_size_of(elastic_limit), _MOST_RAW * elastic_limit)
-        self._raw_limit = max(self.raw_full, raw_limit)
+        # However well the records compress: compressing a batch is one piece of work.
+        self._raw_limit = max(
+            self.raw_full, min(self._raw_size_of(elastic_limit), _MOST_RAW * elastic_limit)
+        )
 
     def __repr__(self) -> str:
         batch_result = self.result
@@ -196,15 +180,8 @@ class ProducerBatch:
 
     # --- filling ------------------------------------------------------------------------------
 
-    @staticmethod
-    def first_capacity(limit: int, upper_bound: int, usual: int = 0) -> int:
-        """How large the buffer of a new batch starts whose first record needs ``upper_bound``:
-        small, as there may be thousands of quiet topics, but for a queue whose last batch had
-        ``usual`` bytes."""
-        return max(min(limit, _INITIAL_CAPACITY), upper_bound, usual)
-
     def append(self, record: Record) -> bool:
-        """Add a record if the buffer has room for it as it is."""
+        """Whether the record was appended: the batch is open, and its buffer has room."""
         timestamp, key, value, headers = record[:4]
         if self.closed or not self.builder.append(timestamp, key, value, headers):
             return False
@@ -212,8 +189,8 @@ class ProducerBatch:
         return True
 
     def growth_for(self, record: Record) -> tuple[int, int] | None:
-        """(least, best) bytes by which the buffer must grow to take a record :meth:`append` did
-        not; None when the record does not belong into this batch any more."""
+        """(least, best) bytes by which the buffer must grow to take a record that :meth:`append`
+        did not take. None: the record is for the next batch."""
         if self.closed:
             return None
         builder = self.builder
@@ -233,9 +210,9 @@ class ProducerBatch:
 
     @property
     def size(self) -> int:
-        """Bytes on the wire: exact once sealed, before that as estimated from the last batches."""
+        """Bytes on the wire: exact once sealed, before that estimated by the last batches."""
         if self.sealed:
-            return self._sealed_size
+            return self.sealed_size
         size = self.builder.size
         if self._ratio_factor == 1.0:
             return size
@@ -248,37 +225,69 @@ class ProducerBatch:
 
     @property
     def full(self) -> bool:
-        # What is set aside for a partition takes as much as the partition is owed.
-        set_aside = self.rebindable and not self.queue.unbound
-        return self.closed or self.builder.size >= (self._raw_limit if set_aside else self.raw_full)
+        # A batch reserved for a partition takes as much as the partition's share lacks.
+        reserved = self.rebindable and not self.queue.unbound
+        return self.closed or self.builder.size >= (self._raw_limit if reserved else self.raw_full)
 
     @property
     def large(self) -> bool:
         """Whether the batch has grown to half of what it may grow to without a broker."""
         return self._raw_limit > self.raw_full and self.builder.size >= self._raw_limit // 2
 
-    def bind(self, queue: PartitionQueue) -> None:
-        """The batch has its partition, or none again."""
+    def bind(self, queue: PartitionQueue, *, rebindable: bool = False) -> None:
+        """The batch goes to another queue, of a partition or of its topic's unbound batches."""
+        assert not self.attempts, "only a batch that was never sent changes its partition"
         if self.append_slot is not None:
-            self.invalidate_append_slot()
-        self.rebindable = queue.unbound
+            self.append_slot.invalidate()
+            self.append_slot = None
+        self.rebindable = rebindable
         self.credited_bytes = 0
         self.queue = queue
         self.result.partition = queue.partition
 
-    def close(self) -> None:
-        """Take no more records; from now on the batch counts as full."""
-        self.closed = True
-        if self.append_slot is not None:
-            self.invalidate_append_slot()
+    def record_binding(self, facts: BindingFacts | None) -> None:
+        """Keep for telemetry how the batch came to its partition."""
+        self.binding_facts = facts
 
-    def invalidate_append_slot(self) -> None:
-        """Have every further record looked at on its own."""
+    def credit(self, nbytes: int) -> None:
+        """The batch's partition was credited with ``nbytes`` of the batch before it is sent."""
+        self.credited_bytes += nbytes
+
+    def linger_until(self, when: float) -> None:
+        """Linger at least until ``when``."""
+        self.ready_at = max(self.ready_at, when)
+
+    def stop_lingering(self) -> None:
+        """Leave as soon as a broker takes the batch."""
+        self.no_linger = True
+        self.ready_at = self.created
+
+    def close(self) -> None:
+        """Take no more records. From now on the batch counts as full."""
+        self.closed = True
         if self.append_slot is not None:
             self.append_slot.invalidate()
             self.append_slot = None
 
-    # --- leaving ------------------------------------------------------------------------------
+    def open_append_slot(self, filled_up: Callable[[], None]) -> None:
+        """Let records be appended without a look at each. ``filled_up()`` is called once, when the
+        batch is full."""
+        self.append_slot = AppendSlot(self.builder, self.result, self.raw_full, filled_up)
+
+    # --- memory -------------------------------------------------------------------------------
+
+    def grow(self, nbytes: int) -> None:
+        """Enlarge the buffer by ``nbytes``, which are charged."""
+        self.charged += nbytes
+        self.builder.reserve(self.builder.capacity + nbytes)
+
+    def set_charge(self, nbytes: int) -> int:
+        """Hold ``nbytes`` of the buffer memory from now on. Returns by how many bytes that is less
+        than before."""
+        freed, self.charged = self.charged - nbytes, nbytes
+        return freed
+
+    # --- compression --------------------------------------------------------------------------
 
     def seal(self) -> None:
         """Compress, and fix everything but producer id, epoch and sequence. Idempotent."""
@@ -287,47 +296,106 @@ class ProducerBatch:
             self.end_compression(pack(self._codec, self.builder.close(), self._level))
 
     def begin_compression(self) -> Callable[[], bytearray | None]:
-        """Close the batch. Returns the work, which any thread may do, and whose result is for
-        :meth:`end_compression`."""
+        """Close the batch. Returns the work, which any thread may do. The result of the work is
+        for :meth:`end_compression`."""
         self.close()
         self.compressing = True
         return partial(pack, self._codec, self.builder.close(), self._level)
 
     def end_compression(self, packed: bytearray | None) -> None:
-        raw = self._sealed_size = self.builder.size
+        """The batch is sealed. ``packed`` is None when compression gained nothing."""
+        raw = self.sealed_size = self.builder.size
         self.compressing, self.sealed = False, True
         if packed is not None:
             self.builder.replace(self._codec, packed)
-            self._sealed_size = len(packed)
+            self.sealed_size = len(packed)
         if self._codec is not Codec.NONE and raw > BATCH_OVERHEAD:
-            self._ratio.observe((self._sealed_size - BATCH_OVERHEAD) / (raw - BATCH_OVERHEAD))
+            self._ratio.observe((self.sealed_size - BATCH_OVERHEAD) / (raw - BATCH_OVERHEAD))
 
-    def stamp(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
-        """Give the sealed batch its identity; a retry keeps it, an epoch bump gives a new one."""
+    def reset_compression_estimate(self) -> None:
+        """The batch was estimated too small. The next batches are not (as in Java)."""
+        self._ratio.value = 1.0
+
+    # --- sending ------------------------------------------------------------------------------
+
+    def stamp(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, order: int | None = None
+    ) -> None:
+        """Give the sealed batch its identity. A retry keeps it, a raised epoch gives a new one.
+        ``order``: how many batches of the partition were numbered before (default: unchanged)."""
+        assert self.sealed, "only a sealed batch is numbered"
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
         self.base_sequence = base_sequence
+        if order is not None:
+            self.sequence_order = order
         self.builder.stamp(producer_id, producer_epoch, base_sequence, self.transactional)
 
     @property
     def stamped(self) -> bool:
+        """Whether the batch has a sequence number."""
         return self.base_sequence != NO_SEQUENCE
 
-    def reset_attempts(self) -> None:
-        """Go back to before the first attempt: no log has the batch, nor will one have it."""
+    def begin_flight(self) -> None:
+        """The batch goes on the wire. To be called by its queue."""
+        assert self.sealed, "only a sealed batch is sent"
+        assert not self.in_flight, "a batch is on the wire once"
+        self.rebindable = False
+        self.attempts += 1
+        self.leader_epoch = self.queue.leader_epoch
+        self.topic_id = self.queue.topic.topic_id
+        self.in_flight = True
+
+    def land(self) -> None:
+        """The batch is not on the wire any more. To be called by its queue."""
+        assert self.in_flight, "only a batch on the wire lands"
+        self.in_flight = False
+
+    def mark_uncertain(self) -> None:
+        """An attempt ended without a clear answer: the batch may have been written."""
+        self.maybe_written = True
+
+    def mark_unwritten(self) -> None:
+        """No log has the batch."""
+        self.maybe_written = False
+
+    def schedule_retry(self, error: KafkaError, at: float, *, counts: bool) -> None:
+        """Send the batch again from the time ``at`` on; ``counts``: towards its retries."""
+        self.last_error = error
+        self.retries += counts
+        self.retry_at = at
+
+    def retry_at_once(self) -> None:
+        """End the back-off."""
+        self.retry_at = 0.0
+
+    def unbind(self) -> None:
+        """Go back to the topic's unbound batches. No log has the batch, nor will one have it."""
+        assert not self.in_flight, "a batch on the wire keeps its partition"
+        self.close()
         self.base_sequence = NO_SEQUENCE
         self.attempts = 0
         self.retry_at = 0.0
         self.maybe_written = self.split_after_uncertain_write = False
+        self.binding_facts = None
+        self.bind(self.queue.topic.unbound, rebindable=True)
 
-    def reset_compression_estimate(self) -> None:
-        """It was estimated too small: the next batches are not (Java does the same)."""
-        self._ratio.value = 1.0
+    def inherit(self, parent: ProducerBatch) -> None:
+        """Take over what was known of the batch that this one is a part of."""
+        self.attempts, self.retries = parent.attempts, parent.retries
+        self.last_error, self.sequence_order = parent.last_error, parent.sequence_order
+        self.binding_facts, self.any_partition = parent.binding_facts, parent.any_partition
+        self.topic_id = parent.topic_id
+        self.maybe_written = parent.maybe_written
+        self.split_after_uncertain_write = (
+            parent.split_after_uncertain_write or parent.maybe_written
+        )
 
     @property
     def sent_to_deleted_topic(self) -> bool:
-        """Whether the last attempt went to a topic that was deleted and created anew since."""
+        """Whether the topic was deleted and created again since the last attempt."""
         return self.topic_id is not None and self.topic_id != self.queue.topic.topic_id
 
     def buffer(self) -> memoryview:
+        """The bytes for the wire."""
         return self.builder.buffer()

@@ -1,18 +1,18 @@
-"""The size of batches that a topic takes, as far as it had to be learnt."""
+"""The largest batch that a topic takes, as learned from MESSAGE_TOO_LARGE responses."""
 
 from __future__ import annotations
 
 __all__ = ["BatchLimit"]
 
 _NO_LIMIT = 2**31 - 1
-_LIFE_S = 300.0  # a limit is doubled after so many seconds: the topic may take more by now
+_LIFE_S = 300.0  # seconds after which a limit is doubled: the topic may take more by now
 
 
 class BatchLimit:
     """Lowered by MESSAGE_TOO_LARGE, for batches that may grow while their broker is busy.
 
-    Nobody tells a producer that a topic's ``max.message.bytes`` was raised. So the limit is doubled
-    every five minutes; if that is too much, one batch is halved again. The clock is the caller's.
+    A producer does not learn that a topic's ``max.message.bytes`` was raised. So the limit is
+    doubled every five minutes; if that is too much, one batch is split again. Times are in seconds.
     """
 
     __slots__ = ("_rises_at", "_value")
@@ -21,11 +21,11 @@ class BatchLimit:
         self.forget()
 
     def forget(self) -> None:
-        """The topic is another one now."""
+        """The topic was deleted and created again."""
         self._value, self._rises_at = _NO_LIMIT, 0.0
 
     def lower(self, size: int, now: float) -> None:
-        """The topic does not take more than ``size`` bytes, as far as is known."""
+        """The topic takes no batch of more than ``size`` bytes, as far as is known."""
         self._value = min(self.at(now), size)
         self._rises_at = now + _LIFE_S
 

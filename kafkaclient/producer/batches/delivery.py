@@ -1,4 +1,4 @@
-"""What the caller holds: a light handle per record, and one batch_result per batch behind it.
+"""What the caller gets: a light handle per record, and one result per batch behind it.
 
 A record costs no asyncio future. Its :class:`Delivery` points at the :class:`BatchResult` of the
 batch that the record went into. All tasks that await deliveries of one batch are woken together.

@@ -1,4 +1,4 @@
-"""What telemetry is told of each batch."""
+"""The calls by which telemetry learns of each batch."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["BatchObserver"]
 
 
 class BatchObserver(Protocol):
-    """Told of each batch while telemetry is recorded."""
+    """Called for each batch while telemetry is recorded."""
 
     def on_bound(
         self, batch: ProducerBatch, target: PartitionQueue, bound_by: str, now: float
     ) -> None:
-        """The batch, not in a queue at the moment, is to go to the partition of ``target``."""
+        """The batch, not in a queue at the moment, gets the partition of ``target``."""
 
     def on_sent(self, batch: ProducerBatch) -> None:
         """The batch was written to its broker, perhaps again."""

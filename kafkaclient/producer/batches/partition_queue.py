@@ -1,40 +1,51 @@
-"""The queue of one partition: batches waiting, and batches sent but not acknowledged."""
+"""The queue of one partition: batches that wait, and batches sent but not acknowledged."""
 
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from kafkaclient.producer.batches.sequence import PartitionSequence
+from kafkaclient.producer.lane_id import NO_LANE
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from kafkaclient.producer.batches.batch import ProducerBatch
+    from kafkaclient.producer.batches.sequence import ProducerIdentity
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
 
 __all__ = ["UNBOUND", "PartitionQueue", "QueueState"]
 
 UNBOUND = -1
-"""The number of the queue whose batches have no partition yet."""
+"""The number of a topic's queue of batches that have no partition yet."""
 
 
 class QueueState(Enum):
-    """Where a partition's queue stands; :meth:`ReadyQueues.schedule` is the only mover."""
+    """What a partition's queue waits for. Only :meth:`ReadyQueues.schedule` changes it."""
 
     IDLE = "nothing is queued"
-    LINGER = "the open batch waits for company, until its linger time"
+    LINGER = "the open batch lingers"
     BACKOFF = "the first batch waits before its retry"
     BLOCKED = "the first batch waits for batches on the wire, or for the producer id"
-    SEALING = "the first batch is being compressed, or waits for its turn to be"
-    LEADERLESS = "no broker leads the partition, as far as is known"
-    READY = "in the line for its leader, for a free slot"
+    SEALING = "the first batch is compressed in the background, or waits for that"
+    LEADERLESS = "the partition has no known leader"
+    READY = "the first batch waits for its leader to take another request"
 
 
 class PartitionQueue:
-    """One partition of one topic, as the accumulator sees it."""
+    """The batches of one partition, from their binding to their outcome (franz-go: ``recBuf``).
+
+    Each transition of a batch is a method here, which asserts the invariants that it keeps. Only
+    methods of this class assign the attributes of a queue.
+    """
 
     __slots__ = (
+        "_batches",
+        "_unacked",
         "batches",
         "batches_bound",
         "bytes_bound",
@@ -57,60 +68,74 @@ class PartitionQueue:
         "unbound",
     )
 
-    def __init__(self, topic: TopicBuffer, partition: int) -> None:
+    def __init__(
+        self,
+        topic: TopicBuffer,
+        partition: int,
+        *,
+        leader: int = -1,
+        leader_epoch: int = -1,
+        lane: int = NO_LANE,
+    ) -> None:
         self.topic = topic
         self.tp = TopicPartition(topic.name, partition)
         self.partition = partition
         self.unbound = partition == UNBOUND
-        """Whether it is the queue of the batches that have no partition yet."""
-        self.batches: deque[ProducerBatch] = deque()
-        """Waiting to be sent; only the last one may be open."""
-        self.unacked: deque[ProducerBatch] = deque()
-        """Sent at least once and neither acknowledged nor given up, oldest first; those not on
-        the wire are in ``batches`` as well, for their retry."""
+        """Whether this is the queue of the topic's batches that have no partition yet."""
+        self._batches: deque[ProducerBatch] = deque()
+        self.batches: Sequence[ProducerBatch] = self._batches
+        """Waiting to be sent: retries in front, in the order of their stamps. Read-only."""
+        self._unacked: deque[ProducerBatch] = deque()
+        self.unacked: Sequence[ProducerBatch] = self._unacked
+        """Sent at least once and neither acknowledged nor given up, oldest first. Those not on the
+        wire are in ``batches`` as well, for their retry. Read-only."""
         self.in_flight = 0
-        self.leader = -1
-        self.leader_epoch = -1
-        self.lane = -1
-        """The lane that it stands in, or has batches on the wire in (routes.py)."""
-        self.target_lane = -1
-        """The lane that it should change to, once nothing is on the wire."""
+        """How many of ``unacked`` are on the wire."""
+        self.leader = leader
+        self.leader_epoch = leader_epoch
+        self.lane = lane
+        """The lane that the queue is ready for, or has batches on the wire in."""
+        self.target_lane = lane
+        """The lane that the queue changes to once nothing is on the wire."""
         self.state = QueueState.IDLE
         self.timer = 0.0
-        """When the queue's timer (linger, back-off) runs out, for the one entry that counts."""
+        """When the latest linger time or back-off ends."""
         self.ready_number = 0
-        """Grows with each queue that becomes ready: who has the least was ready first."""
+        """Grows with each queue that becomes ready: the queue with the least was ready first."""
         self.sequence = PartitionSequence()
         self.typical_batch_size = 0
-        """How large the last batch was that left, before compression."""
+        """Bytes before compression of the batch that was sealed last."""
         self.batches_bound = 0
-        """Batches and bytes that were sent for the first time, whatever became of them."""
+        """Batches and bytes that were sent for the first time, whatever their outcome."""
         self.bytes_bound = 0
         self.bytes_sent = 0
+        """Bytes and records that were acknowledged."""
         self.records_sent = 0
 
     def __repr__(self) -> str:
         return (
             f"<PartitionQueue {self.tp} leader={self.leader} {self.state.name} "
-            f"queued={len(self.batches)} unacked={len(self.unacked)} on_wire={self.in_flight}>"
+            f"queued={len(self._batches)} unacked={len(self._unacked)} in_flight={self.in_flight}>"
         )
+
+    # --- questions ------------------------------------------------------------------------------
 
     @property
     def is_deleted(self) -> bool:
-        """Whether the topic was created anew without this partition."""
+        """Whether the topic was deleted and created again without this partition."""
         view = self.topic.view or self.topic.last_view
         return view is not None and self.partition >= view.partition_count
 
     @property
     def replicas(self) -> tuple[int, ...]:
-        """Those that have to confirm what is written with acks=all, as far as is known."""
+        """The in-sync replicas, which acknowledge a write with acks=all. Empty: not known."""
         view = self.topic.view
         known = view is not None and self.partition < view.partition_count
         return view.partitions[self.partition].isr if view is not None and known else ()
 
     @property
     def waits_for(self) -> str:
-        """What the queue waits for, to be told to people."""
+        """What the queue waits for, for error messages."""
         if self.unbound:
             return "any broker that is free"
         if self.leader >= 0:
@@ -122,21 +147,172 @@ class PartitionQueue:
     @property
     def all_full(self) -> bool:
         """Whether no queued batch takes records any more (Java: ``allBatchesFull``)."""
-        return not self.batches or self.batches[-1].full
+        return not self._batches or self._batches[-1].full
 
     @property
     def queued_bytes(self) -> int:
-        return sum([batch.size for batch in self.batches])
+        return sum([batch.size for batch in self._batches])
+
+    def is_oldest(self, batch: ProducerBatch) -> bool:
+        """Whether the batch is the oldest unacknowledged one."""
+        return self._unacked[0] is batch
+
+    # --- batches that were never sent -----------------------------------------------------------
+
+    def enqueue(self, batch: ProducerBatch) -> None:
+        """Queue a batch that was never sent, behind the others."""
+        assert batch.queue is self, "a batch is in the queue that it is bound to"
+        assert not batch.attempts, "a retry goes back in its order"
+        if not batch.closed and self._batches and not self._batches[-1].closed:
+            self._batches[-1].close()  # opened by a partitioner that sends records itself
+        self._batches.append(batch)
+
+    def take_unbound(self) -> ProducerBatch:
+        """Take out the first batch, to bind it to a partition."""
+        assert self.unbound, "a bound batch leaves its queue for the wire only"
+        return self._batches.popleft()
+
+    def take_all_unbound(self) -> None:
+        """Queue all unbound batches of the topic, which were bound to this partition, before the
+        batches that were queued here and never sent."""
+        unbound = self.topic.unbound._batches
+        retries = sum(batch.attempts > 0 for batch in self._batches)
+        for batch in reversed(unbound):
+            assert batch.queue is self, "a batch is in the queue that it is bound to"
+            assert batch.closed, "an open batch follows closed ones"
+            self._batches.insert(retries, batch)
+        unbound.clear()
+
+    def give_back_unbound(self, batches: Iterable[ProducerBatch]) -> None:
+        """These queued batches have no partition any more; they go to the topic's other unbound
+        batches, in front, as they have waited the longest."""
+        batches = list(batches)
+        for batch in reversed(batches):
+            self._batches.remove(batch)
+            if batch.attempts:
+                self._unacked.remove(batch)
+            batch.unbind()
+            self.topic.unbound._batches.appendleft(batch)
+
+    # --- batches on the wire, and their outcome -------------------------------------------------
+
+    def begin_flight(self, batch: ProducerBatch, identity: ProducerIdentity) -> None:
+        """The batch goes on the wire: the queue's first one, or one that was just bound to the
+        partition. It is numbered when it is sent for the first time."""
+        assert batch.queue is self, "a batch is sent to the partition that it is bound to"
+        queued = self._batches
+        if queued and queued[0] is batch:
+            queued.popleft()
+        if batch.attempts:
+            assert self._unacked[0] is batch, "only the oldest unacknowledged batch is sent again"
+        else:
+            assert not (queued and queued[0].attempts), "a retry goes before a new batch"
+            if identity.enabled:
+                self.sequence.stamp(batch, identity)
+            self._unacked.append(batch)
+            self.batches_bound += 1
+            self.bytes_bound += batch.sealed_size
+            self.topic.strategy.on_sent(self, batch)
+        batch.begin_flight()
+        self.in_flight += 1
+
+    def complete(self, batch: ProducerBatch) -> None:
+        """The batch is acknowledged."""
+        self._land(batch)
+        self._unacked.remove(batch)
+        self.sequence.acknowledged(batch)
+        self.records_sent += batch.result.count
+        self.bytes_sent += batch.sealed_size
+        if self.sequence.unresolved and not self._unacked:
+            self.sequence.resolve()
+
+    def requeue(self, batch: ProducerBatch) -> None:
+        """Queue the batch for its retry: before those that were stamped or created later."""
+        self._land(batch)
+        self._queue_for_retry(batch)
+
+    def replace(self, batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
+        """Queue the parts of a batch for a retry, in its place."""
+        self._land(batch)
+        at = self._unacked.index(batch)
+        del self._unacked[at]
+        for part in reversed(parts):
+            assert part.queue is self, "a batch is in the queue that it is bound to"
+            self._unacked.insert(at, part)
+        for part in parts:
+            self._queue_for_retry(part)
+
+    def forget(self, batch: ProducerBatch, *, maybe_written: bool) -> None:
+        """The batch has failed, wherever it is."""
+        if batch.in_flight:
+            self._land(batch)
+        else:
+            with suppress(ValueError):
+                self._batches.remove(batch)
+        with suppress(ValueError):
+            self._unacked.remove(batch)
+        if batch.stamped:
+            self.sequence.on_batch_lost(maybe_written=maybe_written)
+        if self.sequence.unresolved and not self._unacked:
+            self.sequence.resolve()
+
+    def _land(self, batch: ProducerBatch) -> None:
+        batch.land()
+        self.in_flight -= 1
+        assert self.in_flight >= 0, "each batch on the wire is counted once"
+
+    def _queue_for_retry(self, batch: ProducerBatch) -> None:
+        # The unacknowledged batches that are not on the wire are queued in front, in order.
+        at = 0
+        for older in self._unacked:
+            if older is batch:
+                break
+            at += not older.in_flight
+        assert not at or self._batches[at - 1].attempts, "retries are in front"
+        self._batches.insert(at, batch)
+
+    # --- leader, lane, sequence and state -------------------------------------------------------
+
+    def set_leader(self, leader: int, epoch: int) -> None:
+        """The partition's leader is ``leader`` (-1: none) as of the leader epoch ``epoch``."""
+        if leader != self.leader:
+            self.target_lane = leader
+        if epoch > self.leader_epoch:
+            for batch in self._batches:
+                if not batch.attempts:
+                    break  # retries are in front
+                batch.retry_at_once()  # a new leader is asked at once (KIP-951)
+        self.leader, self.leader_epoch = leader, epoch
+
+    def set_target_lane(self, lane: int) -> None:
+        """Change to this lane once nothing is on the wire."""
+        self.target_lane = lane
+
+    def change_lane(self) -> None:
+        """Take up the target lane."""
+        assert not self.in_flight, "a partition changes its lane with nothing on the wire"
+        self.lane = self.target_lane
+
+    def restart_sequence(self, identity: ProducerIdentity) -> bool:
+        """Whether the unacknowledged batches were numbered again, under the raised epoch: that is
+        possible only with nothing on the wire."""
+        return not self.in_flight and self.sequence.restart(self._unacked, identity)
 
     def on_topic_recreated(self) -> None:
-        """The topic is another one now, with a log of its own for this partition."""
+        """The topic was deleted and created again: the partition has another log."""
         self.sequence.on_log_recreated()
-        for batch in self.unacked:
-            batch.retry_at = 0.0
+        for batch in self._unacked:
+            batch.retry_at_once()
 
-    def put_back(self, batch: ProducerBatch) -> None:
-        """Queue a batch again for its retry, before all that were stamped or created later."""
-        # Everything unacknowledged and not on the wire is waiting here, in front and in order.
-        waiting = [b for b in self.unacked if b is batch or not b.in_flight]
-        fresh = [b for b in self.batches if b not in waiting]
-        self.batches = deque(waiting + fresh)
+    def on_sealed(self, raw_size: int) -> None:
+        """A batch of the queue was sealed that had ``raw_size`` bytes before compression."""
+        self.typical_batch_size = raw_size
+
+    def enter(self, state: QueueState, *, number: int = 0, timer: float | None = None) -> None:
+        """The queue is in this state from now on. To be called by :class:`ReadyQueues`."""
+        assert state is not QueueState.READY or self._batches, "a ready queue has a batch"
+        self.state = state
+        if number:
+            self.ready_number = number
+        if timer is not None:
+            self.timer = timer

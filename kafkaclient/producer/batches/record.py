@@ -1,4 +1,4 @@
-"""What the caller gives, checked: everything that can be said about a record without metadata."""
+"""The checks of a record that need no metadata: types, sizes, serializers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from kafkaclient.config import ProducerConfig
     from kafkaclient.types import Headers, HeadersLike
 
-__all__ = ["Record", "check_place", "checked_record", "record_of_bytes"]
+__all__ = ["Record", "check_target", "checked_record", "record_of_bytes"]
 
 
 class Record(NamedTuple):
-    """``timestamp`` is in milliseconds since the epoch; ``upper_bound`` is the size in bytes of a
-    batch with this record alone, at most."""
+    """``timestamp`` is in milliseconds since the epoch. ``upper_bound`` is the largest size in
+    bytes that a batch with this record alone can have."""
 
     timestamp: int
     key: bytes | None
@@ -43,9 +43,9 @@ def checked_record(
 ) -> Record:
     """The record in bytes; raises :class:`InvalidRecordError` and its subclasses.
 
-    Buffers that may change are copied: the record may be encoded much later.
+    Mutable buffers are copied: the record may be encoded much later.
     """
-    check_place(topic, partition)
+    check_target(topic, partition)
     if config.key_serializer is not None and key is not None:
         key = _serialize(config.key_serializer, key, f"the key of a record for {topic!r}")
     if config.value_serializer is not None and value is not None:
@@ -53,8 +53,8 @@ def checked_record(
     return record_of_bytes(config, wall_clock, topic, value, key, partition, timestamp_ms, headers)
 
 
-def check_place(topic: object, partition: object) -> None:
-    """Raises :class:`InvalidRecordError` for what cannot be a topic's name or a partition."""
+def check_target(topic: object, partition: object) -> None:
+    """Raises :class:`InvalidRecordError` for an invalid topic name or partition number."""
     check_topic_name(topic)
     if partition is not None:
         _check_number("partition", partition)
@@ -70,7 +70,7 @@ def record_of_bytes(
     timestamp_ms: int | None,
     headers: HeadersLike,
 ) -> Record:
-    """:func:`checked_record` without the serializers, for a place that was checked."""
+    """:func:`checked_record` without the serializers, for a checked topic and partition."""
     try:
         headers = _pairs(headers) if headers else ()
         if value.__class__ is not bytes:
@@ -94,7 +94,7 @@ def _frozen(item: Any) -> Any:
 
 
 def _pairs(headers: Any) -> Headers:
-    """Headers for good: an iterator is empty once it was gone over."""
+    """The headers as a tuple: an iterator can be read only once."""
     pairs = headers.items() if isinstance(headers, Mapping) else headers
     return tuple([(name, _frozen(item)) for name, item in pairs])
 

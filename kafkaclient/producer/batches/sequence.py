@@ -2,22 +2,22 @@
 
 The rules, as in Java's ``TransactionManager`` for a producer without transactions:
 
-- a batch gets its sequence when it first leaves; a retry keeps it, so the broker drops duplicates;
-- nothing follows the first batch of a sequence before that is acknowledged: a log that does not
-  know the producer takes whatever comes first (KAFKA-15591);
-- no batch is more than four ahead of the oldest unacknowledged one: a broker knows the last five
-  again, and would take an older one, sent once more, for a gap;
+- a batch gets its sequence when it is first sent. A retry keeps it, so the broker drops duplicates;
+- the second batch of a sequence waits until the first is acknowledged: a log that does not know
+  the producer accepts any sequence (KAFKA-15591);
+- no batch is more than four ahead of the oldest unacknowledged one: a broker remembers the last
+  five, and would take a retry of an older one for a gap;
 - a stamped batch is sent again only when it is the oldest unacknowledged one of its partition;
-- when a batch ends without an answer (expired, connection lost), later fresh batches wait until
-  it is known whether a gap is left; if so the partition starts over with a raised epoch;
-- a raised epoch is taken up by a partition only when none of its batches is on the wire; then all
-  its unacknowledged batches are numbered anew from 0. One that may be in the log is not among
-  them: it is sent once more under its old number first, and the answer tells (Java numbers it
-  anew and writes it twice, KAFKA-14034);
-- a topic that was deleted and created anew has other logs: each of its partitions starts over;
-- the sequences of a topic that is not used any more are forgotten (Java keeps them for ever). A
-  topic that is taken up later may be the same one, and would begin at 0 where the log expects
-  more: before that the epoch is raised, once for all that were forgotten under it.
+- when a batch ends without an answer (expired, connection lost), new batches wait until it is
+  known whether the log has a gap. With a gap, the partition starts over with a raised epoch;
+- a partition takes up a raised epoch only when none of its batches is on the wire. Then all its
+  unacknowledged batches are numbered again from 0. A batch that may be in the log is sent once
+  more under its old number first, and the answer shows it (Java numbers such a batch again and
+  writes it twice, KAFKA-14034);
+- a topic that was deleted and created again has other logs: each of its partitions starts over;
+- the sequences of an unused topic are forgotten (Java keeps them). The topic may be used again
+  later, and would begin at 0 where the log expects more. Before that the epoch is raised, once
+  for all sequences that were forgotten under it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_EPOCH", "NO_PRODUCER_ID", "PartitionSequence", "ProducerIdentity", "advance"]
 
 NO_PRODUCER_ID = -1
-MAX_EPOCH = 2**15 - 2  # the last usable epoch; then a new producer id is asked for
+MAX_EPOCH = 2**15 - 2  # the last usable epoch; after it a new producer id is requested
 _MASK = 2**31 - 1
 _REMEMBERED_BATCHES = 5  # Java: ProducerStateEntry.NUM_BATCHES_TO_RETAIN
 
@@ -43,24 +43,24 @@ def advance(sequence: int, count: int) -> int:
 
 
 class ProducerIdentity:
-    """The producer id and epoch that fresh batches are stamped with.
+    """The producer id and epoch that new batches are stamped with.
 
-    ``wanted`` is True while an id must be asked of a broker (at start, and when the epochs of the
-    old one are used up).
+    ``wanted`` is True while a producer id must be requested (at the start, and when the epochs of
+    the old one are used up).
     """
 
     __slots__ = ("_forgotten", "enabled", "epoch", "producer_id")
 
     transactional: ClassVar[bool] = False
     abort_only: bool = False
-    """Nothing is sent again: whatever is left belongs to a transaction that is to be aborted."""
+    """Nothing is sent again: every batch left belongs to a transaction that will be aborted."""
 
     def __init__(self, enabled: bool) -> None:
         self.enabled = enabled
         self.producer_id = NO_PRODUCER_ID
         self.epoch = -1
         self._forgotten: tuple[int, int] | None = None
-        """The producer id and epoch that sequences were forgotten under last."""
+        """The producer id and epoch under which sequences were forgotten last."""
 
     def __repr__(self) -> str:
         return f"<ProducerIdentity id={self.producer_id} epoch={self.epoch}>"
@@ -74,11 +74,11 @@ class ProducerIdentity:
         return not self.valid
 
     def assign(self, producer_id: int, epoch: int) -> None:
-        """Take up what a broker gave (InitProducerId)."""
+        """Use the producer id and epoch of an InitProducerId response."""
         self.producer_id, self.epoch = producer_id, epoch
 
     def raise_epoch(self) -> bool:
-        """Start over under a new epoch; False when they are used up and a new id is wanted."""
+        """Start over under a new epoch. False: the epochs are used up, and a new id is wanted."""
         if self.epoch >= MAX_EPOCH:
             self.producer_id, self.epoch = NO_PRODUCER_ID, -1
             return False
@@ -86,7 +86,7 @@ class ProducerIdentity:
         return True
 
     def forget_sequences(self, sequences: Iterable[PartitionSequence]) -> bool:
-        """Whether the sequences of a topic's partitions may be forgotten; they are, then."""
+        """The sequences of a topic's partitions are forgotten. False: they must be kept."""
         if any(sequence.is_of(self) for sequence in sequences):
             self._forgotten = self.producer_id, self.epoch
         return True
@@ -99,7 +99,7 @@ class ProducerIdentity:
 
 
 class PartitionSequence:
-    """Where one partition stands in its sequence."""
+    """One partition's sequence numbers. Only methods of this class assign its attributes."""
 
     __slots__ = (
         "epoch",
@@ -115,61 +115,72 @@ class PartitionSequence:
         self.producer_id = NO_PRODUCER_ID
         self.epoch = -1
         self.next = 0
-        """The sequence of the next fresh record."""
+        """The sequence of the next record that is numbered."""
         self.numbered = 0
-        """How many batches were numbered so far."""
+        """How many batches were numbered so far, over all epochs."""
         self.last_acked = -1
-        """The last sequence known to be in the log, -1 when none is."""
+        """The last sequence known to be in the log. -1: none."""
         self.unresolved = False
-        """A batch ended without an answer: a gap may be left."""
+        """Whether a batch ended without an answer: the log may have a gap."""
         self.start_over = False
-        """A new epoch is due, as soon as nothing of the partition is on the wire."""
+        """Whether a new epoch is due, as soon as nothing of the partition is on the wire."""
 
     def may_stamp(self, unacked: Sequence[ProducerBatch], identity: ProducerIdentity) -> bool:
-        """Whether a fresh batch may leave now. ``unacked``: the partition's, oldest first."""
-        if not identity.valid or self.unresolved or self.start_over:
+        """Whether a new batch may be sent now. ``unacked``: the partition's, oldest first."""
+        if identity.producer_id == NO_PRODUCER_ID or self.unresolved or self.start_over:
             return False
         if not unacked:
             return True
         if self.producer_id != identity.producer_id or self.epoch != identity.epoch:
-            return False  # those of the old epoch come first; after the new one they are refused
+            return False  # after a batch of the new epoch the broker fences the old one's
         ahead = self.numbered - unacked[0].sequence_order
         return self.last_acked >= 0 and ahead < _REMEMBERED_BATCHES
 
     def is_of(self, identity: ProducerIdentity) -> bool:
-        """Whether batches were numbered under the identity that is the current one."""
+        """Whether batches were numbered under the current producer id and epoch."""
         used = self.producer_id != NO_PRODUCER_ID
         return used and (self.producer_id, self.epoch) == (identity.producer_id, identity.epoch)
 
     def stamp(self, batch: ProducerBatch, identity: ProducerIdentity) -> None:
-        """Number a fresh batch (sealed)."""
+        """Number a batch that was never sent."""
         if self.producer_id != identity.producer_id or self.epoch != identity.epoch:
             self.producer_id, self.epoch = identity.producer_id, identity.epoch
             self.next, self.last_acked = 0, -1
         self._number(batch)
 
     def _number(self, batch: ProducerBatch) -> None:
-        batch.stamp(self.producer_id, self.epoch, self.next)
-        batch.sequence_order = self.numbered
-        self.next = advance(self.next, batch.count)
+        batch.stamp(self.producer_id, self.epoch, self.next, self.numbered)
+        self.next = advance(self.next, batch.result.count)
         self.numbered += 1
 
     def acknowledged(self, batch: ProducerBatch) -> None:
         if batch.producer_epoch != self.epoch or batch.producer_id != self.producer_id:
             return
-        last = advance(batch.base_sequence, batch.count - 1)
-        # A retry may be acknowledged after those that followed it. Numbers wrap, so what is less
-        # than half of them ahead is later.
+        last = advance(batch.base_sequence, batch.result.count - 1)
+        # A retry may be acknowledged after later batches. Numbers wrap: a number less than half of
+        # the range ahead is later.
         if self.last_acked < 0 or (last - self.last_acked) & _MASK < _MASK // 2:
             self.last_acked = last
 
+    def on_batch_lost(self, *, maybe_written: bool) -> None:
+        """A stamped batch has failed. If no log has it, its numbers are missing there; if one may
+        have it, the next answers show it."""
+        if maybe_written:
+            self.unresolved = True
+        else:
+            self.start_over = True
+
+    def require_restart(self) -> None:
+        """Numbers are missing in the log: start over with a raised epoch as soon as possible."""
+        self.start_over = True
+
     def on_log_recreated(self) -> None:
-        """The partition has another log now. A new epoch is right whatever that log has: named by
-        name (before Kafka 4.1), it may have got batches before we were told of it."""
+        """The partition has another log now. A new epoch is right whatever that log contains:
+        before Kafka 4.1 it may have got batches by its name before the metadata showed it."""
         self.start_over |= self.producer_id != NO_PRODUCER_ID
 
     def resolve(self) -> None:
-        """Nothing is unacknowledged: look whether what ended without an answer left a gap."""
+        """Nothing is unacknowledged: look whether a batch without an answer left a gap."""
         if not self.unresolved:
             return
         self.unresolved = False
@@ -178,20 +189,20 @@ class PartitionSequence:
             self.start_over = True
 
     def restart(self, unacked: Sequence[ProducerBatch], identity: ProducerIdentity) -> bool:
-        """Take up the raised epoch if it is due and possible; True when numbers changed. Nothing of
-        the partition is on the wire."""
+        """Whether the raised epoch was due and possible: then all of ``unacked`` was numbered
+        again. Nothing of the partition is on the wire."""
         if not self.start_over or not identity.valid:
             return False
-        # The log has no gaps: if the first one is not in it, nor are those that follow.
+        # A log has no gaps: if the first batch is not in it, no later one is.
         if unacked and unacked[0].maybe_written:
             return False
         current = self.producer_id == identity.producer_id and self.epoch == identity.epoch
         if current and not identity.raise_epoch():
-            return False  # goes on with the new id
+            return False  # to be continued with the new producer id
         self.start_over = self.unresolved = False
         self.producer_id, self.epoch = identity.producer_id, identity.epoch
         self.next, self.last_acked = 0, -1
         for batch in unacked:
-            batch.maybe_written = False
+            batch.mark_unwritten()
             self._number(batch)
         return True

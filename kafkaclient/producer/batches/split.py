@@ -1,6 +1,6 @@
-"""Batches taken apart: halved because they are too large, or freed of records that were refused.
+"""Split batches: halves of a batch that is too large, or a batch without its rejected records.
 
-The deliveries of a batch's records are led on to the parts that the records went to.
+The deliveries of the batch's records are redirected to the parts that the records went to.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 __all__ = ["Make", "fail_records", "redirect_deliveries", "split_in_half", "without_records"]
 
 Make = Callable[[int, BatchResult], ProducerBatch]
-"""``make(capacity, batch_result)`` creates an open batch in place of the one that is split."""
+"""``make(capacity, batch_result)`` returns an open batch in place of the one that is split."""
 
 
 def split_in_half(batch: ProducerBatch, make: Make) -> list[ProducerBatch]:
     """Two batches with half of the records each (KIP-126).
 
-    Halving ends whatever the topic's limit is: a record alone either fits or fails alone.
+    Halving ends with any limit of the topic: a single record either fits or fails alone.
     """
     batch.reset_compression_estimate()
     records = list(iter_records(batch.buffer()))
@@ -37,14 +37,14 @@ def split_in_half(batch: ProducerBatch, make: Make) -> list[ProducerBatch]:
     return [_part(batch, half, make) for half in (records[:middle], records[middle:])]
 
 
-def without_records(batch: ProducerBatch, culprits: Collection[int], make: Make) -> ProducerBatch:
+def without_records(batch: ProducerBatch, rejected: Collection[int], make: Make) -> ProducerBatch:
     """A batch with all records but those with these indices."""
     records = enumerate(iter_records(batch.buffer()))
-    return _part(batch, [record for n, record in records if n not in culprits], make)
+    return _part(batch, [record for n, record in records if n not in rejected], make)
 
 
 def redirect_deliveries(batch: ProducerBatch, parts: Sequence[ProducerBatch]) -> None:
-    """The deliveries of a batch become those of its parts, one after the other."""
+    """Redirect the deliveries of a batch to its parts, which have the records in order."""
     firsts = [0, *accumulate(part.count for part in parts[:-1])]
     batch.result.split_into(firsts, [part.result for part in parts])
 
@@ -52,22 +52,23 @@ def redirect_deliveries(batch: ProducerBatch, parts: Sequence[ProducerBatch]) ->
 def fail_records(
     batch: ProducerBatch, errors: Mapping[int, KafkaError], error: KafkaError, rest: ProducerBatch
 ) -> None:
-    """The records with these indices fail; the deliveries of the others become those of ``rest``.
-    ``error`` is for those that nobody holds a delivery of."""
+    """Fail the records with these indices, and redirect the deliveries of the others to ``rest``.
+    ``error`` is reported for records without a delivery that is still referenced."""
     failed = _batch_result(batch)
-    firsts, batch_results, places = [], [], []
+    failed.partition = batch.result.partition
+    firsts, batch_results, offsets = [], [], []
     taken = {True: 0, False: 0}
     last: bool | None = None
     for n in range(batch.count):
-        guilty = n in errors
-        if guilty is not last:
+        is_rejected = n in errors
+        if is_rejected is not last:
             firsts.append(n)
-            batch_results.append(failed if guilty else rest.result)
-            places.append(taken[guilty])
-            last = guilty
-        taken[guilty] += 1
+            batch_results.append(failed if is_rejected else rest.result)
+            offsets.append(taken[is_rejected])
+            last = is_rejected
+        taken[is_rejected] += 1
     failed.count = len(errors)
-    batch.result.split_into(firsts, batch_results, places)
+    batch.result.split_into(firsts, batch_results, offsets)
     failed.fail(error, dict(enumerate(errors[n] for n in sorted(errors))))
 
 
@@ -80,18 +81,11 @@ def _part(batch: ProducerBatch, records: Sequence[ReadRecord], make: Make) -> Pr
     for r in records:
         part.append(Record(r.timestamp, r.key, r.value, r.headers, None, 0))
     part.seal()
-    part.attempts, part.retries = batch.attempts, batch.retries
-    part.last_error, part.sequence_order = batch.last_error, batch.sequence_order
-    part.binding_facts, part.any_partition = batch.binding_facts, batch.any_partition
-    part.topic_id = batch.topic_id
-    part.maybe_written, part.split_after_uncertain_write = (
-        batch.maybe_written,
-        batch.split_after_uncertain_write or batch.maybe_written,
-    )
+    part.inherit(batch)
     return part
 
 
 def _batch_result(batch: ProducerBatch) -> BatchResult:
     batch_result = BatchResult(batch.result.topic, batch.result.on_unseen)
-    batch_result.partition, batch_result.loop = batch.result.partition, batch.result.loop
+    batch_result.loop = batch.result.loop
     return batch_result

@@ -1,4 +1,4 @@
-"""The seam between ``send`` and the partitioners: which queue a record without partition joins."""
+"""The interface of partition strategies: which queue a record without partition joins."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ __all__ = ["PartitionStrategy"]
 
 
 class PartitionStrategy:
-    """One topic's choice; ``view`` is the topic's metadata, which is known by then."""
+    """One topic's choice. ``view`` is the topic's metadata.
+
+    A *chosen* record is one whose partition the strategy chooses. A chosen batch was opened for
+    such a record.
+    """
 
     __slots__ = ()
 
@@ -25,51 +29,51 @@ class PartitionStrategy:
     def queue_for_new_batch(
         self, queue: PartitionQueue, record: Record, view: TopicView
     ) -> PartitionQueue:
-        """``queue`` has no batch with room for the record: where to go instead, if elsewhere."""
+        """The queue to open a batch in for a chosen record, as ``queue`` has no batch with room."""
         return queue
 
     def on_append(
         self, queue: PartitionQueue, batch: ProducerBatch, nbytes: int, view: TopicView
     ) -> None:
-        """A record that was asked about added ``nbytes`` to a batch of the queue."""
+        """A chosen record added ``nbytes`` to a batch of a queue that is not sticky."""
 
     def is_sticky(self, queue: PartitionQueue) -> bool:
-        """Whether records go to the queue's open batch, and need not be counted one by one, until
-        it is closed or bound."""
+        """Whether records go to the queue's open batch until the batch is closed or bound, so that
+        :meth:`on_append` need not count them."""
         return False
 
     def is_rebindable(self, queue: PartitionQueue) -> bool:
-        """Whether a batch opened in the queue for such a record may yet go elsewhere."""
+        """Whether a chosen batch of the queue may yet be bound to another partition."""
         return False
 
     def extra_linger(self, queue: PartitionQueue) -> float:
-        """For how long such a batch waits for company, if that is longer than the linger."""
+        """For how long a chosen batch lingers, in seconds, if that is longer than linger.ms."""
         return 0.0
 
     def on_batch_closed(self, queue: PartitionQueue) -> None:
-        """Such a batch takes no more records."""
+        """A chosen batch of the queue takes no more records."""
 
     def on_batch_moved(self, queue: PartitionQueue) -> None:
-        """Such a batch has left the queue, for its partition or for another one."""
+        """A chosen batch has left the queue: it was sent, or lost its partition."""
 
     @property
     def reserved_queue(self) -> PartitionQueue | None:
-        """The queue whose broker is kept free for a batch that records are set aside in."""
+        """The queue whose broker is kept free for a reserved batch. None: no batch is reserved."""
         return None
 
     def should_reserve(self, queue: PartitionQueue, batch: ProducerBatch) -> bool:
-        """A batch without partition could go to this one at once; whether it is to wait there for
-        company instead."""
+        """Whether an unbound batch that could be sent to this partition now should stay open until
+        the partition has its minimum share."""
         return False
 
     def on_reserved(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """It does, and has got the partition."""
+        """The batch was bound to this under-served partition and stays open there."""
 
     def on_sent(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        """A batch leaves for the first time, whatever its records were bound by."""
+        """A batch is sent for the first time, chosen or not."""
 
     def update_metadata(self, view: TopicView) -> None:
-        """Take up new metadata."""
+        """Use new metadata."""
 
     def reset(self) -> None:
-        """Start anew: the topic has lost partitions, or was not known before."""
+        """Start over: the topic has lost partitions, or was not known before."""

@@ -1,17 +1,17 @@
-"""One topic's part of the accumulator: its queues, its choice of them, its line of waiters."""
+"""One topic's part of the accumulator: its queues, its partition strategy, its metadata."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from kafkaclient.producer.batches.batch import CompressionRatio
 from kafkaclient.producer.batches.batch_limit import BatchLimit
+from kafkaclient.producer.batches.compression_ratio import CompressionRatio
 from kafkaclient.producer.batches.partition_queue import UNBOUND, PartitionQueue
 from kafkaclient.producer.lane_id import NO_LANE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from uuid import UUID
 
     from kafkaclient.cluster.view import TopicView
@@ -23,9 +23,13 @@ __all__ = ["TopicBuffer"]
 
 
 class TopicBuffer:
-    """``view`` is None until the topic's metadata is known (or after it was dropped as idle)."""
+    """A topic that records were sent to. Only methods of this class assign its attributes.
+
+    ``view`` is None until the topic's metadata is known, and after it was dropped as unused.
+    """
 
     __slots__ = (
+        "_awaiting_partitions",
         "append_slots",
         "avoided",
         "awaiting_partitions",
@@ -53,7 +57,7 @@ class TopicBuffer:
     ) -> None:
         self.name = name
         self.topic_id: bytes | None = None
-        """None while it is not known, and with brokers that know none."""
+        """None: not known, or the brokers know no topic ids."""
         self.append_slots = slots
         self.batch_limit = BatchLimit()
         self.fair_share = fair_share
@@ -61,23 +65,25 @@ class TopicBuffer:
         """Late binding: batches whose partition is chosen when a broker can take them."""
         self.view: TopicView | None = None
         self.last_view: TopicView | None = None
-        """The latest metadata, kept when it is dropped: batches on their way go on by it."""
-        self.side_lane_of: dict[int, int] = {}
-        """The partitions that go by another lane than their leader's first one, and by which."""
+        """The latest metadata, kept when ``view`` is dropped: queued batches are sent by it."""
+        self.side_lane_of: Mapping[int, int] = {}
+        """The partitions that use the side lane of their leader, and its number."""
         self.avoided: frozenset[int] = frozenset()
-        """The partitions that get no records that could go elsewhere (routes.py)."""
+        """The partitions that get no records without key (detours.py)."""
         self.queues: dict[int, PartitionQueue] = {}
-        """Created with the first record for the partition."""
+        """By partition, made for the first record of the partition."""
         self.has_waiters = False
-        """Whether records wait, for metadata or for buffer space: later ones wait behind them.
-        Assigned by pending_sends.py only."""
-        self.awaiting_partitions: Counter[int] = Counter()
-        """For partitions that the topic does not have, as far as is known: how many records wait to
-        hear whether it has grown."""
+        """Whether records wait for metadata or buffer space: later records wait behind them."""
+        self._awaiting_partitions: Counter[int] = Counter()
+        self.awaiting_partitions: Mapping[int, int] = self._awaiting_partitions
+        """By partition that the latest metadata does not have: how many records wait for newer
+        metadata. Read-only."""
         self.ratio = CompressionRatio()
         self.strategy = new_strategy(self)
         self.last_bound_partition = UNBOUND
         """The partition of the latest batch that was bound by choice, not by key or caller."""
+
+    # --- questions ------------------------------------------------------------------------------
 
     @property
     def known_view(self) -> TopicView:
@@ -85,17 +91,6 @@ class TopicBuffer:
         if self.view is None:
             raise ValueError(f"the metadata of topic {self.name!r} is not known yet")
         return self.view
-
-    def set_topic_id(self, topic_id: UUID | None) -> bool:
-        """Take up the topic's id; whether it is of another topic, created under this name since
-        (KIP-516)."""
-        before, self.topic_id = self.topic_id, None if topic_id is None else topic_id.bytes
-        if None in (before, self.topic_id) or before == self.topic_id:
-            return False
-        self.batch_limit.forget()
-        for queue in self.queues.values():
-            queue.on_topic_recreated()
-        return True
 
     @property
     def in_use(self) -> bool:
@@ -108,33 +103,88 @@ class TopicBuffer:
         )
 
     def lanes_by_partition(self, view: TopicView) -> list[int] | None:
-        """By partition, the lane of records that could go elsewhere (-1: none), if these are not
-        simply the leaders."""
+        """By partition, the lane of records without key (-1: none), if these are not simply the
+        leaders."""
         if not self.side_lane_of and not self.avoided:
             return None
         routes = [partition.leader for partition in view.partitions]
         for partition, lane in self.side_lane_of.items():
-            if partition < len(routes):  # else the topic was created anew
+            if partition < len(routes):  # else the topic was created again
                 routes[partition] = lane
         for partition in self.avoided:
             if partition < len(routes):
                 routes[partition] = NO_LANE
         return routes
 
-    def changed_queues(self, view: TopicView) -> list[PartitionQueue]:
-        """The queues of partitions that are not in ``view`` as they were in the last one."""
-        before = self.last_view.partitions if self.last_view is not None else ()
-        common = min(len(before), view.partition_count)
-        after = view.partitions
-        return [q for n, q in self.queues.items() if n >= common or before[n] is not after[n]]
-
     def queue(self, partition: int) -> PartitionQueue:
+        """The partition's queue, made if there is none yet."""
         queue = self.queues.get(partition)
         if queue is None:
-            queue = self.queues[partition] = PartitionQueue(self, partition)
-            view = self.view or self.last_view
+            leader, epoch, view = -1, -1, self.view or self.last_view
+            lane = NO_LANE
             if view is not None and partition < view.partition_count:
                 known = view.partitions[partition]
-                queue.leader, queue.leader_epoch = known.leader, known.leader_epoch
-                queue.target_lane = queue.lane = self.side_lane_of.get(partition, known.leader)
+                leader, epoch = known.leader, known.leader_epoch
+                lane = self.side_lane_of.get(partition, leader)
+            queue = PartitionQueue(self, partition, leader=leader, leader_epoch=epoch, lane=lane)
+            self.queues[partition] = queue
         return queue
+
+    # --- metadata -------------------------------------------------------------------------------
+
+    def changed_queues(self, view: TopicView) -> list[PartitionQueue]:
+        """The queues of the partitions that differ between the latest metadata and ``view``."""
+        before = self.last_view.partitions if self.last_view is not None else ()
+        common, after = min(len(before), view.partition_count), view.partitions
+        return [q for n, q in self.queues.items() if n >= common or before[n] is not after[n]]
+
+    def set_view(self, view: TopicView) -> bool:
+        """Use new metadata. Returns whether the topic was deleted and created again."""
+        recreated = self._set_topic_id(view.topic_id)
+        if recreated or self.view is None or view.partition_count < self.view.partition_count:
+            self.strategy.reset()
+        self.view = self.last_view = view
+        self.append_slots.reset(view.partition_count)
+        self.strategy.update_metadata(view)
+        return recreated
+
+    def forget_view(self) -> None:
+        """The metadata is dropped: the next record has it fetched."""
+        self.view = None
+        self.append_slots.reset(0)
+
+    def _set_topic_id(self, topic_id: UUID | None) -> bool:
+        """Whether the id is that of another topic, created since under the same name (KIP-516)."""
+        before, self.topic_id = self.topic_id, None if topic_id is None else topic_id.bytes
+        if None in (before, self.topic_id) or before == self.topic_id:
+            return False
+        self.batch_limit.forget()
+        for queue in self.queues.values():
+            queue.on_topic_recreated()
+        return True
+
+    def set_detours(self, side_lane_of: Mapping[int, int], avoided: frozenset[int]) -> None:
+        """These partitions use side lanes, and these get no records without key."""
+        self.side_lane_of, self.avoided = side_lane_of, avoided
+
+    # --- records that wait ----------------------------------------------------------------------
+
+    def set_has_waiters(self, waiting: bool) -> None:
+        """Whether records wait for metadata or buffer space."""
+        self.has_waiters = waiting
+
+    def await_partition(self, partition: int) -> None:
+        """A record waits for metadata that has the partition."""
+        self._awaiting_partitions[partition] += 1
+
+    def end_await_partition(self, partition: int) -> None:
+        """A record has stopped waiting for metadata that has the partition."""
+        self._awaiting_partitions[partition] -= 1
+        if not self._awaiting_partitions[partition]:
+            del self._awaiting_partitions[partition]
+
+    def switch_to(self, partition: int) -> bool:
+        """A batch was bound to the partition by choice. Whether the one before went elsewhere."""
+        switched = self.last_bound_partition not in (partition, UNBOUND)
+        self.last_bound_partition = partition
+        return switched

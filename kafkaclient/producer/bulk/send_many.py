@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkaclient.errors import InvalidRecordError, KafkaError
 from kafkaclient.producer.batches.delivery import Run
-from kafkaclient.producer.batches.record import check_place, checked_record, record_of_bytes
+from kafkaclient.producer.batches.record import check_target, checked_record, record_of_bytes
 from kafkaclient.producer.bulk.bulk_delivery import BulkDelivery
 from kafkaclient.producer.bulk.rows import Values
 from kafkaclient.wire.records import BATCH_OVERHEAD, MAX_RECORD_OVERHEAD
@@ -61,7 +61,7 @@ class BulkSend:
         headers: HeadersLike = (),
         serialize: bool = False,
     ) -> None:
-        check_place(topic, partition)
+        check_target(topic, partition)
         topic = str.__str__(topic)  # without what a subclass, such as an enum, makes of it
         shared = record_of_bytes(
             config, wall_clock, topic, None, None, partition, timestamp_ms, headers
@@ -111,7 +111,7 @@ class BulkSend:
     async def _look_at(self, rows: Rows, at: int, number: int) -> None:
         try:
             value, key, partition, timestamp_ms, headers = rows.record(at)
-            check_place(self._topic, partition)
+            check_target(self._topic, partition)
             if partition is not None and partition >= self.partitions:
                 self.partitions = await self._wait_grown(partition)
                 self._turn_ends = self._core.now() + _TURN  # others have had their turn

@@ -73,13 +73,15 @@ class BatchTelemetry:
         """The batch, not in a queue at the moment, is to go to the partition of ``target``."""
         waiting = batch.queue
         in_flight, window = self._in_flight_of(target.lane)
-        batch.binding_facts = BindingFacts(
-            bound_by,
-            now,
-            queued_batches=len(waiting.batches),
-            queued_bytes=_bytes_of(waiting),
-            in_flight=in_flight,
-            window=window,
+        batch.record_binding(
+            BindingFacts(
+                bound_by,
+                now,
+                queued_batches=len(waiting.batches),
+                queued_bytes=_bytes_of(waiting),
+                in_flight=in_flight,
+                window=window,
+            )
         )
 
     def on_sent(self, batch: ProducerBatch) -> None:

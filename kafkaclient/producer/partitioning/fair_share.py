@@ -1,8 +1,8 @@
 """Which partition of a topic is furthest behind its fair share of bytes. Pure, RNG passed in.
 
-Late binding asks for a partition only when a broker can take a batch: of the partitions led by
-brokers that can, the one that has been given the fewest bytes gets it. Brokers of equal speed thus
-get equal bytes to within a batch; a slow one gets less because it is free less often.
+Late binding picks a partition only when a broker can take a batch: of the partitions led by
+available brokers, the one with the fewest bytes gets the batch. Brokers of equal speed thus get
+equal bytes to within a batch. A slow broker gets fewer because it is available less often.
 """
 
 from __future__ import annotations
@@ -14,52 +14,54 @@ from kafkaclient.producer.lane_id import NO_LANE, node_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from collections.abc import Set as AbstractSet
 
     from kafkaclient.cluster.view import TopicView
     from kafkaclient.producer.partitioning.kip794 import Random31
 
 __all__ = ["FairShare"]
 
-# (bytes given when the entry was made, a draw for equal ones, partition)
+# (bytes given when the entry was made, a random number for ties, partition)
 _Entry = tuple[int, int, int]
 
-
-# How far a partition can fall behind, in batches, and how fast a large batch is forgotten.
-_PATIENCE, _FORGETTING = 4, 0.95
-_NOBODY = -(2**31)
-"""The lane of a partition that is new: not even none, as far as is known."""
+_MOST_BEHIND = 4  # how far a partition can fall behind, in batches
+_DECAY = 0.95  # of the largest batch size, with each batch
+_UNKNOWN_LANE = -(2**31)  # of a partition that is new; it differs from NO_LANE
 
 
 class FairShare:
-    """The bytes given to each partition of one topic, by whatever way.
+    """The bytes given to each partition of one topic, whether bound by key, caller or choice.
 
-    A partition falls behind by a few batches at most: a broker that becomes faster must not be
-    given everything until it has caught up.
+    A partition falls behind by a few batches at most: a broker that becomes faster must not get
+    every batch until it has caught up.
     """
 
     __slots__ = (
         "_batch",
         "_bytes_given",
-        "_floor",
-        "_forgiven",
         "_heaps",
         "_lanes",
+        "_least_of_all",
         "_near",
         "_random",
+        "_reset_to",
         "_routes",
         "_view",
+        "lanes",
     )
 
     def __init__(self, random31: Random31) -> None:
         self._random = random31
         self._batch = 0.0
-        """The size of the largest batch lately."""
+        """The size of the largest of the last batches, in bytes."""
         self._bytes_given: list[int] = []
-        """By partition; what is less than its leader's :meth:`_least` counts as that."""
-        self._floor = 0
-        self._forgiven: dict[int, int] = {}
-        """By lane: what its partitions stand at, at the least, since it was back in order."""
+        """By partition. Less than :meth:`_least` of its lane counts as that."""
+        self._least_of_all = 0
+        self._reset_to: dict[int, int] = {}
+        """By lane whose broker has recovered: the least bytes that its partitions count with."""
         self._heaps: dict[int, list[_Entry]] = {}
+        self.lanes: AbstractSet[int] = self._heaps.keys()
+        """The lanes of the partitions that compete."""
         self._lanes: list[int] = []
         self._routes: list[int] | None = None
         self._view: TopicView | None = None
@@ -70,19 +72,14 @@ class FairShare:
 
     @property
     def bytes_given(self) -> list[int]:
-        """Bytes per partition; one that fell further behind than is allowed stands at the floor."""
+        """Bytes by partition. A partition can fall behind by a few batches only."""
         least = {lane: self._least(lane) for lane in set(self._lanes)}
         known = zip(self._bytes_given, self._lanes, strict=True)
         return [max(given, least[lane]) for given, lane in known]
 
     @property
-    def lanes(self) -> Iterable[int]:
-        """The lanes to partitions that compete."""
-        return self._heaps.keys()
-
-    @property
     def competing(self) -> dict[int, list[int]]:
-        """By lane, the partitions that are chosen from."""
+        """By lane, the partitions that compete for unbound batches."""
         return {lane: [entry[2] for entry in heap] for lane, heap in self._heaps.items()}
 
     def update(
@@ -91,11 +88,11 @@ class FairShare:
         near: frozenset[int] = frozenset(),
         routes: list[int] | None = None,
     ) -> bool:
-        """Take up who leads what; whether other partitions compete now, or by other lanes.
+        """Use new metadata. Returns whether the competing partitions or their lanes changed.
 
-        Only the partitions of the leaders in ``near`` compete while there are any (KIP-1123). One
-        that is new starts at the floor. What has not moved is left alone. ``routes`` are the
-        partitions' lanes (-1: it does not compete), if these are not simply their leaders.
+        Only the partitions of the leaders in ``near`` compete while there are any (KIP-1123). A new
+        partition starts with the least bytes that count. ``routes`` are the partitions' lanes (-1:
+        it does not compete), if these are not simply their leaders.
         """
         if view is self._view and near == self._near and routes == self._routes:
             return False
@@ -103,26 +100,26 @@ class FairShare:
         if lanes == before and near == self._near:
             self._view, self._routes = view, routes
             return False
-        if self._forgiven:  # it goes by who led what until now
-            known, forgiven = zip(self._bytes_given, before, strict=True), self._forgiven
+        if self._reset_to:  # by the lanes until now
+            known, reset_to = zip(self._bytes_given, before, strict=True), self._reset_to
             self._bytes_given = [
-                f if (f := forgiven.get(n, 0)) > given else given for given, n in known
+                f if (f := reset_to.get(n, 0)) > given else given for given, n in known
             ]
-            self._forgiven = {}
+            self._reset_to = {}
         self._view, self._near, self._routes, self._lanes = view, near, routes, lanes
         missing = len(lanes) - len(before)
-        self._bytes_given = self._bytes_given[: len(lanes)] + [self._floor] * missing
+        self._bytes_given = self._bytes_given[: len(lanes)] + [self._least_of_all] * missing
         led = {lane for lane in lanes if lane != NO_LANE}
         competing = {lane for lane in led if node_of(lane) in near} or led
         heaps = {lane: self._stayed(lane) for lane in competing}
-        before = before + [_NOBODY] * missing
+        before = before + [_UNKNOWN_LANE] * missing
         for partition, (was, lane) in enumerate(zip(before, lanes, strict=False)):
             stayed = was == lane and lane in self._heaps
             if lane in competing and not stayed:
                 heaps[lane].append((self._bytes_given[partition], self._random(), partition))
         for heap in heaps.values():
             heapify(heap)
-        self._heaps = heaps
+        self._heaps, self.lanes = heaps, heaps.keys()
         return True
 
     def _stayed(self, lane: int) -> list[_Entry]:
@@ -130,19 +127,20 @@ class FairShare:
         return [e for e in heap if e[2] < len(lanes) and lanes[e[2]] == lane]
 
     def _least(self, lane: int) -> int:
-        """How little a partition of the lane can stand at."""
-        return max(self._floor, self._forgiven.get(lane, 0))
+        """The least bytes that a partition of the lane counts with."""
+        return max(self._least_of_all, self._reset_to.get(lane, 0))
 
     def add(self, partition: int, nbytes: int) -> None:
-        """``nbytes`` went to the partition."""
+        """The partition was given ``nbytes``."""
         if partition < len(self._bytes_given):
             least = self._least(self._lanes[partition])
             given = self._bytes_given[partition] = max(self._bytes_given[partition], least) + nbytes
-            self._batch = max(nbytes, _FORGETTING * self._batch)
-            self._floor = max(self._floor, given - int(_PATIENCE * self._batch))
+            self._batch = max(nbytes, _DECAY * self._batch)
+            self._least_of_all = max(self._least_of_all, given - int(_MOST_BEHIND * self._batch))
 
     def reset_to_average(self, lane: int) -> None:
-        """The broker was out of order and is back: nothing of what it missed is made up for."""
+        """The lane's broker recovered. Raise its partitions to the average of the others, so that
+        the broker is not flooded while it catches up."""
         if lane not in self._heaps:
             return
         others = [
@@ -152,17 +150,17 @@ class FairShare:
             for entry in rest
         ]
         if others:
-            usual = sum(others) // len(others)
-            self._forgiven[lane] = max(usual, self._forgiven.get(lane, 0))
+            average = sum(others) // len(others)
+            self._reset_to[lane] = max(average, self._reset_to.get(lane, 0))
 
     def pick(self, lanes: Iterable[int], is_open: Callable[[int], bool]) -> int | None:
-        """The partition furthest behind among those of these lanes that are open."""
+        """The open partition of these lanes that is furthest behind. None: none is open."""
         best: _Entry | None = None
         for lane in lanes:
             entry = self._first_open(self._heaps.get(lane), is_open)
             if entry is not None:
-                least = self._least(lane)
-                if entry[0] < least:  # all that are further behind than is allowed are so alike
+                least = max(self._least_of_all, self._reset_to.get(lane, 0))
+                if entry[0] < least:  # partitions further behind than allowed are equal
                     entry = (least, *entry[1:])
                 if best is None or entry < best:
                     best = entry
@@ -171,10 +169,10 @@ class FairShare:
     def _first_open(
         self, heap: list[_Entry] | None, is_open: Callable[[int], bool]
     ) -> _Entry | None:
-        """The heap's first entry with an open partition, brought up to date on the way.
+        """The heap's first entry with an open partition. Outdated entries are corrected on the way.
 
-        Entries only ever grow, so that an old one is at worst found too early and moved back. One
-        below the least that counts stays where it is: as that rises, it would be all of them.
+        Bytes only grow, so an outdated entry is found too early, and is moved back. An entry below
+        the least bytes that count is not moved: as the least rises, all entries would be.
         """
         closed: list[_Entry] = []
         found: _Entry | None = None

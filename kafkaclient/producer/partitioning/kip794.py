@@ -1,8 +1,8 @@
 """KIP-794's uniform sticky partitioner, pure: no I/O, clock or client; the RNG is passed in.
 
 As Java 4.x ships it (``BuiltInPartitioner``): records without key stay on one partition until
-about ``batch.size`` bytes went there, then move on; with adaptive partitioning the next partition
-is drawn with a weight that falls with the number of batches queued for it.
+about ``batch.size`` bytes went there, then the next partition is drawn. With adaptive partitioning
+the more batches a partition has queued, the less likely it is drawn.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["BuiltInPartitioner", "LoadTable", "Random31", "StickyPartition", "load_table"]
 
 Random31 = Callable[[], int]
-"""Draws an integer from 0 to 2^31-1; tests pass a counter and get exact frequencies."""
+"""Returns a random integer from 0 to 2^31-1."""
 
 
 class LoadTable(NamedTuple):
@@ -37,12 +37,12 @@ def load_table(
     partition_count: int,
     near: Collection[int] = (),
 ) -> LoadTable | None:
-    """Weights ``max + 1 - queue size`` for the partitions that may be chosen; None: all alike.
+    """Weights ``max + 1 - queue size`` for the partitions that may be drawn. None: all are equal.
 
-    ``queue_sizes`` (in batches) and ``partitions`` run in parallel; partitions without a leader
-    or excluded ones are left out. Queues 0, 3, 1 give weights 4, 1, 3 and the table 4, 5, 8.
-    Where one of ``near`` may be chosen, only those are, by their own maximum (KIP-1123); whether
-    all are alike is a question about all, as in Java.
+    ``queue_sizes`` (in batches) and ``partitions`` have the same order; partitions without a leader
+    or excluded ones are left out. Queues 0, 3, 1 give weights 4, 1, 3 and the table 4, 5, 8. If a
+    partition of ``near`` may be drawn, only those are, by their own maximum (KIP-1123). Whether all
+    are equal is judged over all partitions, as in Java.
     """
     if partition_count < 2 or not partitions:
         return None
@@ -58,7 +58,7 @@ def load_table(
 
 
 class StickyPartition:
-    """The partition that records without key go to at present, and the bytes it has got."""
+    """The partition that records without key go to at present, and the bytes appended to it."""
 
     __slots__ = ("partition", "produced")
 
@@ -71,14 +71,14 @@ class StickyPartition:
 
 
 class BuiltInPartitioner:
-    """One topic's choice. The accumulator reports bytes.
+    """One topic's sticky partition. The accumulator reports the appended bytes.
 
-    ``before_draw()`` is called before each draw, and may renew ``load``. ``near(topic)`` names the
-    partitions whose leader is in the client's rack: without a load table they are drawn from while
-    there are any (KIP-1123).
-    ``sticky_bytes``: how much goes to a partition before it is left (``batch.size``, at least 1).
-    A switch waits until every batch of the partition is full, so that lingering does not leave
-    fractional batches (KAFKA-14156), but not beyond twice ``sticky_bytes``.
+    ``before_draw()`` is called before each draw, and may assign ``load``. ``near(topic)`` returns
+    the partitions whose leader is in the client's rack: without a load table only those are drawn,
+    if there are any (KIP-1123). ``sticky_bytes``: how many bytes go to a partition before the next
+    is drawn (``batch.size``, at least 1). The switch waits until every batch of the partition is
+    full, so that lingering does not leave fractional batches (KAFKA-14156), but not beyond twice
+    ``sticky_bytes``.
     """
 
     __slots__ = ("_before_draw", "_near", "_random", "_sticky", "_sticky_bytes", "load", "switches")
@@ -98,7 +98,7 @@ class BuiltInPartitioner:
         self._near = near
         self._sticky: StickyPartition | None = None
         self.load: LoadTable | None = None
-        """By queue lengths; None draws evenly among partitions with a leader."""
+        """The weights by queue length. None: draw evenly among partitions with a leader."""
         self.switches = 0
 
     def current(self, topic: TopicView) -> StickyPartition:
@@ -108,11 +108,11 @@ class BuiltInPartitioner:
         return self._sticky
 
     def reset(self) -> None:
-        """Start anew: the topic has lost partitions, the current one perhaps among them."""
+        """Start over: the topic has lost partitions, perhaps the current one."""
         self._sticky = self.load = None
 
     def update(self, appended: int, topic: TopicView, *, all_full: bool) -> bool:
-        """Account for ``appended`` bytes on the current partition; True when it was left.
+        """Count ``appended`` bytes on the current partition. Returns whether another was drawn.
 
         ``all_full``: every batch queued for the partition is full, or there is none.
         """
@@ -125,13 +125,13 @@ class BuiltInPartitioner:
             or sticky.produced >= 2 * self._sticky_bytes
         ):
             return False
-        # The same partition may be drawn again; it starts from 0 bytes all the same.
+        # The same partition may be drawn again, and starts from 0 bytes.
         self._sticky = StickyPartition(self.next_partition(topic))
         self.switches += 1
         return True
 
     def next_partition(self, topic: TopicView) -> int:
-        """Draw a partition: by load, else evenly among those with a leader, else among all."""
+        """Draw a partition: by load, or evenly among those with a leader, or among all."""
         self._before_draw()
         draw = self._random()
         if self.load is not None:

@@ -1,4 +1,4 @@
-"""The load that partitions are chosen by: the values, and the questions that can be asked."""
+"""The load of a producer that partitioners can choose by."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ __all__ = ["BrokerLoad", "LoadSnapshot", "LoadView", "PartitionLoad"]
 
 
 class PartitionLoad(NamedTuple):
-    """Queued: not sent, or waiting for a retry. Bound: sent for the first time, whatever became
-    of it. Sent: acknowledged. Bytes as on the wire."""
+    """Queued: not sent, or waiting for a retry. Bound: sent for the first time, whatever the
+    outcome. Sent: acknowledged. Bytes are counted as on the wire."""
 
     topic: str
     partition: int
@@ -29,11 +29,10 @@ class PartitionLoad(NamedTuple):
 class BrokerLoad(NamedTuple):
     """``oldest_in_flight_s``: age of the oldest unanswered Produce request, 0.0 when there is
     none. ``bytes_sent`` and ``requests_sent`` count Produce requests since the start.
-    ``window``: how many requests it may have in flight, as things are. ``excluded``: why records
-    without key did not go there when it was last asked (``overdue``, ``slow``,
-    ``availability``, ``throttled``, ``connection``), None when they did; ``exclusions`` counts how
-    often such a reason came up.
-    ``latency_s``: the median of the latest answers, None before the first."""
+    ``window``: how many requests the broker may have in flight at present. ``excluded``: why the
+    broker got no records without key at the last look (``overdue``, ``slow``, ``availability``,
+    ``throttled``, ``connection``), None when it did; ``exclusions`` counts how often a reason came
+    up. ``latency_s``: the median of the latest responses, None before the first."""
 
     node_id: int
     queued_batches: int
@@ -61,11 +60,10 @@ class LoadSnapshot(NamedTuple):
 
 
 class LoadView(Protocol):
-    """A producer's load, read-only and live: each answer is of the moment of the question.
+    """A producer's load, read-only and live: each method returns the present value.
 
-    A question about one partition or broker costs next to nothing, whatever the number of others;
-    :meth:`snapshot` goes over all of them. A partition or broker that is not known has nothing
-    queued or in flight.
+    A method for one partition or broker costs the same with any number of them; :meth:`snapshot`
+    goes over all. A partition or broker that is not known has nothing queued or in flight.
     """
 
     def queued_batches(self, topic: str, partition: int) -> int:

@@ -1,9 +1,9 @@
-"""The share floor: how little a slow broker's partitions may get under late binding. Pure.
+"""The minimum share of bytes that a slow broker's partitions get under late binding. Pure.
 
-A slow broker is seldom free, so that it gets few of the records without key: with a linger of 0
-next to none, and whoever consumes its partitions starves. The floor is a part of the fair share of
-bytes. When the broker of a partition below it is free, records are set aside for that partition
-until the floor is reached.
+A slow broker is seldom available, so it gets few of the records without key: with linger.ms=0
+almost none, and the consumers of its partitions starve. The minimum is a fraction of the fair share
+(``partitioner.share.floor``). When a partition is below its minimum and its broker is available, a
+batch is reserved for the partition until it has its minimum.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ if TYPE_CHECKING:
 
 __all__ = ["MinimumShare"]
 
-# How many batches a partition can be ahead of its floor, and how fast a large one is forgotten.
-_CREDIT, _FORGETTING = 4, 0.95
+_CREDIT = 4  # how far a partition can be ahead of its minimum share, in batches
+_DECAY = 0.95  # of the largest batch size, with each batch
 
 
 class MinimumShare:
-    """Which partitions of one topic are below their floor.
+    """Which partitions of one topic are below their minimum share.
 
-    ``fraction`` is the floor as a part of the fair share, 0 (none) to 1; ``batch`` the usual size
-    of a batch in bytes. Time is counted in the topic's bytes: a partition with a floor of 1/6 that
-    gets a byte is owed nothing for the topic's next 6. It can save up a few batches' worth.
+    ``fraction`` is the minimum as a fraction of the fair share, 0 (none) to 1; ``batch`` the usual
+    size of a batch in bytes. Time is counted in the topic's bytes: a partition with a minimum of
+    1/6 that gets a byte is owed nothing for the topic's next 6 bytes. It can be ahead by a few
+    batches.
     """
 
     __slots__ = ("_batch", "_due", "_fraction", "_heaps", "_price", "_total", "_usual")
@@ -36,21 +37,21 @@ class MinimumShare:
         self._batch: float = batch
         self._total = 0.0
         self._price = 0.0
-        """The topic's bytes that one byte stands for."""
+        """How many bytes of the topic one byte of a partition pays for."""
         self._due: dict[int, float] = {}
-        """By partition: the total at which it falls below its floor."""
+        """By partition: the total at which the partition falls below its minimum."""
         self._heaps: dict[int, list[tuple[float, int]]] = {}
-        """By leader: the same, perhaps out of date; what is due is only ever put off."""
+        """By leader: heaps of (due, partition). Entries may be outdated: ``due`` only grows."""
 
     def __repr__(self) -> str:
         return f"<MinimumShare total={self._total:.0f} due={self._due}>"
 
     def update(self, partitions: Mapping[int, Collection[int]]) -> None:
-        """Leaders and their partitions, all that compete for records."""
+        """Use these partitions, by their leader: all that compete for unbound batches."""
         if not self._fraction:
             return
         if len(partitions) < 2:
-            partitions = {}  # one broker: nobody is slower than another
+            partitions = {}  # one broker: none is slower than another
         self._price = sum(map(len, partitions.values())) / self._fraction
         fresh = self._total + _CREDIT * self._batch * self._price
         before, self._due, self._heaps = self._due, {}, {}
@@ -61,37 +62,31 @@ class MinimumShare:
             self._heaps[leader] = heap
 
     def add(self, partition: int, nbytes: int) -> None:
-        """``nbytes`` went to the partition, or were set aside for it."""
+        """The partition was given ``nbytes``, or they were reserved for it."""
         self._total += nbytes
         due = self._due.get(partition)
         if due is None:
             return
-        self._batch = max(self._usual, nbytes, _FORGETTING * self._batch)
+        self._batch = max(self._usual, nbytes, _DECAY * self._batch)
         most = self._total + _CREDIT * self._batch * self._price
         self._due[partition] = min(due + nbytes * self._price, most)
 
     def write_off(self, partition: int) -> None:
-        """The partition had its turn: what is still owed to it is not made up for."""
+        """The partition had its turn: its remaining deficit is cancelled."""
         if partition in self._due:
             self._due[partition] = max(self._due[partition], self._total)
 
     def is_below(self, partition: int, nbytes: int = 0) -> bool:
-        """Whether the partition is below its floor, and would be with ``nbytes`` more."""
+        """Whether the partition is below its minimum, and would be with ``nbytes`` more."""
         return self._due.get(partition, self._total) + nbytes * self._price < self._total
 
     def most_underserved(self, is_open: Callable[[int], bool]) -> int | None:
-        """The partition furthest below its floor whose leader ``is_open``, if any is below."""
+        """The partition furthest below its minimum whose leader ``is_open``. None: none is."""
         best: tuple[float, int] | None = None
         for leader, heap in self._heaps.items():
-            first = self._first(heap)
+            while (due := self._due[heap[0][1]]) > heap[0][0]:
+                heapreplace(heap, (due, heap[0][1]))
+            first = heap[0]
             if first[0] < self._total and (best is None or first < best) and is_open(leader):
                 best = first
         return None if best is None else best[1]
-
-    def _first(self, heap: list[tuple[float, int]]) -> tuple[float, int]:
-        while True:
-            noted, partition = heap[0]
-            due = self._due[partition]
-            if due <= noted:
-                return heap[0]
-            heapreplace(heap, (due, partition))

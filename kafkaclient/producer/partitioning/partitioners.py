@@ -1,7 +1,7 @@
-"""Partitioners that bind a record when it is sent: the protocol, and Java's of before KIP-794.
+"""Partitioners that choose a partition for each record: the protocol, and Java's before KIP-794.
 
-Pure: no I/O, no clock; random draws are passed in. ``policy_choice.PolicyChoice`` asks them, once
-for each record without an explicit partition, and checks what they answer.
+Pure: no I/O, no clock; random numbers are passed in. ``CustomPartitioner`` (custom_strategy.py)
+calls a partitioner once for each record without an explicit partition, and checks the answer.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ __all__ = [
 
 
 class Partitioner(Protocol):
-    """What may be given as ``partitioner=``: an object that names a partition for each record.
+    """An object for ``partitioner=`` that chooses a partition for each record (as in Java).
 
-    It is asked once for every record whose partition the caller of ``send`` did not give, with a
-    key or without, on the event loop, before the record is put into a batch. It should be quick:
-    every record waits for it. An exception, or an answer that is not a partition of the topic,
-    refuses that record with PartitionerError and nothing else. (Java: ``Partitioner``.)
+    :meth:`partition` is called once for every record that has no explicit partition, with a key or
+    without, on the event loop, before the record is appended to a batch. It should be quick: every
+    record waits for it. An exception, or an answer that is not a partition of the topic, fails
+    that record alone with PartitionerError.
 
-    It may also have a method ``on_new_batch(topic: str, cluster: ClusterView, previous: int) ->
-    None`` (KIP-480). Then it is told whenever its answer ``previous`` would begin a new batch, and
-    asked a second time for the same record; the second answer stands.
+    A partitioner may also have a method ``on_new_batch(topic: str, cluster: ClusterView, previous:
+    int) -> None`` (KIP-480). It is called when the answer ``previous`` would open a new batch. Then
+    :meth:`partition` is called a second time for the same record, and the second answer counts.
     """
 
     def partition(
@@ -48,19 +48,19 @@ class Partitioner(Protocol):
         load: LoadView,
         /,
     ) -> int:
-        """A partition's number, from 0 to ``cluster.topics[topic].partition_count - 1``.
+        """The number of a partition, from 0 to ``cluster.topics[topic].partition_count - 1``.
 
         ``key`` and ``value`` are serialized. ``cluster.topics[topic].available`` are the partitions
-        that have a leader. ``load`` tells what is queued and in flight now.
+        that have a leader. ``load`` shows what is queued and in flight now.
         """
 
 
 class StickyPartitioner:
-    """KIP-480: one random partition until a batch is begun, then another one.
+    """KIP-480: one random partition until a new batch is opened, then another one.
 
     Records with a key go by its hash unless ``ignore_keys`` (Java: ``DefaultPartitioner``, and
-    ``UniformStickyPartitioner``, with ``StickyPartitionCache``). Unlike Java's, a partition that
-    has lost its leader, or its existence, is left at the next record.
+    ``UniformStickyPartitioner``, with ``StickyPartitionCache``). Unlike Java's, it leaves a
+    partition that has lost its leader, or was deleted, at the next record.
     """
 
     __slots__ = ("_at", "_ignore_keys", "_random")
@@ -82,7 +82,7 @@ class StickyPartitioner:
         return at
 
     def on_new_batch(self, topic: str, cluster: ClusterView, previous: int) -> None:
-        """Move on, unless somebody else has moved on from ``previous`` already."""
+        """Draw another partition, unless ``previous`` has been left already."""
         if self._at.get(topic, previous) == previous:
             self._at[topic] = self._other_than(self._at.get(topic), cluster.topics[topic])
 
@@ -98,8 +98,8 @@ class StickyPartitioner:
 
 
 class RoundRobinPartitioner:
-    """Each partition that has a leader in turn, record by record, whatever the key (Java:
-    ``RoundRobinPartitioner``; asked once per record, it does not skip partitions: KAFKA-9965)."""
+    """The partitions that have a leader in turn, record by record, with any key (Java:
+    ``RoundRobinPartitioner``). It is called once per record, so it skips none (KAFKA-9965)."""
 
     __slots__ = ("_turns",)
 
@@ -115,8 +115,8 @@ class RoundRobinPartitioner:
 
 
 class RandomPartitioner:
-    """Records with a key by its hash unless ``ignore_keys``, the others anywhere, each by itself,
-    where there is a leader."""
+    """Records with a key go by its hash unless ``ignore_keys``, each other record goes to a random
+    partition that has a leader."""
 
     __slots__ = ("_ignore_keys", "_random")
 
@@ -136,7 +136,8 @@ class RandomPartitioner:
 def named_partitioner(
     setting: Any, random31: Random31, *, ignore_keys: bool = False
 ) -> Partitioner | None:
-    """What the option ``partitioner`` stands for; None: the choice is built in (late, kip794)."""
+    """The partitioner that the option ``partitioner`` names. None: a built-in strategy (``late``,
+    ``kip794``)."""
     if not isinstance(setting, str):
         custom: Partitioner = setting
         return custom

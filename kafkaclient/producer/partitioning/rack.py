@@ -13,7 +13,7 @@ __all__ = ["Rack"]
 
 
 class Rack:
-    """``name`` is the client's rack; "": racks do not matter, and no broker is near."""
+    """``name`` is the client's rack. "": racks are ignored, and no broker is near."""
 
     __slots__ = ("brokers", "name")
 
@@ -25,8 +25,8 @@ class Rack:
     def __repr__(self) -> str:
         return f"<Rack {self.name!r} brokers={sorted(self.brokers)}>"
 
-    def look(self, brokers: Iterable[Broker]) -> bool:
-        """Take up who is in the rack; whether that has changed."""
+    def update(self, brokers: Iterable[Broker]) -> bool:
+        """Note the brokers in the rack. Returns whether they have changed."""
         if not self.name:
             return False
         before = self.brokers

@@ -4,13 +4,18 @@ gets: late binding gives it to a broker that can take it."""
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
+    from kafkaclient.producer.accumulator.binding import BatchBinding
+    from kafkaclient.producer.accumulator.compressor import BatchCompressor
+    from kafkaclient.producer.accumulator.incomplete import IncompleteBatches
+    from kafkaclient.producer.accumulator.ready_queues import ReadyQueues
     from kafkaclient.producer.batches.batch import ProducerBatch
     from kafkaclient.producer.batches.partition_queue import PartitionQueue
+    from kafkaclient.producer.batches.sequence import ProducerIdentity
     from kafkaclient.producer.batches.topic_buffer import TopicBuffer
     from kafkaclient.producer.sender.broker_lanes import BrokerSurvey
 
@@ -23,16 +28,26 @@ _ready_number = attrgetter("ready_number")
 
 
 class LateBinder:
-    """Fills requests from the accumulator's ready queues (Java: ``RecordAccumulator.drain``).
+    """Fills requests from the ready queues (Java: ``RecordAccumulator.drain``).
 
     Queues take turns: the queue that has been ready for the longest goes first, whether its
     batches have a partition (key, explicit partition) or not. docs/partition-choice.md states the
-    rule and its consequences.
+    rule and what follows from it.
     """
 
-    def __init__(self, accumulator: RecordAccumulator) -> None:
-        self._accumulator = accumulator
-        self._ready_queues = accumulator.ready_queues
+    def __init__(
+        self,
+        ready_queues: ReadyQueues,
+        binding: BatchBinding,
+        compressor: BatchCompressor,
+        incomplete: IncompleteBatches,
+        identity: ProducerIdentity,
+    ) -> None:
+        self.ready_queues = ready_queues
+        self.binding = binding
+        self.identity = identity
+        self._compressor = compressor
+        self._incomplete = incomplete
 
     def drain(self, survey: BrokerSurvey, max_bytes: int, now: float) -> Requests:
         """The next request of each available lane: at most one batch per partition, together at
@@ -40,14 +55,11 @@ class LateBinder:
 
         The batches are sealed, stamped and count as in flight.
         """
-        queues: list[PartitionQueue] = []
-        if self._accumulator.identity.valid:  # else an unbound batch cannot be stamped
-            queues += self._ready_queues.unbound
-        for lane in survey.available:
-            queues += self._ready_queues.ready.get(lane, ())
-        queues.sort(key=_ready_number)
-        filler = _RequestFiller(self._accumulator, survey, max_bytes, now)
-        for queue in queues:
+        ready = self.ready_queues
+        late = ready.unbound if self.identity.valid else ()  # else it has no stamp
+        bound = [ready.ready.get(lane, ()) for lane in survey.available]
+        filler = _RequestFiller(self, survey, max_bytes, now)
+        for queue in sorted(chain(late, *bound), key=_ready_number):
             if queue.unbound:
                 filler.bind_first(queue)
             else:
@@ -57,86 +69,88 @@ class LateBinder:
         return filler.requests
 
     def rotate(self, now: float) -> None:
-        """Queue each batch in its partition whether the leader is available or not: a strict
-        rotation by bytes (``adaptive.partitioning.enable=false``)."""
-        unbound = self._ready_queues.unbound
+        """Queue each batch in its partition whether the leader is free or not: a strict rotation
+        by bytes (``adaptive.partitioning.enable=false``)."""
+        unbound = self.ready_queues.unbound
         bound = True
         while bound:
             bound = False
-            for source in tuple(unbound):  # one batch of each topic, so that no topic starves
+            for source in tuple(unbound):  # one batch of each topic, so that none waits for another
                 bound |= self._rotate_first(source, now)
 
     def _rotate_first(self, source: PartitionQueue, now: float) -> bool:
-        """Bind the topic's first batch; False: it cannot be bound yet."""
-        fair_share, head = source.topic.fair_share, source.batches[0] if source.batches else None
+        """Bind the topic's first batch. False: it cannot be bound yet."""
         bound = False
-        if head is not None:
+        if source.batches:
+            head, fair_share = source.batches[0], source.topic.fair_share
             partition = fair_share.pick(fair_share.lanes, lambda _: True)
             if partition is None:
                 return False
-            if self._accumulator.is_sealed(head, now):
-                source.batches.popleft()
+            if head.sealed or self.seal(head, now):
                 target = source.topic.queue(partition)
-                self._accumulator.binding.bind(head, target, "rotation", now)
-                fair_share.add(partition, head.size)
-                target.batches.append(head)
-                self._ready_queues.schedule(target, now)
+                self.binding.bind(source.take_unbound(), target, "rotation", now)
+                fair_share.add(partition, head.sealed_size)
+                target.enqueue(head)
+                self.ready_queues.schedule(target, now)
                 bound = True
-        self._ready_queues.pop_front(source, now)
+        self.ready_queues.schedule(source, now, had_turn=True)
         return bound
+
+    def seal(self, batch: ProducerBatch, now: float) -> bool:
+        """Whether the batch is compressed; a small one is now. A batch fails if its codec does."""
+        error = self._compressor.compress_now(batch)
+        if error is not None:
+            self._incomplete.discard(batch, error, now)
+        return batch.sealed
 
 
 class _RequestFiller:
     """Fills the requests of one pass."""
 
     def __init__(
-        self, accumulator: RecordAccumulator, survey: BrokerSurvey, max_bytes: int, now: float
+        self, binder: LateBinder, survey: BrokerSurvey, max_bytes: int, now: float
     ) -> None:
         self.requests: Requests = {}
-        self.room = dict.fromkeys(survey.available, max_bytes)
-        """Bytes left in the requests that are not full yet."""
-        self._accumulator = accumulator
-        self._ready_queues = accumulator.ready_queues
+        self._binder = binder
+        self._ready_queues = binder.ready_queues
         self._survey = survey
         self._now = now
+        self.room = dict.fromkeys(survey.available, max_bytes)
+        """By lane: bytes left in the requests that are not full yet."""
         self._unsaturated = survey.available.keys() - survey.saturated
         """Available lanes with room in their in-flight window."""
         self._must_send = set(filter(self._ready_queues.must_take_first, survey.saturated))
         """Available lanes with a full window whose first ready batch is bound to that broker. A
         lane leaves this set when that batch has had its turn."""
         self._taken: set[PartitionQueue] = set()
-        """The queues with a batch in a request."""
 
     def take_first(self, queue: PartitionQueue) -> None:
-        """The turn of a partition's queue: its first batch joins the request of its lane."""
-        lane = queue.lane
+        """The turn of a partition's queue: its first batch goes into the request of its lane."""
+        lane, now = queue.lane, self._now
         if lane not in self.room or queue in self._taken:
             return  # the queue keeps its turn
         self._must_send.discard(lane)
-        head = self._ready_queues.sendable(queue, self._now)
-        if head is not None and self._accumulator.is_sealed(head, self._now):
+        head = self._ready_queues.sendable(queue, now)
+        if head is not None and (head.sealed or self._binder.seal(head, now)):
             if not self._fits(head, lane):
                 return
-            queue.batches.popleft()
             self._add(head, queue)
-        self._ready_queues.pop_front(queue, self._now)
+        self._ready_queues.schedule(queue, now, had_turn=True)
 
     def bind_first(self, source: PartitionQueue) -> None:
         """The turn of a topic's unbound batches: the first one gets the partition that is furthest
-        behind its share of bytes, among those whose request has room."""
-        head = source.batches[0] if source.batches else None
-        if head is not None:
+        behind its share of bytes, of those that a request has room for."""
+        if source.batches:
+            head, binder, now = source.batches[0], self._binder, self._now
             target = self._target_for(source.topic, head)
             if target is None:
                 return  # the queue keeps its turn
             if source.topic.strategy.should_reserve(target, head):
-                source.batches.popleft()
-                self._accumulator.binding.reserve(head, target, self._now)
-            elif self._accumulator.is_sealed(head, self._now):
-                source.batches.popleft()
-                self._accumulator.binding.bind(head, target, "late", self._now)
+                binder.binding.reserve(source.take_unbound(), target, now)
+            elif head.sealed or binder.seal(head, now):
+                binder.binding.bind(source.take_unbound(), target, "late", now)
                 self._add(head, target)
-        self._ready_queues.pop_front(source, self._now)
+        self._ready_queues.schedule(source, self._now, had_turn=True)
 
     def _target_for(self, topic: TopicBuffer, batch: ProducerBatch) -> PartitionQueue | None:
         survey, fair_share, gate = self._survey, topic.fair_share, self._ready_queues.gate
@@ -164,14 +178,13 @@ class _RequestFiller:
         return None
 
     def _is_open(self, topic: TopicBuffer, partition: int) -> bool:
-        """Whether an unbound batch can be bound to the partition and leave at once."""
         queue = topic.queues.get(partition)  # looking at a partition makes no queue
         if queue is None:
             return self._ready_queues.gate is None
         return queue not in self._taken and self._ready_queues.accepts_new_batch(queue)
 
     def _fits(self, batch: ProducerBatch, lane: int) -> bool:
-        """Whether the lane's request has room for the batch. A request without room takes no later
+        """Whether the lane's request has room for the batch. If not, the request takes no later
         batch either: older batches go first."""
         if lane in self.requests and self.room[lane] < batch.size:
             del self.room[lane]
@@ -179,7 +192,7 @@ class _RequestFiller:
         return True
 
     def _add(self, batch: ProducerBatch, queue: PartitionQueue) -> None:
-        self._accumulator.begin_flight(queue, batch)
+        queue.begin_flight(batch, self._binder.identity)
         self.requests.setdefault(queue.lane, []).append(batch)
-        self.room[queue.lane] -= batch.size
+        self.room[queue.lane] -= batch.sealed_size
         self._taken.add(queue)

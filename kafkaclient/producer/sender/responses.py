@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from random import Random
 
     from kafkaclient.metrics import ProducerMetrics
-    from kafkaclient.producer.accumulator.accumulator import RecordAccumulator
+    from kafkaclient.producer.accumulator.incomplete import IncompleteBatches
     from kafkaclient.producer.batches.batch import ProducerBatch
+    from kafkaclient.producer.batches.sequence import ProducerIdentity
     from kafkaclient.producer.sender.ports import Leaders
     from kafkaclient.producer.settings import RetrySettings
     from kafkaclient.wire.produce import PartitionResult, ProduceResult
@@ -50,7 +51,8 @@ class ResponseHandler:
 
     def __init__(
         self,
-        accumulator: RecordAccumulator,
+        incomplete: IncompleteBatches,
+        identity: ProducerIdentity,
         leaders: Leaders,
         settings: RetrySettings,
         metrics: ProducerMetrics,
@@ -58,8 +60,8 @@ class ResponseHandler:
         rng: Random,
         on_fatal: Callable[[KafkaError], None],
     ) -> None:
-        self._accumulator = accumulator
-        self._incomplete = accumulator.incomplete
+        self._incomplete = incomplete
+        self._identity = identity
         self._leaders = leaders
         self._settings = settings
         self._metrics = metrics
@@ -80,7 +82,7 @@ class ResponseHandler:
         idle or was closed here, so its end says nothing about the broker.
         """
         for batch in batches:
-            batch.maybe_written = True
+            batch.mark_uncertain()
             try:
                 self.retry(batch, error, now, at_once=at_once)
             except Exception as defect:  # noqa: BLE001 - it costs no other batch
@@ -114,7 +116,7 @@ class ResponseHandler:
                 self._internal_error(batch, defect, now)
 
     def _missing_from_response(self, batch: ProducerBatch, node_id: int, now: float) -> None:
-        batch.maybe_written = True
+        batch.mark_uncertain()
         tp = batch.queue.tp
         missing = ProtocolError(f"broker {node_id} left {tp} out of its answer to a Produce")
         self.retry(batch, missing, now)
@@ -137,7 +139,7 @@ class ResponseHandler:
         pause = 0.0
         if not batch.result.done:
             used_up = batch.retries >= self._settings.retries and not at_once
-            if used_up or self._accumulator.identity.abort_only:
+            if used_up or self._identity.abort_only:
                 self.fail(batch, error, now)
                 return
             self._metrics.records_retried(batch.result.topic, batch.count)
@@ -169,7 +171,8 @@ class ResponseHandler:
         error: KafkaError = broker_error(
             code, what, answer.error_message, advice=_denied(code, batch.result.topic)
         )
-        batch.maybe_written |= code in AMBIGUOUS_CODES
+        if code in AMBIGUOUS_CODES:
+            batch.mark_uncertain()
         too_large = action is ErrorAction.SPLIT
         if code in REFRESH_CODES:
             self._leaders.request_refresh(str(error))
@@ -177,11 +180,11 @@ class ResponseHandler:
             self._incomplete.retry(batch, error, now, now)
         elif too_large and batch.count > 1:
             self._metrics.batch_split()
-            self._accumulator.split(batch, now)
+            self._incomplete.split(batch, now)
         elif (
             action is ErrorAction.RESEQUENCE
             and batch.split_after_uncertain_write
-            and batch.queue.unacked[0] is batch
+            and batch.queue.is_oldest(batch)
         ):
             # The log expects the sequence after the whole batch, or has lost what came before it.
             self.fail(batch, _split_after_uncertain_write(batch, error), now)
@@ -204,20 +207,20 @@ class ResponseHandler:
         or if their transaction has to be aborted anyway."""
         rejected = _rejected_records(answer, batch)
         accepted = batch.count - len(rejected)
-        aborting = self._accumulator.identity.transactional
+        aborting = self._identity.transactional
         if not rejected or not accepted or batch.maybe_written or aborting:
             self.fail(batch, error, now, rejected or None)
             return
         # Which records share a batch is chance: the accepted ones don't fail for it. Java's do.
         self._metrics.records_failed(batch.result.topic, len(rejected))
         self._metrics.records_retried(batch.result.topic, accepted)
-        self._accumulator.sort_out(batch, rejected, error, now)
+        self._incomplete.sort_out(batch, rejected, error, now)
 
     def _can_resequence(self, batch: ProducerBatch, code: int) -> bool:
         """Whether the sequence goes on with a new epoch, or with the batch that is missing. In a
         transaction only the coordinator raises the epoch, when the transaction is aborted."""
-        if self._accumulator.identity.transactional:
-            return code != _INVALID_PRODUCER_EPOCH and batch.queue.unacked[0] is not batch
+        if self._identity.transactional:
+            return code != _INVALID_PRODUCER_EPOCH and not batch.queue.is_oldest(batch)
         return batch.stamped
 
     def _backoff(self, batch: ProducerBatch) -> float:

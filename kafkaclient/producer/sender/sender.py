@@ -96,7 +96,13 @@ class Sender:
         self._clock = clock
         self._on_identity_wanted = on_identity_wanted
         self._responses = ResponseHandler(
-            accumulator, leaders, settings.retrying, metrics, rng=rng, on_fatal=on_fatal
+            accumulator.incomplete,
+            accumulator.identity,
+            leaders,
+            settings.retrying,
+            metrics,
+            rng=rng,
+            on_fatal=on_fatal,
         )
         self.produce_versions = (MIN_VERSION, MAX_VERSION)
         """The oldest and the newest version of Produce to speak. Assigned again once the cluster's
@@ -106,7 +112,13 @@ class Sender:
         """When a deadline was first found to have passed."""
         self._growth = GROWTH * settings.delivery_timeout
         self._close_old_at = 0.0
-        self._late_binder = LateBinder(accumulator)
+        self._late_binder = LateBinder(
+            accumulator.ready_queues,
+            accumulator.binding,
+            accumulator.compressor,
+            accumulator.incomplete,
+            accumulator.identity,
+        )
         self._wakeup = wakeup
         self.wake = wakeup.wake_at
         """``wake(when)`` has a pass begin at the time ``when`` at the latest (default: now)."""
@@ -134,7 +146,6 @@ class Sender:
             self._outages = Kip794Outages(self.lanes, connections, settings.availability_timeout)
         # Assigned here because the accumulator exists before the sender.
         accumulator.conditions.brokers = self.lanes
-        accumulator.incomplete.on_first_batch = self.loop_monitor.start
 
     # --- the loop -----------------------------------------------------------------------------
 
@@ -233,7 +244,8 @@ class Sender:
         except KafkaError as error:
             for batch in batches:
                 # With acks=0 the request may have been cut off half-way; else nothing was written.
-                batch.maybe_written |= not self._settings.acks
+                if not self._settings.acks:
+                    batch.mark_uncertain()
                 self._responses.retry(batch, error, now)
             return
         self._count(batches, now)
@@ -251,8 +263,7 @@ class Sender:
         names: dict[bytes, str] = {}
         oldest, newest = self.produce_versions
         for batch in batches:
-            topic = batch.queue.topic
-            batch.topic_id = topic_id = topic.topic_id
+            topic, topic_id = batch.queue.topic, batch.topic_id
             if topic_id is None:  # an older broker has no ids: the request names every topic
                 newest = min(newest, FIRST_WITH_TOPIC_IDS - 1)
             else:
@@ -281,7 +292,7 @@ class Sender:
         lane.request_sent(request, connection.send(buffers, correlation_id, on_done))
 
     def _count(self, batches: list[ProducerBatch], now: float) -> None:
-        metrics, records, observer = self._metrics, 0, self._accumulator.binding.observer
+        metrics, records, observer = self._metrics, 0, self._accumulator.observer
         for batch in batches:
             if observer is not None:
                 observer.on_sent(batch)

@@ -36,7 +36,7 @@ class TransactionRecords:
     async def landed(self) -> None:
         """Wait until nothing is on the wire any more, what has expired there included."""
         await self.drained()
-        await self._incomplete.wait_adrift_landed()
+        await self._incomplete.wait_failed_landed()
 
     def drop_waiting(self, error: KafkaError) -> None:
         """Fail what is not on the wire."""

@@ -1,0 +1,87 @@
+"""New batches, with the settings that all batches of a producer share."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING
+
+from kafkaclient.producer.batches.batch import ProducerBatch
+
+if TYPE_CHECKING:
+    from kafkaclient.producer.batches.delivery import BatchResult
+    from kafkaclient.producer.batches.partition_queue import PartitionQueue
+    from kafkaclient.producer.batches.split import Make
+    from kafkaclient.producer.settings import AccumulatorSettings
+
+__all__ = ["BatchFactory"]
+
+_INITIAL_CAPACITY = 1024  # bytes: there may be thousands of quiet topics
+
+
+class BatchFactory:
+    """``small_batch_bytes``: the most bytes of a batch that is compressed at once."""
+
+    __slots__ = ("_elastic_limit", "_serials", "_settings", "_small_batch_bytes", "_transactional")
+
+    def __init__(
+        self, settings: AccumulatorSettings, *, small_batch_bytes: int, transactional: bool
+    ) -> None:
+        self._settings = settings
+        self._small_batch_bytes = small_batch_bytes
+        self._transactional = transactional
+        elastic = settings.late and settings.adaptive and settings.batch_size
+        self._elastic_limit = settings.elastic_limit if elastic else 0
+        self._serials = count(1)
+
+    def capacity_for(self, queue: PartitionQueue, upper_bound: int, room: int, now: float) -> int:
+        """The first buffer size of a batch whose first record needs ``upper_bound`` bytes, with
+        ``room`` bytes of free buffer memory: small, unless the queue's last batch was larger."""
+        limit = max(self._settings.batch_size, upper_bound)
+        capacity, usual = min(limit, _INITIAL_CAPACITY), queue.typical_batch_size
+        if usual > capacity:
+            # A batch is looked at when it gets large, in case it is compressed ahead.
+            elastic_limit = min(self._elastic_limit, queue.topic.batch_limit.at(now))
+            most = min(max(limit, elastic_limit), self._small_batch_bytes)
+            capacity = max(capacity, min(usual, most))
+        return max(upper_bound, min(capacity, room))
+
+    def new(
+        self,
+        queue: PartitionQueue,
+        batch_result: BatchResult,
+        *,
+        limit: int,
+        capacity: int,
+        created: float,
+        rebindable: bool = False,
+        serial: int | None = None,
+    ) -> ProducerBatch:
+        """An open batch that is full at ``limit`` bytes, with a buffer of ``capacity`` bytes."""
+        settings = self._settings
+        return ProducerBatch(
+            batch_result,
+            queue,
+            serial=next(self._serials) if serial is None else serial,
+            created=created,
+            limit=limit,
+            capacity=capacity,
+            elastic_limit=min(self._elastic_limit, queue.topic.batch_limit.at(created)),
+            compression=(settings.codec, settings.level),
+            rebindable=rebindable,
+            transactional=self._transactional,
+        )
+
+    def in_place_of(self, batch: ProducerBatch) -> Make:
+        """Makes open batches with the queue, the age and the serial number of ``batch``."""
+
+        def make(capacity: int, batch_result: BatchResult) -> ProducerBatch:
+            return self.new(
+                batch.queue,
+                batch_result,
+                limit=capacity,
+                capacity=capacity,
+                created=batch.created,
+                serial=batch.serial,
+            )
+
+        return make

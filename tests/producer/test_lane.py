@@ -9,7 +9,6 @@ import pytest
 
 from kafkaclient.producer.sender.broker_lane import BrokerLane, Request
 from kafkaclient.producer.sender.broker_state import BrokerState
-from kafkaclient.producer.sender.kip794_outages import note_readiness, unavailable_for
 
 
 def connection(**facts: Any) -> Any:
@@ -23,20 +22,20 @@ def request(lane: BrokerLane, sent_at: float) -> Request:
 def test_stuck_while_something_is_ready_and_cannot_leave() -> None:
     """Java's NodeLatencyStats: ready_ms - drain_ms."""
     lane = BrokerLane(0, 10.0)
-    assert unavailable_for(lane) == 0.0
-    note_readiness(lane, able=True, now=11.0)
-    note_readiness(lane, able=False, now=11.2)
-    assert unavailable_for(lane) == pytest.approx(0.2)
-    note_readiness(lane, able=False, now=12.0)
-    assert unavailable_for(lane) == pytest.approx(1.0)
-    note_readiness(lane, able=True, now=12.5)
-    assert unavailable_for(lane) == 0.0
+    assert lane.unavailable_for == 0.0
+    lane.note_readiness(able=True, now=11.0)
+    lane.note_readiness(able=False, now=11.2)
+    assert lane.unavailable_for == pytest.approx(0.2)
+    lane.note_readiness(able=False, now=12.0)
+    assert lane.unavailable_for == pytest.approx(1.0)
+    lane.note_readiness(able=True, now=12.5)
+    assert lane.unavailable_for == 0.0
 
 
 def test_time_without_anything_ready_does_not_count() -> None:
     lane = BrokerLane(0, 10.0)
-    note_readiness(lane, able=False, now=10.1)
-    assert unavailable_for(lane) == pytest.approx(0.1), "frozen until it is asked again"
+    lane.note_readiness(able=False, now=10.1)
+    assert lane.unavailable_for == pytest.approx(0.1), "frozen until it is asked again"
 
 
 @pytest.mark.parametrize(

@@ -94,10 +94,8 @@ class BrokerLane:
         """How often the lane entered each state that excludes the broker."""
         self.bytes_sent = 0
         self.requests_sent = 0
-        self.ready_at = now
-        """KIP-794: when a batch was last ready for the lane (Java: ``readyTimeMs``)."""
-        self.able_at = now
-        """KIP-794: when the lane could last take such a batch (Java: ``drainTimeMs``)."""
+        self._ready_at = now  # when a batch was last ready for the lane (Java: readyTimeMs)
+        self._able_at = now  # when the lane could last take such a batch (Java: drainTimeMs)
         self._measured_at = now
 
     def __repr__(self) -> str:
@@ -112,6 +110,17 @@ class BrokerLane:
             and connection.throttled_until <= now
             and len(self.in_flight) < window
         )
+
+    def note_readiness(self, *, able: bool, now: float) -> None:
+        """KIP-794: a batch is ready for the lane, which is ``able`` to take it or not."""
+        self._ready_at = now
+        if able:
+            self._able_at = now
+
+    @property
+    def unavailable_for(self) -> float:
+        """KIP-794: for how many seconds the lane could not take what was ready for it."""
+        return self._ready_at - self._able_at
 
     def enter(self, state: BrokerState) -> None:
         """Note the lane's state, and count the exclusion that begins with it."""

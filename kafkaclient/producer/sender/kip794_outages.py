@@ -28,7 +28,7 @@ class Kip794Outages:
     def surveyed(self, wanted: Iterable[int], available: Collection[int], now: float) -> None:
         """Batches are ready for the ``wanted`` lanes; the ``available`` ones can take them."""
         for number in wanted:
-            note_readiness(self._lanes.lane(number, now), able=number in available, now=now)
+            self._lanes.lane(number, now).note_readiness(able=number in available, now=now)
 
     def update(self, ready_queues: ReadyQueues, now: float) -> frozenset[int]:
         """Find the unavailable lanes at the end of a pass."""
@@ -38,11 +38,11 @@ class Kip794Outages:
             if not ready_queues.ready.get(lane.number):
                 if lane.in_flight and ready_queues.blocked[lane.number]:
                     # What could be ready waits for the answers that the broker owes.
-                    note_readiness(lane, able=False, now=now)
+                    lane.note_readiness(able=False, now=now)
                 elif lane.number in self.unavailable and self._can_take(lane, now):
                     # Looked at all the same, or an excluded broker would never be back.
-                    note_readiness(lane, able=True, now=now)
-            if unavailable_for(lane) > self._timeout:
+                    lane.note_readiness(able=True, now=now)
+            if lane.unavailable_for > self._timeout:
                 found.append(lane.number)
         self.unavailable = frozenset(found)
         return self.unavailable
@@ -51,15 +51,3 @@ class Kip794Outages:
         side = lane.primary is not lane
         connection = self._connections.produce_connection(lane.node_id, side=side)
         return lane.can_take(connection, lane.window.limit, now)
-
-
-def note_readiness(lane: BrokerLane, *, able: bool, now: float) -> None:
-    """A batch is ready for the lane, which is ``able`` to take it or not."""
-    lane.ready_at = now
-    if able:
-        lane.able_at = now
-
-
-def unavailable_for(lane: BrokerLane) -> float:
-    """For how many seconds the lane could not take what was ready for it."""
-    return lane.ready_at - lane.able_at

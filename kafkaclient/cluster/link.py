@@ -125,12 +125,14 @@ class Link:
 
     def connect(self) -> Connection | None:
         """The live connection; without one, None, and an attempt is under way."""
-        connection = self.connection
-        if connection is None and self._attempt is None and not self._closed:
+        connection = self._connection
+        if connection is not None and not connection.closed:
+            return connection
+        if self._attempt is None and not self._closed:
             self._attempt = asyncio.create_task(
                 self._run_attempt(), name=f"connect to {self.name} for {self.purpose}"
             )
-        return connection
+        return None
 
     def close(self, error: KafkaError | None = None) -> None:
         """Stop dialling and close the connection, as :meth:`Connection.close` does."""

@@ -165,7 +165,8 @@ class Router:
         """
         if self._closed or node_id not in self._brokers:
             return None
-        return self._link(node_id, "side" if side else "produce").connect()
+        key = node_id, "side" if side else "produce"
+        return (self._links.get(key) or self._link(*key)).connect()
 
     def connection_error(self, node_id: int) -> KafkaError | None:
         """Why there is no produce connection: the last failure since it was last up, or that the

@@ -1,3 +1,6 @@
+cimport cython
+
+
 cdef class _Window:
     cdef public double start
     cdef public double last
@@ -13,6 +16,8 @@ cdef class Windowed:
     cdef _Window _window
     cdef Py_ssize_t _index
     cdef _Window _retired
+    cdef Windowed _parent
 
+    @cython.locals(values=Windowed, window=_Window)
     cpdef record(self, value, double now)
     cdef _Window _advance(self, double now)

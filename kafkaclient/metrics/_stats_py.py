@@ -39,12 +39,13 @@ class Windowed:
 
     ``events`` and ``total`` count since the beginning. All else is taken over the windows that
     are not older than all windows together, and the one under way. ``now`` is in seconds, from
-    the same monotonic clock in every call.
+    the same monotonic clock in every call. What is recorded counts in ``parent`` as well.
     """
 
-    __slots__ = ("_index", "_length", "_number", "_retired", "_window", "_windows")
+    __slots__ = ("_index", "_length", "_number", "_parent", "_retired", "_window", "_windows")
 
-    def __init__(self, windows: Windows) -> None:
+    def __init__(self, windows: Windows, parent: Windowed | None = None) -> None:
+        self._parent = parent
         self._length = windows.length_s
         self._number = windows.number
         self._windows: list[_Window] = []
@@ -61,14 +62,17 @@ class Windowed:
         return self._retired.sum + sum(window.sum for window in self._windows)
 
     def record(self, value: float, now: float) -> None:
-        window = self._window
-        if now - window.start >= self._length:
-            window = self._advance(now)
-        window.count += 1
-        window.sum += value
-        window.last = now
-        if value > window.maximum:  # noqa: PLR1730  # four times as fast as max()
-            window.maximum = value
+        values: Windowed | None = self
+        while values is not None:
+            window = values._window
+            if now - window.start >= values._length:
+                window = values._advance(now)
+            window.count += 1
+            window.sum += value
+            window.last = now
+            if value > window.maximum:  # noqa: PLR1730  # four times as fast as max()
+                window.maximum = value
+            values = values._parent
 
     def rate(self, now: float) -> float:
         """The sum of values per second."""

@@ -17,23 +17,27 @@ _MS_PER_S = 1000.0
 
 
 class Group:
-    """Metrics by name; each method adds the names that Java derives from one sensor."""
+    """Metrics by name; each method adds the names that Java derives from one sensor.
+
+    Values that are recorded in the returned statistics count in ``total``, too: what a node's or a
+    topic's group records, all nodes' or topics' group has as well.
+    """
 
     def __init__(self, windows: Windows) -> None:
         self._windows = windows
         self._readings: dict[str, Reading] = {}
         self._unbound: set[str] = set()
 
-    def meter(self, name: str) -> Windowed:
+    def meter(self, name: str, total: Windowed | None = None) -> Windowed:
         """``name-rate`` (per second) and ``name-total`` of the values recorded."""
-        values = self._new()
+        values = Windowed(self._windows, total)
         self._readings[f"{name}-rate"] = values.rate
         self._readings[f"{name}-total"] = lambda _now: values.total
         return values
 
-    def traffic(self, messages: str, nbytes: str) -> Windowed:
+    def traffic(self, messages: str, nbytes: str, total: Windowed | None = None) -> Windowed:
         """Sizes of messages: their number and their bytes, each as rate and total."""
-        sizes = self._new()
+        sizes = Windowed(self._windows, total)
         self._readings[f"{messages}-rate"] = sizes.frequency
         self._readings[f"{messages}-total"] = lambda _now: sizes.events
         self._readings[f"{nbytes}-rate"] = sizes.rate
@@ -42,21 +46,21 @@ class Group:
 
     def spread(self, name: str, values: Windowed | None = None) -> Windowed:
         """``name-avg`` and ``name-max`` of the values recorded."""
-        values = values or self._new()
+        values = values or Windowed(self._windows)
         self._readings[f"{name}-avg"] = values.average
         self._readings[f"{name}-max"] = values.maximum
         return values
 
-    def duration(self, name: str) -> Windowed:
+    def duration(self, name: str, total: Windowed | None = None) -> Windowed:
         """``name-avg`` and ``name-max`` in milliseconds of times recorded in seconds."""
-        seconds = self._new()
+        seconds = Windowed(self._windows, total)
         self._readings[f"{name}-avg"] = lambda now: seconds.average(now) * _MS_PER_S
         self._readings[f"{name}-max"] = lambda now: seconds.maximum(now) * _MS_PER_S
         return seconds
 
-    def average(self, name: str) -> Windowed:
+    def average(self, name: str, total: Windowed | None = None) -> Windowed:
         """``name``, the average of the values recorded."""
-        values = self._new()
+        values = Windowed(self._windows, total)
         self._readings[name] = values.average
         return values
 
@@ -77,6 +81,3 @@ class Group:
 
     def snapshot(self, now: float) -> dict[str, float]:
         return {name: read(now) for name, read in sorted(self._readings.items())}
-
-    def _new(self) -> Windowed:
-        return Windowed(self._windows)

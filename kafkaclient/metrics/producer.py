@@ -6,6 +6,8 @@ Everything is recorded per batch, request or wait, never per record, and on the 
 
 from __future__ import annotations
 
+from collections import defaultdict
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from kafkaclient.metrics.group import Group
@@ -36,8 +38,6 @@ class ProducerMetrics:
     ) -> None:
         self._clock = clock
         self._windows = Windows(sample_window_ms / 1000, num_samples)
-        self._nodes: dict[int, _Node] = {}
-        self._topics: dict[str, _Topic] = {}
         self._read_nodes: Callable[[], Mapping[int, Gauges]] = dict
         self._read_topics: Callable[[], Mapping[str, Gauges]] = dict
         self._read_partitions: Callable[[], Mapping[str, Mapping[int, Gauges]]] = dict
@@ -77,6 +77,15 @@ class ProducerMetrics:
         self._closed = group.meter("connection-close")
         group.read_by("connection-count", lambda _now: self._connections)
 
+        self._nodes: defaultdict[int, _Node] = defaultdict(
+            partial(_Node, self._windows, self._requests, self._responses, self._latency)
+        )
+        self._topics: defaultdict[str, _Topic] = defaultdict(
+            partial(
+                _Topic, self._windows, self._sent, self._compression, self._retries, self._errors
+            )
+        )
+
         own = self._own = Group(self._windows)
         self._unseen = own.meter("record-error-unseen")
         self._loop_lag = own.duration("event-loop-lag")
@@ -106,9 +115,8 @@ class ProducerMetrics:
         if largest_record is None:
             largest_record = raw_bytes // max(records, 1)
         self._batch_size.record(nbytes, now)
-        self._compression.record(ratio, now)
         self._record_size.record(largest_record, now)
-        self._topic(topic).compression.record(ratio, now)
+        self._topics[topic].compression.record(ratio, now)
 
     def batch_sent(
         self,
@@ -124,9 +132,8 @@ class ProducerMetrics:
         its own in ``producer-partition-metrics``.
         """
         now = self._clock()
-        self._sent.record(records, now)
         self._queue_time.record(queue_time_s, now)
-        entry = self._topic(topic)
+        entry = self._topics[topic]
         entry.sent.record(records, now)
         entry.bytes.record(nbytes, now)
         if partition is not None:
@@ -150,19 +157,15 @@ class ProducerMetrics:
 
     def partition_switched(self, topic: str) -> None:
         """A batch of unkeyed records goes to another partition than the one before it."""
-        self._topic(topic).switches.record(1, self._clock())
+        self._topics[topic].switches.record(1, self._clock())
 
     def records_failed(self, topic: str, records: int) -> None:
         """Records failed for good."""
-        now = self._clock()
-        self._errors.record(records, now)
-        self._topic(topic).errors.record(records, now)
+        self._topics[topic].errors.record(records, self._clock())
 
     def records_retried(self, topic: str, records: int) -> None:
         """Records will be sent again."""
-        now = self._clock()
-        self._retries.record(records, now)
-        self._topic(topic).retries.record(records, now)
+        self._topics[topic].retries.record(records, self._clock())
 
     def errors_unseen(self, records: int) -> None:
         """Records failed while nobody looked at their delivery."""
@@ -176,16 +179,12 @@ class ProducerMetrics:
 
     def request_sent(self, node_id: int, nbytes: int) -> None:
         """A request of any kind was written; ``nbytes`` with its size field."""
-        now = self._clock()
-        self._requests.record(nbytes, now)
-        self._node(node_id).requests.record(nbytes, now)
+        self._nodes[node_id].requests.record(nbytes, self._clock())
 
     def response_received(self, node_id: int, nbytes: int, latency_s: float) -> None:
         """A response of any kind was read, ``latency_s`` after its request was written."""
         now = self._clock()
-        self._responses.record(nbytes, now)
-        self._latency.record(latency_s, now)
-        node = self._node(node_id)
+        node = self._nodes[node_id]
         node.responses.record(nbytes, now)
         node.latency.record(latency_s, now)
 
@@ -286,33 +285,24 @@ class ProducerMetrics:
             "kafkaclient-metrics": self._own.snapshot(now),
         }
 
-    def _node(self, node_id: int) -> _Node:
-        node = self._nodes.get(node_id)
-        if node is None:
-            node = self._nodes[node_id] = _Node(self._windows)
-        return node
-
-    def _topic(self, name: str) -> _Topic:
-        topic = self._topics.get(name)
-        if topic is None:
-            topic = self._topics[name] = _Topic(self._windows)
-        return topic
-
 
 class _Node:
-    """Java: ``producer-node-metrics``."""
+    """Java: ``producer-node-metrics``. Its values count in those of all nodes, too."""
 
     __slots__ = ("group", "latency", "requests", "responses")
 
-    def __init__(self, windows: Windows) -> None:
+    def __init__(
+        self, windows: Windows, requests: Windowed, responses: Windowed, latency: Windowed
+    ) -> None:
         group = self.group = Group(windows)
-        self.requests = group.spread("request-size", group.traffic("request", "outgoing-byte"))
-        self.responses = group.traffic("response", "incoming-byte")
-        self.latency = group.duration("request-latency")
+        sizes = group.traffic("request", "outgoing-byte", requests)
+        self.requests = group.spread("request-size", sizes)
+        self.responses = group.traffic("response", "incoming-byte", responses)
+        self.latency = group.duration("request-latency", latency)
 
 
 class _Topic:
-    """Java: ``producer-topic-metrics``."""
+    """Java: ``producer-topic-metrics``. Its values count in those of all topics, too."""
 
     __slots__ = (
         "bytes",
@@ -325,13 +315,20 @@ class _Topic:
         "switches",
     )
 
-    def __init__(self, windows: Windows) -> None:
+    def __init__(
+        self,
+        windows: Windows,
+        sent: Windowed,
+        compression: Windowed,
+        retries: Windowed,
+        errors: Windowed,
+    ) -> None:
         group = self.group = Group(windows)
-        self.sent = group.meter("record-send")
+        self.sent = group.meter("record-send", sent)
         self.bytes = group.meter("byte")
-        self.compression = group.average("compression-rate")
-        self.retries = group.meter("record-retry")
-        self.errors = group.meter("record-error")
+        self.compression = group.average("compression-rate", compression)
+        self.retries = group.meter("record-retry", retries)
+        self.errors = group.meter("record-error", errors)
         self.switches = group.meter("partition-switch")
         self.partitions: dict[int, _PartitionTotals] = {}
 

@@ -113,7 +113,8 @@ class Connection(asyncio.Protocol):
         self._meter: Meter = meter or NoMeter()
 
         self._transport: asyncio.Transport | None = None
-        self._closed = False
+        self.closed = False
+        """True from the moment nothing more can be sent."""
         self._lost = asyncio.Event()
         self._error: KafkaError | None = None
         self._writable = True
@@ -139,7 +140,7 @@ class Connection(asyncio.Protocol):
         """When a request was last sent or answered, in the clock's seconds."""
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else "open" if self._transport else "new"
+        state = "closed" if self.closed else "open" if self._transport else "new"
         return f"<Connection to {self._node}: {state}, {len(self._pending)} in flight>"
 
     # --- state ------------------------------------------------------------------------------
@@ -149,15 +150,10 @@ class Connection(asyncio.Protocol):
         return self._node
 
     @property
-    def closed(self) -> bool:
-        """True from the moment nothing more can be sent."""
-        return self._closed
-
-    @property
     def writable(self) -> bool:
         """False while the transport holds more unsent bytes than it likes, and while the
         connection is :meth:`held`."""
-        return self._writable and not self._closed and self._released is None
+        return self._writable and not self.closed and self._released is None
 
     @property
     def in_flight(self) -> int:
@@ -197,7 +193,7 @@ class Connection(asyncio.Protocol):
         without ``on_done`` failed.
         """
         transport = self._transport
-        if self._closed or transport is None:
+        if self.closed or transport is None:
             raise BrokerConnectionError(
                 f"{api} was not sent: the connection to {self._node} is closed"
             ) from self._error
@@ -316,9 +312,9 @@ class Connection(asyncio.Protocol):
         still written. Otherwise the connection is cut and the requests in flight fail, with
         ``error`` when it is given, in the next loop iteration.
         """
-        if self._closed:
+        if self.closed:
             return
-        self._closed = True
+        self.closed = True
         self._error = error
         self._stop_timer()
         if self._transport is None:
@@ -344,15 +340,15 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._meter.connection_opened(self._node_id)
-        if self._closed:
+        if self.closed:
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        in_good_order = self._closed and self._error is None and not self._pending
+        in_good_order = self.closed and self._error is None and not self._pending
         if not in_good_order and self._error is None:
             self._error = self._loss(exc)
             self._error.__cause__ = exc
-        self._closed = True
+        self.closed = True
         self._stop_timer()
         self._partial = None
         now = self._clock()
@@ -370,7 +366,7 @@ class Connection(asyncio.Protocol):
             return SslAuthenticationError(f"TLS with {self._node} failed: {refusal}")
         return BrokerConnectionError(
             f"the connection to {self._node} was lost with {len(self._pending)} requests in "
-            f"flight: {exc or ('closed here' if self._closed else 'closed by the broker')}"
+            f"flight: {exc or ('closed here' if self.closed else 'closed by the broker')}"
         )
 
     def pause_writing(self) -> None:
@@ -393,7 +389,7 @@ class Connection(asyncio.Protocol):
         needs = _MIN_FRAME_SIZE
         now = self.last_used = self._clock()
         # An answer's receiver, or a bad frame, may close the connection: the rest is then void.
-        while not self._closed and end - position >= 4:
+        while not self.closed and end - position >= 4:
             (size,) = _int32(view, position)
             if not _MIN_FRAME_SIZE <= size <= MAX_FRAME_SIZE:
                 self._refuse(

@@ -301,7 +301,7 @@ class ProducerRuntime:
         return CustomPartitioner(topic, partitioner, lambda: self.metadata.view, self.load)
 
     def _new_result(self, topic: str) -> BatchResult:
-        self.sender.lanes.watch()
+        self.sender.loop_monitor.start()
         if self.transactions is not None:
             self.transactions.on_new_batch()
         if self.producer_ids.refusals:

@@ -12,7 +12,9 @@ cdef class Reader:
     cpdef int16(self)
     cpdef int32(self)
     cpdef int64(self)
-    @cython.locals(value=cython.longlong, byte=cython.longlong, index=cython.int)
+    @cython.locals(
+        position=cython.Py_ssize_t, value=cython.longlong, byte=cython.longlong, index=cython.int
+    )
     cpdef long long uvarint(self) except -1
     cpdef nullable_string(self)
     cpdef string(self)

@@ -44,9 +44,7 @@ class Reader:
         """Step over ``size`` bytes; returns the position before them."""
         start = self.position
         if size < 0 or size > self.end - start:
-            raise ProtocolError(
-                f"message ends early: {size} bytes wanted at byte {start} of {self.end}"
-            )
+            raise _ends_early(size, start, self.end)
         self.position = start + size
         return start
 
@@ -68,13 +66,17 @@ class Reader:
 
     def uvarint(self) -> int:
         """An unsigned varint of at most 32 bits."""
-        value = 0
+        position, value = self.position, 0
         for index in range(_UVARINT_MAX_BYTES):
-            byte = self.data[self.advance(1)]
+            if position == self.end:
+                raise _ends_early(1, position, self.end)
+            byte = self.data[position]
+            position += 1
             value |= (byte & 0x7F) << (7 * index)
             if byte < 0x80:
+                self.position = position
                 return value
-        raise ProtocolError(f"varint longer than 5 bytes before byte {self.position}")
+        raise ProtocolError(f"varint longer than 5 bytes before byte {position}")
 
     def nullable_string(self) -> str | None:
         size = self.uvarint() - 1 if self.flexible else self.int16()
@@ -98,10 +100,10 @@ class Reader:
         A null array reads as an empty one.
         """
         count = self.uvarint() - 1 if self.flexible else self.int32()
-        if count < -1 or count * element_size > self.remaining:
+        if count < -1 or count * element_size > self.end - self.position:
             raise ProtocolError(
                 f"array of {count} elements before byte {self.position}, "
-                f"but only {self.remaining} bytes are left"
+                f"but only {self.end - self.position} bytes are left"
             )
         return range(max(count, 0))
 
@@ -126,9 +128,13 @@ class Reader:
 
     def _tag_count(self) -> int:
         count = self.uvarint()
-        if count * 2 > self.remaining:
+        if count * 2 > self.end - self.position:
             raise ProtocolError(
                 f"{count} tagged fields before byte {self.position}, "
-                f"but only {self.remaining} bytes are left"
+                f"but only {self.end - self.position} bytes are left"
             )
         return count
+
+
+def _ends_early(size: int, start: int, end: int) -> ProtocolError:
+    return ProtocolError(f"message ends early: {size} bytes wanted at byte {start} of {end}")

@@ -25,52 +25,33 @@ class RecordBuffer:
     """
 
     __slots__ = (
-        "_base_timestamp",
-        "_capacity",
-        "_count",
         "_data",
         "_frozen",
-        "_max_timestamp",
-        "_size",
+        "base_timestamp",
+        "capacity",
+        "count",
+        "max_timestamp",
+        "size",
     )
 
     def __init__(self, capacity: int) -> None:
-        self._capacity = _checked_capacity(capacity)
         self._data = bytearray(_BATCH_OVERHEAD)
-        self._size = _BATCH_OVERHEAD
-        self._count = 0
-        self._base_timestamp = -1
-        self._max_timestamp = -1
         self._frozen = False
-
-    @property
-    def capacity(self) -> int:
+        # Attributes that only this class assigns; they are properties of the compiled class.
+        self.capacity = _checked_capacity(capacity)
         """How many bytes the batch may take before compression, its header included."""
-        return self._capacity
-
-    @property
-    def size(self) -> int:
+        self.size = _BATCH_OVERHEAD
         """Bytes used before compression: 61 of header and the encoded records."""
-        return self._size
-
-    @property
-    def count(self) -> int:
+        self.count = 0
         """How many records were appended."""
-        return self._count
-
-    @property
-    def base_timestamp(self) -> int:
+        self.base_timestamp = -1
         """The first record's timestamp in milliseconds; -1 while there is none."""
-        return self._base_timestamp
-
-    @property
-    def max_timestamp(self) -> int:
+        self.max_timestamp = -1
         """The latest of the records' timestamps in milliseconds; -1 while there is none."""
-        return self._max_timestamp
 
     def reserve(self, capacity: int) -> None:
         """Raise the capacity to ``capacity`` bytes; a smaller one changes nothing."""
-        self._capacity = max(self._capacity, _checked_capacity(capacity))
+        self.capacity = max(self.capacity, _checked_capacity(capacity))
 
     def append(
         self,
@@ -90,24 +71,24 @@ class RecordBuffer:
             raise InvalidRecordError(
                 f"timestamp must be milliseconds between 0 and 2**63-1, not {timestamp_ms}"
             )
-        base = self._base_timestamp if self._count else timestamp_ms
+        base = self.base_timestamp if self.count else timestamp_ms
         body = bytearray(1)  # attributes: none are defined
         _put_varint(body, timestamp_ms - base)
-        _put_varint(body, self._count)
+        _put_varint(body, self.count)
         _put_bytes(body, _as_bytes(key, "key"))
         _put_bytes(body, _as_bytes(value, "value"))
         _put_headers(body, headers)
         if self._frozen:
             raise RuntimeError("the batch is sealed: no record can be added")
         size = _varint_size(len(body)) + len(body)
-        if self._size + size > self._capacity:
+        if self.size + size > self.capacity:
             return 0
         _put_varint(self._data, len(body))
         self._data += body
-        self._base_timestamp = base
-        self._max_timestamp = max(self._max_timestamp, timestamp_ms)
-        self._count += 1
-        self._size += size
+        self.base_timestamp = base
+        self.max_timestamp = max(self.max_timestamp, timestamp_ms)
+        self.count += 1
+        self.size += size
         return size
 
     def freeze(self) -> bytearray:

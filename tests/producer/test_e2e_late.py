@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from kafkaclient.producer.sender.broker_lane import Exclusion
+from kafkaclient.producer.sender.broker_state import BrokerState
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.wire.api import ApiKey
@@ -173,7 +173,7 @@ async def test_a_paused_broker_keeps_only_what_it_had(late: Any) -> None:
         await asyncio.sleep(2.0)
         fake.stall_broker(0)
         await asyncio.sleep(1.0)
-        assert producer._core.sender.lanes.get(0).exclusion is Exclusion.OVERDUE
+        assert producer._core.sender.lanes.get(0).state is BrokerState.OVERDUE
         await asyncio.sleep(2.0)
         fake.resume_broker(0)
         await running
@@ -203,7 +203,7 @@ async def test_an_application_that_blocks_its_loop_is_not_the_brokers_fault(late
         lanes = list(producer._core.sender.lanes)
         probes = len(fake.requests_of(ApiKey.API_VERSIONS)) - calls[0]
         assert len(fake.requests_of(ApiKey.METADATA)) == calls[1]
-    assert not any(lane.exclusions[Exclusion.OVERDUE] for lane in lanes)
+    assert not any(lane.exclusions[BrokerState.OVERDUE] for lane in lanes)
     assert probes <= 3 * 6 / 0.5 + 9
     assert all(lane.window.service < 0.01 for lane in lanes)
 
@@ -235,7 +235,7 @@ async def test_availability_timeout_excludes_for_good(late: Any) -> None:
             load.send()
             await asyncio.sleep(0.005)
         lanes = producer._core.sender.lanes
-        assert all(lane.exclusions[Exclusion.AVAILABILITY] for lane in lanes)
+        assert all(lane.exclusions[BrokerState.UNAVAILABLE] for lane in lanes)
         await load.finish()
     assert len(load.sent) == 40
 

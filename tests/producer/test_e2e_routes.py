@@ -335,7 +335,7 @@ async def test_a_broker_far_away_is_not_dead(producing: StartProducer) -> None:
         fake.control(ApiKey.PRODUCE, delay_answer(2.0))
         slow = await producer.send("t", b"v", partition=1)
         await producer.send("t", b"v", partition=0)
-        health = producer._core.sender.lanes.liveness
+        health = producer._core.sender.liveness
         while not slow.done():
             await asyncio.sleep(0.01)
             assert not health.dead

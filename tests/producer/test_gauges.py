@@ -13,7 +13,8 @@ from kafkaclient.errors import KafkaError
 from kafkaclient.metrics import ProducerMetrics
 from kafkaclient.producer.observability.gauges import bind_load_gauges
 from kafkaclient.producer.observability.load import load_snapshot, partition_skew
-from kafkaclient.producer.sender.broker_lane import BrokerLane, Exclusion
+from kafkaclient.producer.sender.broker_lane import BrokerLane
+from kafkaclient.producer.sender.broker_state import BrokerState
 
 if TYPE_CHECKING:
     from tests.producer.conftest import Bench
@@ -25,8 +26,8 @@ def test_a_lane_is_told() -> None:
     lane.window.on_response(0.015, 0)
     lane.recent_latencies.extend([0.015, 0.025, 0.030])
     lane.in_flight.append(None)  # type: ignore[arg-type]  # some request
-    lane.exclude(None)
-    lane.exclude(Exclusion.THROTTLED)
+    lane.enter(BrokerState.HEALTHY)
+    lane.enter(BrokerState.THROTTLED)
     metrics = ProducerMetrics(lambda: 0.0)
     bind_load_gauges(metrics, _Nothing, [lane])
     told = metrics.snapshot()["producer-node-metrics"]["node-3"]

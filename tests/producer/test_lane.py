@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from kafkaclient.producer.sender.broker_lane import BrokerLane, Exclusion, Request
+from kafkaclient.producer.sender.broker_lane import BrokerLane, Request
+from kafkaclient.producer.sender.broker_state import BrokerState
 
 
 def connection(**facts: Any) -> Any:
@@ -62,52 +63,52 @@ def test_not_free_without_a_connection() -> None:
 def test_a_broker_is_overdue_by_its_own_measure_but_not_too_early() -> None:
     lane = BrokerLane(0, 0.0)
     lane.in_flight.append(request(lane, 1.0))
-    waited = lane.oldest_wait(1.04, awake_since=0.0)
+    waited = lane.oldest_wait(1.04, unblocked_since=0.0)
     assert waited == pytest.approx(0.04)
-    assert not lane.overdue(waited)
-    assert lane.overdue(0.051)
+    assert waited <= lane.overdue_after
+    assert lane.overdue_after < 0.051
     for _ in range(64):
-        lane.record_latency(0.020, 0.0)
-    assert not lane.overdue(0.150)
-    assert lane.overdue(0.170)
+        lane.record_latency(0.020, 0, 0.0)
+    assert lane.overdue_after >= 0.150
+    assert lane.overdue_after < 0.170
 
 
 def test_time_in_which_the_event_loop_stood_still_is_not_the_brokers() -> None:
     lane = BrokerLane(0, 0.0)
     lane.in_flight.append(request(lane, 1.0))
-    assert lane.oldest_wait(1.5, awake_since=1.48) == pytest.approx(0.02)
-    assert BrokerLane(1, 0.0).oldest_wait(9.0, awake_since=0.0) == 0.0
+    assert lane.oldest_wait(1.5, unblocked_since=1.48) == pytest.approx(0.02)
+    assert BrokerLane(1, 0.0).oldest_wait(9.0, unblocked_since=0.0) == 0.0
 
 
 def test_a_stall_does_not_grant_as_long_a_stall_the_next_time() -> None:
     lane = BrokerLane(0, 0.0)
     for _ in range(64):
-        lane.record_latency(0.002, 0.0)
+        lane.record_latency(0.002, 0, 0.0)
     for _ in range(5):  # all that was in flight when it began
-        lane.record_latency(3.0, 0.0)
-    assert lane.overdue(0.21)
+        lane.record_latency(3.0, 0, 0.0)
+    assert lane.overdue_after < 0.21
 
 
 def test_a_broker_that_has_become_slow_is_found_normal_in_time() -> None:
     lane = BrokerLane(0, 0.0)
     for _ in range(64):
-        lane.record_latency(0.001, 0.0)
+        lane.record_latency(0.001, 0, 0.0)
     for _ in range(40):
-        lane.record_latency(0.4, 0.0)
-    assert not lane.overdue(0.5)
+        lane.record_latency(0.4, 0, 0.0)
+    assert lane.overdue_after >= 0.5
 
 
 def test_exclusions_are_counted_when_they_begin() -> None:
     lane = BrokerLane(0, 0.0)
-    lane.exclude(Exclusion.CONNECTION)
+    lane.enter(BrokerState.DISCONNECTED)
     assert not lane.exclusions, "not connected yet is not left out"
-    lane.exclude(None)
+    lane.enter(BrokerState.HEALTHY)
     lane.requests_sent = 1
-    lane.exclude(Exclusion.OVERDUE)
-    lane.exclude(Exclusion.OVERDUE)
-    lane.exclude(None)
-    lane.exclude(Exclusion.CONNECTION)
-    assert lane.exclusions == {Exclusion.OVERDUE: 1, Exclusion.CONNECTION: 1}
+    lane.enter(BrokerState.OVERDUE)
+    lane.enter(BrokerState.OVERDUE)
+    lane.enter(BrokerState.HEALTHY)
+    lane.enter(BrokerState.DISCONNECTED)
+    assert lane.exclusions == {BrokerState.OVERDUE: 1, BrokerState.DISCONNECTED: 1}
 
 
 def test_the_median_latency() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from kafkaclient.producer.sender.loop_monitor import PERIOD, LoopMonitor
+from kafkaclient.producer.sender.loop_monitor import PERIOD_S, LoopMonitor
 from kafkaclient.testing.clock import virtual_time
 
 
@@ -16,7 +16,7 @@ class Beats:
         self.beats: list[float] = []
         self.lags: list[float] = []
         self._enough = enough
-        self.pulse = LoopMonitor(self.now, on_beat=self._on_beat, on_lag=self.lags.append)
+        self.pulse = LoopMonitor(self.now, on_tick=self._on_beat, on_lag=self.lags.append)
 
     def now(self) -> float:
         return asyncio.get_running_loop().time() + self.blocked
@@ -33,7 +33,7 @@ async def test_it_beats_until_told_to_stop() -> None:
     b.pulse.start()
     b.pulse.start()
     await asyncio.sleep(1.0)
-    assert [round((beat - began) / PERIOD) for beat in b.beats] == [1, 2, 3]
+    assert [round((beat - began) / PERIOD_S) for beat in b.beats] == [1, 2, 3]
     assert max(b.lags) < 1e-6
     assert b.pulse.unblocked_since(b.now()) < began
     b.pulse.start()
@@ -52,7 +52,7 @@ async def test_started_again_in_the_middle_of_a_beat_it_beats_on_once() -> None:
         b.pulse.start()
         return beat(now)
 
-    b.pulse = LoopMonitor(b.now, on_beat=on_beat, on_lag=b.lags.append)
+    b.pulse = LoopMonitor(b.now, on_tick=on_beat, on_lag=b.lags.append)
     b.pulse.start()
     await asyncio.sleep(1.01)
     assert len(b.beats) == 50
@@ -69,9 +69,9 @@ async def test_a_blocked_loop_is_noticed_before_and_after_the_late_beat() -> Non
     assert b.pulse.unblocked_since(b.now()) == float("-inf")
     b.blocked = 0.2
     assert b.pulse.unblocked_since(b.now()) == b.now(), "nothing has been read since"
-    await asyncio.sleep(PERIOD)
+    await asyncio.sleep(PERIOD_S)
     woke = b.pulse.unblocked_since(b.now())
-    assert b.now() - PERIOD <= woke <= b.now()
+    assert b.now() - PERIOD_S <= woke <= b.now()
     await asyncio.sleep(0.5)
     assert b.pulse.unblocked_since(b.now()) == woke
     assert max(b.lags) > 0.17

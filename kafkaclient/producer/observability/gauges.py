@@ -7,7 +7,7 @@ from math import nan
 from typing import TYPE_CHECKING
 
 from kafkaclient.producer.observability.load import partition_skew
-from kafkaclient.producer.sender.broker_lane import Exclusion
+from kafkaclient.producer.sender.broker_state import BrokerState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,8 +66,9 @@ def _lane_gauges(lane: BrokerLane) -> Gauges:
         "service-time-ms": _ms(window.service),
         "produce-latency-median-ms": _ms(lane.median_latency),
     }
-    for reason in Exclusion:
-        gauges[f"exclusion-{reason.name.lower()}-total"] = lane.exclusions[reason]
+    for state in BrokerState:
+        if state.excluded is not None:
+            gauges[f"exclusion-{state.excluded}-total"] = lane.exclusions[state]
     return gauges
 
 

@@ -166,7 +166,7 @@ def _broker_load(
         lane.bytes_sent,
         lane.requests_sent,
         lane.window.size,
-        lane.exclusion.name.lower() if lane.exclusion is not None else None,
+        lane.state.excluded,
         lane.exclusions.total(),
         lane.median_latency,
     )

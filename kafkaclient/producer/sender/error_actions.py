@@ -1,9 +1,9 @@
-"""What a broker's answer means for a batch: one table over every error code.
+"""What a broker's answer means for a batch: one table of error codes.
 
 Source: Java's ``Sender.completeBatch``/``canRetry`` and ``TransactionManager.canRetry``. A code
-that is not listed fails the batch when Kafka calls it final, and is retried when Kafka calls it
-retriable. Unlike Java's, a producer survives CLUSTER_AUTHORIZATION_FAILED (brokers before 3.0 that
-took the permission for idempotence back), as it does when it asks for its producer id.
+that is not listed is retried if Kafka calls it retriable, and fails the batch otherwise. Unlike
+Java's, this producer survives CLUSTER_AUTHORIZATION_FAILED (from brokers before 3.0 that withdrew
+the permission for idempotence), as it does when it requests its producer id.
 """
 
 from __future__ import annotations
@@ -21,11 +21,9 @@ class ErrorAction(Enum):
     DONE = "the batch is in the log"
     RETRY = "send it again after a back-off, with the same sequence"
     SPLIT = "halve it and send the parts; a lone record fails"
-    RESEQUENCE = (
-        "the broker's idea of the sequence differs: retry, with a new epoch if first in line"
-    )
-    FAIL = "the batch was refused for good; the producer goes on"
-    FATAL = "the producer may not go on"
+    RESEQUENCE = "the broker expects another sequence: retry, with a new epoch if it is the oldest"
+    FAIL = "the batch fails; the producer goes on"
+    FATAL = "the batch fails; the producer cannot go on"
 
 
 _TABLE: dict[int, ErrorAction] = {
@@ -39,17 +37,17 @@ _TABLE: dict[int, ErrorAction] = {
     90: ErrorAction.FATAL,  # PRODUCER_FENCED
 }
 
-# Answers that say our idea of the cluster is old, so that metadata is asked for again.
+# Answers which show that the producer's metadata is stale: they request a refresh.
 REFRESH_CODES = frozenset({3, 5, 6, 13, 56, 72, 74, 75, 100, 103})
 
-# Refusals after which the batch may be in the log all the same: the broker failed at an unknown
-# point, waited for replicas in vain, or lost the partition while it waited (3, 6 and 56 are
+# Errors after which the batch may be in the log nevertheless: the broker failed at an unknown
+# point, waited too long for replicas, or lost the partition while it waited (3, 6 and 56 are
 # answered also after the append: Java's DelayedProduce and checkEnoughReplicasReachOffset).
 AMBIGUOUS_CODES = frozenset({-1, 3, 6, 7, 13, 20, 56})
 
 
 def action_for(code: int) -> ErrorAction:
-    """The verdict on a batch whose produce response carries ``code`` (0: no error)."""
+    """What happens to a batch whose Produce response carries ``code`` (0: no error)."""
     known = _TABLE.get(code)
     if known is not None:
         return known

@@ -1,47 +1,60 @@
 """How many requests a broker should have in flight: enough to hide the network, and no more.
 
 A broker serves one request of a connection at a time. Requests in flight beyond the first only hide
-the network's round trip; more than that merely stand in line there, bound to a broker that may
-turn out to be the slow one.
+the network's round trip. More requests than that merely queue up at the broker, which may turn out
+to be the slow one.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from typing import TYPE_CHECKING
 
-__all__ = ["InFlightWindow"]
+from kafkaclient.producer.timing import NEVER
+from kafkaclient.wire.codec import ApiVersionsCall
 
-_SMOOTHING = 0.2
-_ROUND_TRIPS = 3
-# Below this the clock and the event loop's own grain are all that is measured (seconds).
-_LEAST_SERVICE = 0.0001
-# A round trip that changed by this factor is another network: what was learnt is void.
-_STEP = 2.0
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaclient.errors import KafkaError
+    from kafkaclient.net.connection import Connection
+
+__all__ = ["InFlightWindow", "probe_round_trip"]
+
+_SMOOTHING = 0.2  # the weight of a new service time in their average
+_ROUND_TRIPS_KEPT = 3  # how many measured round trips the least one is taken of
+_LEAST_SERVICE_S = 0.0001  # a shorter service time is below the grain of clock and event loop
+_NEW_NETWORK_RATIO = 2.0  # a round trip that grew by this factor voids the service time
+
+_PROBE_INTERVAL_S = 0.5  # how often the round trip is measured
+_DOUBTFUL_PROBE_INTERVAL_S = 0.1  # how often while the latest round trips disagree
+_LONGEST_PROBE_DELAY_S = 2.0  # a busy connection puts a probe off for at least this long
+_PROBE_DELAY_RATIO = 40  # ... and for at least this many times the 95th percentile of latencies
 
 
 class InFlightWindow:
     """``1 + round trip / service time``, at least 1 and at most ``limit``. Times in seconds.
 
-    Until something is known it is 1. ``fixed`` leaves it at ``limit``, whatever is measured.
+    Until both are known the size is 1. ``fixed`` leaves it at ``limit`` and measures nothing.
     """
-
-    __slots__ = ("_fixed", "_round_trips", "limit", "needs_probe", "round_trip", "service", "size")
 
     def __init__(self, limit: int, *, fixed: bool = False) -> None:
         self.limit = limit
-        self._fixed = fixed
-        self._round_trips: deque[float] = deque(maxlen=_ROUND_TRIPS)
+        self.fixed = fixed
+        self._round_trips: deque[float] = deque(maxlen=_ROUND_TRIPS_KEPT)
         self.round_trip: float | None = None
-        """Of a light request that waits for nothing: the least of the latest few, because
-        whatever disturbs one makes it longer."""
+        """The network's round trip: the least of the latest few measurements, because a
+        disturbance makes a measurement longer."""
         self.service: float | None = None
-        """What one Produce request takes on the broker, smoothed."""
+        """How long the broker works on one Produce request, smoothed."""
         self.size = 1
         """How many requests the broker should have in flight."""
         self.needs_probe = True
-        """Whether the latest round trip would change the window if the others agreed with it:
-        then it should be measured again soon."""
-        self._weigh()
+        """Whether the round trip should be measured again soon: there are too few measurements, or
+        the latest one would change the size if the others agreed with it."""
+        self.probed_at = -NEVER
+        """When the round trip was last measured."""
+        self._resize()
 
     def __repr__(self) -> str:
         return f"<InFlightWindow {self.size} of {self.limit}>"
@@ -50,38 +63,79 @@ class InFlightWindow:
         """A light request took this long on an otherwise quiet connection."""
         before = self.round_trip
         after = self._add(round_trip)
-        if before is not None and after > _STEP * before:
+        if before is not None and after > _NEW_NETWORK_RATIO * before:
             self.service = None
-        self._weigh()
+        self._resize()
 
     def on_response(self, latency: float, ahead: int) -> None:
         """A Produce request was answered; ``ahead`` others had been in flight when it left."""
         round_trip = self.round_trip
         if round_trip is None:
             return
-        if latency < round_trip:  # the network has become faster since
+        if latency < round_trip:  # the network became faster
             round_trip = self._add(latency)
         service = (latency - round_trip) / (1 + ahead)
-        service = max(service, _LEAST_SERVICE)
+        service = max(service, _LEAST_SERVICE_S)
         if self.service is None:
             self.service = service
         else:
             self.service += _SMOOTHING * (service - self.service)
-        self._weigh()
+        self._resize()
+
+    def starves_probe(self, busy_for: float, p95_latency: float) -> bool:
+        """Whether the connection must fall idle for a probe: it was busy for ``busy_for`` seconds,
+        and a connection that is never idle cannot be probed."""
+        return (
+            not self.fixed
+            and busy_for > _LONGEST_PROBE_DELAY_S
+            and busy_for > _PROBE_DELAY_RATIO * p95_latency
+        )
+
+    def is_probe_due(self, now: float) -> bool:
+        """Whether the round trip should be measured now, if the connection is idle."""
+        interval = _DOUBTFUL_PROBE_INTERVAL_S if self.needs_probe else _PROBE_INTERVAL_S
+        return not self.fixed and now - self.probed_at >= interval
 
     def _add(self, round_trip: float) -> float:
         self._round_trips.append(round_trip)
         self.round_trip = least = min(self._round_trips)
         return least
 
-    def _weigh(self) -> None:
-        self.size = self.limit if self._fixed else self._worth(self.round_trip)
+    def _resize(self) -> None:
+        self.size = self.limit if self.fixed else self._size_for(self.round_trip)
         latest = self._round_trips[-1] if self._round_trips else None
-        self.needs_probe = len(self._round_trips) < _ROUND_TRIPS or (
-            latest != self.round_trip and self._worth(latest) != self.size
+        self.needs_probe = len(self._round_trips) < _ROUND_TRIPS_KEPT or (
+            latest != self.round_trip and self._size_for(latest) != self.size
         )
 
-    def _worth(self, round_trip: float | None) -> int:
+    def _size_for(self, round_trip: float | None) -> int:
         if round_trip is None or self.service is None:
             return 1
         return max(1, min(self.limit, 1 + round(round_trip / self.service)))
+
+
+def probe_round_trip(
+    window: InFlightWindow,
+    connection: Connection,
+    client_id: str,
+    seconds_since: Callable[[float], float | None],
+    now: float,
+) -> None:
+    """Measure the network's round trip with a call that costs the broker nothing, ahead of a
+    Produce request on an idle connection.
+
+    ``seconds_since(now)`` measures it; None: the event loop was blocked meanwhile.
+    """
+    version = connection.api_versions_version
+    if connection.in_flight or version is None:
+        return
+
+    def on_done(payload: memoryview | None, _error: KafkaError | None) -> None:
+        round_trip = seconds_since(now)
+        if payload is not None and round_trip is not None:
+            window.on_round_trip(round_trip)
+
+    window.probed_at = now
+    correlation_id = connection.next_correlation_id()
+    request = ApiVersionsCall().encode(version, correlation_id, client_id)
+    connection.send([request], correlation_id, on_done, api="ApiVersions")

@@ -1,4 +1,4 @@
-"""Which batches make the next request of each free lane, and which partition a batch without one
+"""Which batches make the next request of each available lane, and which partition an unbound batch
 gets: late binding gives it to a broker that can take it."""
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from kafkaclient.producer.accumulator.binding import BatchBinding
     from kafkaclient.producer.accumulator.compressor import BatchCompressor
     from kafkaclient.producer.accumulator.incomplete import IncompleteBatches
@@ -52,23 +50,23 @@ class LateBinder:
         self._incomplete = incomplete
 
     def drain(self, survey: BrokerSurvey, max_bytes: int, now: float) -> Requests:
-        """The next request of each free lane: at most one batch per partition, together at most
-        ``max_bytes``, except for a first batch that is larger alone.
+        """The next request of each available lane: at most one batch per partition, together at
+        most ``max_bytes``, except for a first batch that is larger alone.
 
-        The batches are sealed, stamped and count as on the wire.
+        The batches are sealed, stamped and count as in flight.
         """
         ready = self.ready_queues
         late = ready.unbound if self.identity.valid else ()  # else it has no stamp
         bound = [ready.ready.get(lane, ()) for lane in survey.available]
-        filling = _Filling(self, survey, max_bytes, now)
+        filler = _RequestFiller(self, survey, max_bytes, now)
         for queue in sorted(chain(late, *bound), key=_ready_number):
             if queue.unbound:
-                filling.bind_first(queue)
+                filler.bind_first(queue)
             else:
-                filling.take_first(queue)
-            if not filling.room:
+                filler.take_first(queue)
+            if not filler.room:
                 break
-        return filling.requests
+        return filler.requests
 
     def rotate(self, now: float) -> None:
         """Queue each batch in its partition whether the leader is free or not: a strict rotation
@@ -106,20 +104,8 @@ class LateBinder:
         return batch.sealed
 
 
-class _Filling:
-    """The requests of one pass while they are filled."""
-
-    __slots__ = (
-        "_binder",
-        "_now",
-        "_pressed",
-        "_ready_queues",
-        "_spare",
-        "_survey",
-        "_taken",
-        "requests",
-        "room",
-    )
+class _RequestFiller:
+    """Fills the requests of one pass."""
 
     def __init__(
         self, binder: LateBinder, survey: BrokerSurvey, max_bytes: int, now: float
@@ -131,19 +117,19 @@ class _Filling:
         self._now = now
         self.room = dict.fromkeys(survey.available, max_bytes)
         """By lane: bytes left in the requests that are not full yet."""
-        self._spare = survey.available.keys() - survey.saturated
-        """Free lanes with room in their in-flight window."""
-        self._pressed = set(filter(self._ready_queues.must_take_first, survey.saturated))
-        """Free lanes with a full window whose first ready batch is bound to that broker. A lane
-        leaves this set when that batch has had its turn."""
+        self._unsaturated = survey.available.keys() - survey.saturated
+        """Available lanes with room in their in-flight window."""
+        self._must_send = set(filter(self._ready_queues.must_take_first, survey.saturated))
+        """Available lanes with a full window whose first ready batch is bound to that broker. A
+        lane leaves this set when that batch has had its turn."""
         self._taken: set[PartitionQueue] = set()
 
     def take_first(self, queue: PartitionQueue) -> None:
         """The turn of a partition's queue: its first batch goes into the request of its lane."""
         lane, now = queue.lane, self._now
         if lane not in self.room or queue in self._taken:
-            return  # it keeps its turn
-        self._pressed.discard(lane)
+            return  # the queue keeps its turn
+        self._must_send.discard(lane)
         head = self._ready_queues.sendable(queue, now)
         if head is not None and (head.sealed or self._binder.seal(head, now)):
             if not self._fits(head, lane):
@@ -158,7 +144,7 @@ class _Filling:
             head, binder, now = source.batches[0], self._binder, self._now
             target = self._target_for(source.topic, head)
             if target is None:
-                return  # it keeps its turn
+                return  # the queue keeps its turn
             if source.topic.strategy.should_reserve(target, head):
                 binder.binding.reserve(source.take_unbound(), target, now)
             elif head.sealed or binder.seal(head, now):
@@ -167,24 +153,32 @@ class _Filling:
         self._ready_queues.schedule(source, self._now, had_turn=True)
 
     def _target_for(self, topic: TopicBuffer, batch: ProducerBatch) -> PartitionQueue | None:
-        allowed, gate = _allowed(topic, self._survey), self._ready_queues.gate
+        survey, fair_share, gate = self._survey, topic.fair_share, self._ready_queues.gate
+        # While any broker of the topic is healthy, busy or not, the brokers of last resort wait.
+        healthy = survey.liveness_pending or not survey.healthy.isdisjoint(fair_share.lanes)
+        allowed = survey.healthy if healthy else survey.overdue
+        reserved = topic.strategy.reserved_queue
+        kept_free = None if reserved is None else reserved.lane
         # A lane with a full window takes an unbound batch only if a bound batch that became ready
         # later will use the same request. Without this, full keyed batches would starve it.
-        for lanes in (self._spare, self._pressed):
-            usable = [n for n in self.room if n in lanes and n in allowed]
-            if self.requests:
-                usable = [n for n in usable if self._fits(batch, n)]
+        for candidates in (self._unsaturated, self._must_send):
+            usable = [
+                lane
+                for lane in tuple(self.room)
+                if lane in candidates and lane in allowed and lane != kept_free
+                if lane not in self.requests or self._fits(batch, lane)
+            ]
             if not usable:
                 continue
             if gate is not None:
                 gate.request_one_of(topic, usable)
-            partition = topic.fair_share.pick(usable, partial(self._is_open, topic))
+            partition = fair_share.pick(usable, partial(self._is_open, topic))
             if partition is not None:
                 return topic.queue(partition)
         return None
 
     def _is_open(self, topic: TopicBuffer, partition: int) -> bool:
-        queue = topic.queues.get(partition)  # one that is only looked at is not made
+        queue = topic.queues.get(partition)  # looking at a partition makes no queue
         if queue is None:
             return self._ready_queues.gate is None
         return queue not in self._taken and self._ready_queues.accepts_new_batch(queue)
@@ -202,14 +196,3 @@ class _Filling:
         self.requests.setdefault(queue.lane, []).append(batch)
         self.room[queue.lane] -= batch.sealed_size
         self._taken.add(queue)
-
-
-def _allowed(topic: TopicBuffer, survey: BrokerSurvey) -> Collection[int]:
-    """The lanes that may take an unbound batch of the topic now, if they are free."""
-    # While any broker of the topic is healthy, busy or not, the others get nothing.
-    sound = not survey.healthy.isdisjoint(topic.fair_share.lanes)
-    allowed = survey.healthy if sound or survey.liveness_pending else survey.overdue
-    filling = topic.strategy.reserved_queue
-    if filling is None:
-        return allowed
-    return [lane for lane in allowed if lane != filling.lane]

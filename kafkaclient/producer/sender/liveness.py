@@ -1,9 +1,9 @@
-"""Which brokers are dead, as far as can be told from here.
+"""Which brokers are dead, as far as the producer knows.
 
-A Produce request that is not answered says little: its broker may wait for another one, which has
-to confirm the records. So whoever may be the cause is asked for a sign of life, on a connection of
-its own, where nothing else can hold it up. A paused process keeps its connections and answers
-nothing; a killed one can't be connected to.
+A Produce request without an answer says little: its broker may wait for another broker, which has
+to confirm the records. So every broker that may be the cause is probed, on a connection of its own,
+where nothing else can block the probe. A paused process keeps its connections and answers nothing;
+a killed process refuses connections.
 """
 
 from __future__ import annotations
@@ -20,100 +20,94 @@ if TYPE_CHECKING:
 
     from kafkaclient.producer.sender.ports import LivenessProbe
 
-__all__ = ["BrokerLiveness"]
+__all__ = ["BELIEVED_S", "BrokerLiveness"]
 
 _log = logging.getLogger(__name__)
 
-_ASK_AGAIN = 0.1
-"""The pause before a broker that could not be reached is asked once more, in seconds."""
-
-_MOURNING = 30.0
-"""For how long a broker is asked, in seconds. The cluster has had the time to find out by then: if
-the broker still counts, it is only us who don't reach it."""
+BELIEVED_S = 1.0
+"""A sign of life is believed for this many seconds while the answer does not come."""
+_RETRY_PAUSE_S = 0.1  # the pause between two probes of a broker that cannot be reached
+# A suspect is probed for this long. By then the cluster has noticed a dead broker: if the broker is
+# still a member, only this client cannot reach it.
+_LONGEST_SUSPICION_S = 30.0
 
 
 class BrokerLiveness:
-    """Asks brokers for signs of life while they are doubted.
+    """Probes brokers while they are suspected.
 
-    ``dead`` are those that were asked and did not answer in time, until they do.
-    ``on_change()`` is called when these change, and when no doubt is left.
+    A broker is alive, suspected (a probe is pending), or dead (a probe had no answer in time, and
+    none has had since). ``on_change()`` is called when ``dead`` changes, and when no probe is
+    pending any more.
     """
 
     def __init__(
-        self, phone: LivenessProbe, *, clock: Callable[[], float], on_change: Callable[[], None]
+        self, probe: LivenessProbe, *, clock: Callable[[], float], on_change: Callable[[], None]
     ) -> None:
         self.dead: frozenset[int] = frozenset()
-        self._probe = phone
+        self._probe = probe
         self._clock = clock
         self._on_change = on_change
-        self._asked_at: dict[int, float] = {}
-        """Those in doubt, dead or not yet: since when they are asked."""
+        self.suspected_at: dict[int, float] = {}
+        """Since when each broker is suspected, dead or not yet."""
         self._alive_at: dict[int, float] = {}
-        """When there was a sign of life, of those that had been doubted."""
-        self._inquiries: dict[int, asyncio.Task[None]] = {}
+        """When a broker that had been suspected last gave a sign of life."""
+        self._probing: dict[int, asyncio.Task[None]] = {}
         self._closed = False
 
     def __repr__(self) -> str:
-        return f"<BrokerLiveness dead={sorted(self.dead)} doubted={sorted(self._asked_at)}>"
+        return f"<BrokerLiveness dead={sorted(self.dead)} suspected={sorted(self.suspected_at)}>"
 
     @property
     def probe_pending(self) -> bool:
-        """Whether somebody is asked who may yet answer in time."""
-        return len(self._asked_at) > len(self.dead)
-
-    @property
-    def any_suspected(self) -> bool:
-        """Whether anybody is asked, dead or not yet."""
-        return bool(self._asked_at)
+        """Whether a probe may yet be answered in time."""
+        return len(self.suspected_at) > len(self.dead)
 
     def alive_since(self, node_id: int, since: float) -> bool:
-        """Whether there was a sign of life at ``since`` or later, when it was doubted."""
+        """Whether the broker, once suspected, gave a sign of life at ``since`` or later."""
         return self._alive_at.get(node_id, -math.inf) >= since
 
     def suspect(self, nodes: Iterable[int], since: float) -> None:
-        """Something that these brokers have to do with is late ``since`` that time."""
+        """Probe these brokers, but for those that gave a sign of life at ``since`` or later."""
         if self._closed:
             return
         for node_id in nodes:
-            if node_id not in self._asked_at and not self.alive_since(node_id, since):
-                self._asked_at[node_id] = self._clock()
-                self._inquiries[node_id] = asyncio.create_task(
-                    self._inquire(node_id), name=f"kafkaclient-sign-of-life-{node_id}"
+            if node_id not in self.suspected_at and not self.alive_since(node_id, since):
+                self.suspected_at[node_id] = self._clock()
+                self._probing[node_id] = asyncio.create_task(
+                    self._run_probes(node_id), name=f"kafkaclient-sign-of-life-{node_id}"
                 )
 
     def expire_probes(
-        self, now: float, awake_since: float, patience: Callable[[int], float]
+        self, now: float, unblocked_since: float, timeout: Callable[[int], float]
     ) -> None:
-        """Give up those that were asked longer ago than ``patience(node_id)`` seconds, all of
-        which the event loop was awake to hear of their answer."""
-        if not self.probe_pending:
-            return
-        for node_id, asked_at in list(self._asked_at.items()):
-            if now - max(asked_at, awake_since) > patience(node_id):
+        """Mark as dead each suspect whose probe has gone unanswered for ``timeout(node_id)``
+        seconds of unblocked event loop."""
+        for node_id, asked_at in list(self.suspected_at.items()):
+            if now - max(asked_at, unblocked_since) > timeout(node_id):
                 self._mark_dead(node_id)
 
     def confirm(self, nodes: Iterable[int], sent_at: float) -> None:
-        """These brokers have had to do with the answer to what was sent at this time."""
+        """These brokers were needed for the answer to a request that was sent at ``sent_at``."""
         for node_id in nodes:
-            if self._asked_at.get(node_id, math.inf) <= sent_at:
+            if self.suspected_at.get(node_id, math.inf) <= sent_at:
                 self._mark_alive(node_id)
 
     def close(self) -> None:
-        """Ask nobody any more."""
+        """Send no more probes."""
         self._closed = True
-        for inquiry in self._inquiries.values():
-            inquiry.cancel()
+        for task in self._probing.values():
+            task.cancel()
 
-    async def _inquire(self, node_id: int) -> None:
-        until = self._clock() + _MOURNING
+    async def _run_probes(self, node_id: int) -> None:
+        until = self._clock() + _LONGEST_SUSPICION_S
         while self._probe.knows(node_id) and self._clock() < until:
             try:
                 await self._probe.probe(node_id)
             except (BrokerConnectionError, RequestTimedOutError):
                 self._mark_dead(node_id)
-                await asyncio.sleep(_ASK_AGAIN)
+                await asyncio.sleep(_RETRY_PAUSE_S)
             except KafkaError:
-                break  # whatever it says, it speaks
+                break  # an error is a sign of life
             else:
                 break
         self._mark_alive(node_id)
@@ -125,10 +119,10 @@ class BrokerLiveness:
             self._on_change()
 
     def _mark_alive(self, node_id: int) -> None:
-        inquiry = self._inquiries.pop(node_id, None)
-        if inquiry is not None and inquiry is not asyncio.current_task():
-            inquiry.cancel()
-        del self._asked_at[node_id]
+        task = self._probing.pop(node_id, None)
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+        del self.suspected_at[node_id]
         self._alive_at[node_id] = self._clock()
         if node_id in self.dead:
             _log.info("broker %d counts as alive again", node_id)

@@ -1,4 +1,4 @@
-"""What the sender needs of the cluster, as protocols: tests stand in for it."""
+"""What the sender needs of the cluster, as protocols that tests can implement."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Connections", "Leaders", "LivenessProbe"]
 
 
 class LivenessProbe(Protocol):
-    """What is needed of :class:`kafkaclient.cluster.router.Router`."""
+    """The liveness probes of :class:`kafkaclient.cluster.router.Router`."""
 
     def knows(self, node_id: int) -> bool: ...
 
@@ -24,7 +24,7 @@ class LivenessProbe(Protocol):
 
 
 class Connections(LivenessProbe, Protocol):
-    """What is needed of :class:`kafkaclient.cluster.router.Router`."""
+    """The Produce connections of :class:`kafkaclient.cluster.router.Router`."""
 
     def produce_connection(self, node_id: int, *, side: bool = False) -> Connection | None: ...
 
@@ -36,7 +36,7 @@ class Connections(LivenessProbe, Protocol):
 
 
 class Leaders(Protocol):
-    """What the way back needs of :class:`kafkaclient.cluster.metadata.Metadata`."""
+    """The topics' leaders in :class:`kafkaclient.cluster.metadata.Metadata`."""
 
     def add_topic(self, name: str) -> None: ...
 

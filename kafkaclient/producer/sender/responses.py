@@ -1,4 +1,4 @@
-"""The way back: what becomes of the batches of a Produce request when its answer comes, or none."""
+"""What becomes of the batches of a Produce request when its response comes, or none comes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ _INVALID_PRODUCER_EPOCH = 47
 
 
 class ResponseHandler:
-    """Applies verdicts. ``on_fatal(error)``: the producer may not go on."""
+    """Has each batch completed, retried, split or failed.
+
+    ``on_fatal(error)`` is called when the producer cannot go on.
+    """
 
     def __init__(
         self,
@@ -74,30 +77,31 @@ class ResponseHandler:
         *,
         at_once: bool = False,
     ) -> None:
-        """No answer came: each batch may or may not have been written.
+        """No response came: each batch may have been written or not.
 
-        ``at_once`` retries without a pause, and does not count it: the connection had been idle
-        or was given up by us, and its end says nothing about the broker's health.
+        ``at_once`` retries without a pause and without counting the retry: the connection had been
+        idle or was closed here, so its end says nothing about the broker.
         """
         for batch in batches:
             batch.mark_uncertain()
             try:
                 self.retry(batch, error, now, at_once=at_once)
-            except Exception as problem:  # noqa: BLE001 - the others must not suffer for it
+            except Exception as problem:  # noqa: BLE001 - it costs no other batch
                 self._internal_error(batch, problem, now)
         self._leaders.request_refresh(f"a Produce request went unanswered: {error}")
 
     def response(
         self, batches: Sequence[ProducerBatch], result: ProduceResult, node_id: int, now: float
     ) -> None:
-        """Broker ``node_id`` has answered for these batches."""
+        """Broker ``node_id`` has responded to the request with these batches."""
         answers = {(p.topic, p.partition): p for p in result.partitions}
-        answered = [(b, answers.get((b.result.topic, b.result.partition))) for b in batches]
-        hints = []
-        for batch, answer in answered:
+        answered, hints = [], []
+        for batch in batches:
+            answer = answers.get((batch.result.topic, batch.result.partition))
+            answered.append((batch, answer))
             if answer is None or not answer.error_code or answer.leader_id < 0:
                 continue
-            # A former topic's epochs mean nothing for the one that was created anew.
+            # The epochs of a deleted topic mean nothing for its successor of the same name.
             if not batch.sent_to_deleted_topic:
                 topic, partition = answer.topic, answer.partition
                 hints.append(LeaderHint(topic, partition, answer.leader_id, answer.leader_epoch))
@@ -106,10 +110,10 @@ class ResponseHandler:
         for batch, answer in answered:
             try:
                 if answer is not None:
-                    self._judge(batch, answer, node_id, now)
+                    self._apply(batch, answer, node_id, now)
                 else:
                     self._missing_from_response(batch, node_id, now)
-            except Exception as problem:  # noqa: BLE001 - the others must not suffer for it
+            except Exception as problem:  # noqa: BLE001 - it costs no other batch
                 self._internal_error(batch, problem, now)
 
     def _missing_from_response(self, batch: ProducerBatch, node_id: int, now: float) -> None:
@@ -131,7 +135,7 @@ class ResponseHandler:
         self, batch: ProducerBatch, error: KafkaError, now: float, *, at_once: bool = False
     ) -> None:
         """Send the batch again after its back-off, unless its retries are used up."""
-        error.with_traceback(None)  # whoever keeps it would keep the frames, and so the request
+        error.with_traceback(None)  # its frames would keep the request in memory
         pause = 0.0
         if not batch.result.done:
             used_up = batch.retries >= self._settings.retries and not at_once
@@ -149,18 +153,18 @@ class ResponseHandler:
         now: float,
         record_errors: dict[int, KafkaError] | None = None,
     ) -> None:
-        """The batch has failed for good."""
-        error.with_traceback(None)  # as above
+        """The batch has failed finally; ``record_errors`` has the rejected records' errors."""
+        error.with_traceback(None)  # as in retry()
         if not batch.result.done:
             self._metrics.records_failed(batch.result.topic, batch.count)
         self._incomplete.fail(batch, error, now, record_errors)
 
-    def _judge(
+    def _apply(
         self, batch: ProducerBatch, answer: PartitionResult, node_id: int, now: float
     ) -> None:
         code = answer.error_code
-        verdict = action_for(code)
-        if verdict is ErrorAction.DONE:
+        action = action_for(code)
+        if action is ErrorAction.DONE:
             self._incomplete.complete(batch, answer.base_offset, answer.log_append_time_ms, now)
             return
         what = f"{batch.count} records to {batch.queue.tp} on broker {node_id}"
@@ -169,55 +173,59 @@ class ResponseHandler:
         )
         if code in AMBIGUOUS_CODES:
             batch.mark_uncertain()
-        too_large = verdict is ErrorAction.SPLIT
+        too_large = action is ErrorAction.SPLIT
         if code in REFRESH_CODES:
             self._leaders.request_refresh(str(error))
-        if batch.result.done:  # given up meanwhile: only its place in the sequence matters
+        if batch.result.done:  # it expired meanwhile: only its place in the sequence matters
             self._incomplete.retry(batch, error, now, now)
         elif too_large and batch.count > 1:
             self._metrics.batch_split()
             self._incomplete.split(batch, now)
         elif (
-            verdict is ErrorAction.RESEQUENCE
+            action is ErrorAction.RESEQUENCE
             and batch.split_after_uncertain_write
             and batch.queue.is_oldest(batch)
         ):
-            # The log expects what follows the whole, or has lost what came before it.
-            self.fail(batch, _torn(batch, error), now)
-        elif verdict is ErrorAction.RESEQUENCE and self._can_resequence(batch, code):
+            # The log expects the sequence after the whole batch, or has lost what came before it.
+            self.fail(batch, _split_after_uncertain_write(batch, error), now)
+        elif action is ErrorAction.RESEQUENCE and self._can_resequence(batch, code):
             self._metrics.records_retried(batch.result.topic, batch.count)
             self._incomplete.resequence(batch, error, now + self._backoff(batch), now)
-        elif verdict is ErrorAction.RETRY:
+        elif action is ErrorAction.RETRY:
             self.retry(batch, error, now)
         else:
-            self._refused(batch, answer, _too_large(batch, error) if too_large else error, now)
-            if verdict is ErrorAction.FATAL and batch.stamped:  # else only this batch was refused
+            self._fail_rejected(
+                batch, answer, _too_large(batch, error) if too_large else error, now
+            )
+            if action is ErrorAction.FATAL and batch.stamped:  # else only this batch was rejected
                 self._on_fatal(error)
 
-    def _refused(
+    def _fail_rejected(
         self, batch: ProducerBatch, answer: PartitionResult, error: KafkaError, now: float
     ) -> None:
-        culprits = _culprits(answer, batch)
-        innocent = batch.count - len(culprits)
-        doomed = self._identity.transactional
-        if not culprits or not innocent or batch.maybe_written or doomed:
-            self.fail(batch, error, now, culprits or None)
+        """Fail the rejected records, and send the others again; all if they cannot be separated,
+        or if their transaction has to be aborted anyway."""
+        rejected = _rejected_records(answer, batch)
+        accepted = batch.count - len(rejected)
+        aborting = self._identity.transactional
+        if not rejected or not accepted or batch.maybe_written or aborting:
+            self.fail(batch, error, now, rejected or None)
             return
-        # Which records share a batch is chance: the innocent ones don't fail for it. Java's do.
-        self._metrics.records_failed(batch.result.topic, len(culprits))
-        self._metrics.records_retried(batch.result.topic, innocent)
-        self._incomplete.sort_out(batch, culprits, error, now)
+        # Which records share a batch is chance: the accepted ones don't fail for it. Java's do.
+        self._metrics.records_failed(batch.result.topic, len(rejected))
+        self._metrics.records_retried(batch.result.topic, accepted)
+        self._incomplete.sort_out(batch, rejected, error, now)
 
     def _can_resequence(self, batch: ProducerBatch, code: int) -> bool:
-        """Whether the sequence goes on with a new epoch, or with the batch that is missing. Within
-        a transaction the epoch is not ours to raise: the coordinator does, when it is aborted."""
+        """Whether the sequence goes on with a new epoch, or with the batch that is missing. In a
+        transaction only the coordinator raises the epoch, when the transaction is aborted."""
         if self._identity.transactional:
             return code != _INVALID_PRODUCER_EPOCH and not batch.queue.is_oldest(batch)
         return batch.stamped
 
     def _backoff(self, batch: ProducerBatch) -> float:
         if batch.queue.leader_epoch > batch.leader_epoch:
-            return 0.0  # a newer leader is known already: ask it at once
+            return 0.0  # a newer leader is known already: send to it at once
         settings = self._settings
         return backoff_s(
             batch.attempts, settings.retry_backoff, settings.retry_backoff_max, self._rng
@@ -229,8 +237,8 @@ def _denied(code: int, topic: str) -> str | None:
     return denied(code, operation, topic if code == _TOPIC_DENIED else "")
 
 
-def _culprits(answer: PartitionResult, batch: ProducerBatch) -> dict[int, KafkaError]:
-    """The broker's word on single records (KIP-467), by their index in the batch."""
+def _rejected_records(answer: PartitionResult, batch: ProducerBatch) -> dict[int, KafkaError]:
+    """The broker's errors for single records (KIP-467), by their index in the batch."""
     return {
         index: broker_error(
             answer.error_code,
@@ -254,7 +262,7 @@ def _too_large(batch: ProducerBatch, error: KafkaError) -> RecordTooLargeError:
     )
 
 
-def _torn(batch: ProducerBatch, error: KafkaError) -> RecordTooLargeError:
+def _split_after_uncertain_write(batch: ProducerBatch, error: KafkaError) -> RecordTooLargeError:
     return _record_too_large(
         batch,
         error,
@@ -285,10 +293,10 @@ _WAITING = {
 def delivery_timeout(
     batch: ProducerBatch, age: float, limit: float, cause: KafkaError | None
 ) -> DeliveryTimeoutError:
-    """The error for a batch that was not acknowledged in time: where it was, why, and whether it
-    may have been written. ``age`` and ``limit`` are in seconds; ``cause``: what went wrong last."""
+    """The error for a batch that was not acknowledged in time: what it waited for, why, and whether
+    it may have been written. ``age`` and ``limit`` are in seconds; ``cause`` is the last error."""
     queue = batch.queue
-    if not isinstance(cause, AuthenticationError):  # which is why there was no further attempt
+    if not isinstance(cause, AuthenticationError):  # it is why there was no further attempt
         cause = batch.last_error or cause
     maybe_written = batch.in_flight or batch.maybe_written
     state = "was on its way to {whom}" if batch.in_flight else _WAITING[queue.state]

@@ -1,4 +1,4 @@
-"""What drains the accumulator into the brokers' lanes.
+"""Drains the accumulator into the brokers' lanes.
 
 Java: ``Sender``. All decisions of a pass are made in :meth:`Sender.run_once`, which neither waits
 nor reads a clock, so that tests can drive it by hand.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import (
@@ -18,9 +19,13 @@ from kafkaclient.errors import (
     defect,
 )
 from kafkaclient.producer.sender.broker_lane import Request
-from kafkaclient.producer.sender.broker_lanes import ALL, BrokerLanes
+from kafkaclient.producer.sender.broker_lanes import BrokerLanes
+from kafkaclient.producer.sender.in_flight_window import probe_round_trip
+from kafkaclient.producer.sender.kip794_outages import Kip794Outages
+from kafkaclient.producer.sender.late_answers import ALL, LateAnswers
 from kafkaclient.producer.sender.late_binder import LateBinder
-from kafkaclient.producer.sender.loop_lag import LoopLagWarning
+from kafkaclient.producer.sender.liveness import BrokerLiveness
+from kafkaclient.producer.sender.loop_monitor import LoopLagWarning, LoopMonitor
 from kafkaclient.producer.sender.responses import ResponseHandler, delivery_timeout
 from kafkaclient.producer.settings import GROWTH
 from kafkaclient.producer.timing import NEVER
@@ -51,21 +56,21 @@ __all__ = ["Sender"]
 
 _log = logging.getLogger(__name__)
 
-# A deadline that passed while the event loop was blocked is judged again this much later: the
-# answer may lie in the socket (seconds).
-_SECOND_LOOK = 0.01
-# Batches that have taken records for long enough are looked for no more often than this (seconds).
-_SHORTEST_LOOK = 0.05
-# A connection that was silent for so long may have been closed by the broker (seconds).
-_IDLE = 1.0
+_error_code = attrgetter("error_code")
+
+# Deadlines that passed while the event loop was blocked are judged again after this many seconds:
+# the socket may hold the answer.
+_SECOND_LOOK_S = 0.01
+_CLOSE_OLD_INTERVAL_S = 0.05  # how often old batches are closed at most
+_IDLE_S = 1.0  # a broker may have closed a connection that was silent for this many seconds
 
 
 class Sender:
-    """Sends what is ready, has answers judged, and sleeps until one of the two happens.
+    """Sends what is ready, has answers handled, and sleeps until there is something to do.
 
-    ``alarm`` is what the accumulator rings when there is something to do.
-    ``on_identity_wanted()`` is called when a producer id must be asked for, ``on_fatal(error)``
-    when the producer may not go on.
+    ``wakeup`` runs the passes; the accumulator wakes it when there is something to do.
+    ``on_identity_wanted()`` is called when a producer id must be requested, ``on_fatal(error)``
+    when the producer cannot go on.
     """
 
     def __init__(
@@ -83,6 +88,8 @@ class Sender:
         on_fatal: Callable[[KafkaError], None],
     ) -> None:
         self._accumulator = accumulator
+        self._incomplete = accumulator.incomplete
+        self._ready_queues = accumulator.ready_queues
         self._leaders = leaders
         self._connections = connections
         self._settings = settings
@@ -99,12 +106,13 @@ class Sender:
             on_fatal=on_fatal,
         )
         self.produce_versions = (MIN_VERSION, MAX_VERSION)
-        """The oldest and the newest that may be spoken."""
+        """The oldest and the newest version of Produce to speak. Assigned again once the cluster's
+        version of transactions is known."""
         self._closing = False
-        self._expiry_seen: float | None = None
+        self._expired_at: float | None = None
+        """When a deadline was first found to have passed."""
         self._growth = GROWTH * settings.delivery_timeout
-        self._next_look = 0.0
-        self._unavailable: set[int] = set()
+        self._close_old_at = 0.0
         self._late_binder = LateBinder(
             accumulator.ready_queues,
             accumulator.binding,
@@ -114,96 +122,122 @@ class Sender:
         )
         self._wakeup = wakeup
         self.wake = wakeup.wake_at
-        """``wake(when)`` sees to it that a pass begins at the time ``when`` at the latest (by
-        default: now)."""
+        """``wake(when)`` has a pass begin at the time ``when`` at the latest (default: now)."""
+        self.liveness = BrokerLiveness(
+            connections, clock=clock, on_change=self._dead_brokers_changed
+        )
         self.lanes = BrokerLanes(
             connections,
             leaders,
             settings,
-            clock=clock,
-            busy=lambda: bool(accumulator.incomplete),
-            wake=self.wake,
-            on_return=accumulator.reset_share_to_average,
-            on_health=self._dead_brokers_changed,
+            self.liveness,
+            on_recovery=accumulator.reset_share_to_average,
+        )
+        self._late_answers = LateAnswers(
+            self.lanes, self.liveness, connections, leaders, settings, wake=self.wake
+        )
+        self.loop_monitor = LoopMonitor(
+            clock,
+            on_tick=self._on_tick,
             on_lag=LoopLagWarning(clock, metrics.event_loop_lagged).lagged,
         )
+        """Runs while there are batches; the first batch starts it, also while the batch lingers."""
+        self._outages: Kip794Outages | None = None
+        if settings.adaptive and settings.availability_timeout > 0:
+            self._outages = Kip794Outages(self.lanes, connections, settings.availability_timeout)
+        # Assigned here because the accumulator exists before the sender.
         accumulator.conditions.brokers = self.lanes
 
     # --- the loop -----------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Run until :meth:`close`; the caller keeps the task and minds its exception."""
+        """Run until :meth:`close`; the caller keeps the task and handles its exception."""
         if not self._closing:
             await self._wakeup.run(self.run_once)
 
     def close(self) -> None:
         """End :meth:`run` after the pass under way."""
         self._closing = True
-        self.lanes.close()
+        self.loop_monitor.stop()
+        self.liveness.close()
         self._wakeup.stop()
 
+    def _on_tick(self, now: float) -> bool:
+        """Look after late answers; whether there is still something to wait for."""
+        self._late_answers.check(self.loop_monitor.unblocked_since(now), now)
+        return bool(self._incomplete)
+
     def _dead_brokers_changed(self) -> None:
-        """Other brokers are dead than before, as far as is known."""
         if self._settings.acks == ALL:  # else no answer waits for a replica
-            self._accumulator.detours.set_dead_brokers(self.lanes.liveness.dead, self._clock())
+            self._accumulator.detours.set_dead_brokers(self.liveness.dead, self._clock())
         self.wake()
 
     def run_once(self, now: float) -> float:
-        """One pass: expire, run timers, fill the lanes, look after what they wait for.
+        """One pass: expire batches, run timers, send what can be sent.
 
         Returns when the next pass is due if nothing wakes the sender before.
         """
-        lines = self._accumulator.ready_queues
+        ready_queues = self._ready_queues
         self._accumulator.take_sealed(now)
         due = self._check_ages(now)
-        lines.run_timers(now)
+        ready_queues.run_timers(now)
         due = min(due, self._fill(now))
         if self._accumulator.identity.wanted:
             self._on_identity_wanted()
-        if lines.unbound and lines.has_no_reachable_leader:
+        if ready_queues.unbound and ready_queues.has_no_reachable_leader:
             self._leaders.request_refresh(
                 "no partition of a topic with waiting records has a leader"
             )
-        if lines.leaderless:
+        if ready_queues.leaderless:
             self._leaders.request_refresh(
-                f"{len(lines.leaderless)} partitions with waiting records have no leader"
+                f"{len(ready_queues.leaderless)} partitions with waiting records have no leader"
             )
-        self._show_load(now)
-        if due == NEVER:  # nothing was there when the pass began
-            due = self._accumulator.incomplete.next_expiry() or NEVER
-        timer = lines.next_timer()
+        if self._settings.adaptive:
+            outages = self._outages
+            self._accumulator.end_pass(outages.update(ready_queues, now) if outages else ())
+        if due == NEVER:  # there was no batch when the pass began
+            due = self._incomplete.next_expiry() or NEVER
+        timer = ready_queues.next_timer()
         return due if timer is None else min(due, timer)
 
     def _fill(self, now: float) -> float:
-        """Send to each broker while it takes requests; when to look again by oneself."""
-        accumulator, max_bytes = self._accumulator, self._settings.max_request_size
-        lines, due = accumulator.ready_queues, NEVER
-        self._wakeup.clear()  # what is ready by now is seen now
+        """Send to each broker while it takes requests; returns when to survey again unasked."""
+        accumulator, ready_queues, due = self._accumulator, self._ready_queues, NEVER
+        self._wakeup.clear()  # this pass sees what is ready by now
         accumulator.binding.unbind_unsendable(now)
         if self.lanes.side_lanes:
             self.lanes.close_unused_side_lanes(accumulator.detours.side_lanes)
-        while wanted := lines.lanes_with_work():
+        while wanted := ready_queues.lanes_with_work():
             self._wakeup.clear()  # what gets ready from here on may need another pass
             if not self._settings.adaptive:
                 self._late_binder.rotate(now)
-            large = any(queue.batches and queue.batches[0].large for queue in lines.unbound)
-            survey = self.lanes.survey(wanted, large, lines.has_full_head, now)
+            large = any(queue.batches and queue.batches[0].large for queue in ready_queues.unbound)
+            unblocked_since = self.loop_monitor.unblocked_since(now)
+            survey = self.lanes.survey(
+                wanted, large, ready_queues.has_full_head, unblocked_since, now
+            )
+            if self._outages is not None:
+                self._outages.surveyed(wanted, survey.available, now)
             due = min(due, survey.next_look)
-            requests = self._late_binder.drain(survey, max_bytes, now)
+            requests = self._late_binder.drain(survey, self._settings.max_request_size, now)
             if not requests:
                 break
             for number, batches in requests.items():
                 self._send(self.lanes.lane(number, now), survey.available[number], batches, now)
         return due
 
+    # --- requests -------------------------------------------------------------------------------
+
     def _send(
         self, lane: BrokerLane, connection: Connection, batches: list[ProducerBatch], now: float
     ) -> None:
         if not connection.in_flight:
-            lane.ignore_disconnect = now - connection.last_used >= _IDLE
+            lane.ignore_disconnect = now - connection.last_used >= _IDLE_S
         try:
-            self.lanes.probe_round_trip(lane, connection, now)
-            sent = self._write(lane, connection, batches, now)
+            if lane.window.is_probe_due(now):
+                measure, client_id = self.loop_monitor.seconds_since, self._settings.client_id
+                probe_round_trip(lane.window, connection, client_id, measure, now)
+            self._write(lane, connection, batches, now)
         except UnsupportedVersionError as error:
             for batch in batches:
                 self._responses.fail(batch, error, now)
@@ -215,17 +249,15 @@ class Sender:
                     batch.mark_uncertain()
                 self._responses.retry(batch, error, now)
             return
-        lane.primary.requests_sent += 1
-        lane.primary.bytes_sent += sent
         self._count(batches, now)
         for batch in () if self._settings.acks else batches:
-            # acks=0: written is all that will ever be known
-            self._accumulator.incomplete.complete(batch, -1, -1, now)
+            # acks=0: nothing more will be known about the batch
+            self._incomplete.complete(batch, -1, -1, now)
 
     def _write(
         self, lane: BrokerLane, connection: Connection, batches: list[ProducerBatch], now: float
-    ) -> int:
-        """Write one Produce request; its size in bytes."""
+    ) -> None:
+        """Write one Produce request."""
         versions, settings = connection.api_versions, self._settings
         if versions is None:
             raise ProtocolError(f"the connection to {connection.node} has had no handshake")
@@ -233,7 +265,7 @@ class Sender:
         oldest, newest = self.produce_versions
         for batch in batches:
             topic, topic_id = batch.queue.topic, batch.topic_id
-            if topic_id is None:  # an older broker told of the topic: all go by name
+            if topic_id is None:  # an older broker has no ids: the request names every topic
                 newest = min(newest, FIRST_WITH_TOPIC_IDS - 1)
             else:
                 names[topic_id] = topic.name
@@ -242,8 +274,8 @@ class Sender:
         topics: dict[str | bytes, list[tuple[int, Buffer]]] = {}
         for batch in batches:
             queue = batch.queue
-            asked = batch.topic_id if by_id and batch.topic_id else queue.topic.name
-            topics.setdefault(asked, []).append((queue.partition, batch.buffer()))
+            key = batch.topic_id if by_id and batch.topic_id else queue.topic.name
+            topics.setdefault(key, []).append((queue.partition, batch.buffer()))
         correlation_id = connection.next_correlation_id()
         buffers = encode_request(
             version,
@@ -254,12 +286,11 @@ class Sender:
             list(topics.items()),
             settings.transactional_id,
         )
-        request = Request(lane, connection, batches, version, now, len(lane.in_flight), names)
-        answered = partial(self._answered, request) if settings.acks else None
-        size = connection.send(buffers, correlation_id, answered)
+        request = on_done = None
         if settings.acks:
-            lane.in_flight.append(request)
-        return size
+            request = Request(lane, connection, batches, version, now, len(lane.in_flight), names)
+            on_done = partial(self._on_response, request)
+        lane.request_sent(request, connection.send(buffers, correlation_id, on_done))
 
     def _count(self, batches: list[ProducerBatch], now: float) -> None:
         metrics, records, observer = self._metrics, 0, self._accumulator.observer
@@ -267,32 +298,38 @@ class Sender:
             if observer is not None:
                 observer.on_sent(batch)
             topic, partition = batch.queue.tp
-            records += batch.count
+            count, size = batch.count, batch.size
+            records += count
             self._leaders.add_topic(topic)  # it is in use
             if batch.attempts == 1:
-                metrics.batch_sealed(topic, batch.count, batch.size, batch.raw_size)
-            metrics.batch_sent(topic, batch.count, batch.size, now - batch.created, partition)
+                metrics.batch_sealed(topic, count, size, batch.raw_size)
+            metrics.batch_sent(topic, count, size, now - batch.created, partition)
         metrics.produce_request(records)
 
-    def _answered(
+    # --- responses ------------------------------------------------------------------------------
+
+    def _on_response(
         self, request: Request, payload: memoryview | None, error: KafkaError | None
     ) -> None:
-        now, lane = self._clock(), request.lane
-        self.lanes.request_ended(request, now)
+        now = self._clock()
+        unblocked_since = self.loop_monitor.unblocked_since(now)
+        self._late_answers.request_ended(request, unblocked_since, now)
         try:
-            self._judge(request, payload, error, now)
+            self._handle(request, payload, error, unblocked_since, now)
         except Exception as cause:  # noqa: BLE001 - no batch may stay in flight for ever
-            _log.exception("handling the answer from broker %d failed", lane.node_id)
-            reason = defect(f"handling the answer from broker {lane.node_id}", cause)
+            node_id = request.lane.node_id
+            _log.exception("handling the answer from broker %d failed", node_id)
+            reason = defect(f"handling the answer from broker {node_id}", cause)
             self._responses.no_response([b for b in request.batches if b.in_flight], reason, now)
         finally:
             self.wake()
 
-    def _judge(
+    def _handle(
         self,
         request: Request,
         payload: memoryview | None,
         error: KafkaError | None,
+        unblocked_since: float,
         now: float,
     ) -> None:
         lane = request.lane
@@ -307,66 +344,48 @@ class Sender:
             self._responses.no_response(request.batches, reason, now, at_once=at_once)
             return
         lane.ignore_disconnect = False
-        silence = result.throttle_ms / 1000
-        self._metrics.throttled(silence)
-        failed = silence or [p for p in result.partitions if p.error_code]
-        if not failed and self.lanes.loop_ran_freely_since(request.sent_at, now):
-            self._record_latency(lane, request, now)
-        if not failed:
-            self.lanes.request_succeeded(request)
-        if silence > 0:  # wanted by the broker from now on (KIP-219)
-            request.connection.throttled_until = now + silence
+        throttle = result.throttle_ms / 1000
+        self._metrics.throttled(throttle)
+        if throttle > 0:  # the broker asks for silence from now on (KIP-219)
+            request.connection.throttled_until = now + throttle
+        if not throttle and not any(map(_error_code, result.partitions)):
+            if unblocked_since <= request.sent_at:
+                lane.record_latency(now - request.sent_at, request.ahead, now)
+            if self.liveness.suspected_at:
+                self._late_answers.request_succeeded(request)
         self._responses.response(request.batches, result, lane.node_id, now)
-
-    def _record_latency(self, lane: BrokerLane, request: Request, now: float) -> None:
-        latency = now - request.sent_at
-        if not lane.overdue(latency):  # a stall says nothing about the broker's speed
-            lane.window.on_response(latency, request.ahead)
-        lane.record_latency(latency, now)
 
     # --- time ---------------------------------------------------------------------------------
 
     def _check_ages(self, now: float) -> float:
-        """See to it that records live about as long as they may; when to look again."""
-        incomplete = self._accumulator.incomplete
-        due = incomplete.next_expiry()
+        """Have records live about as long as they may; returns when to look again."""
+        due = self._incomplete.next_expiry()
         if due is None:
-            self._expiry_seen = None
+            self._expired_at = None
             return NEVER
         if now < due:
-            self._expiry_seen = None
+            self._expired_at = None
         else:
             due = self._expire(now)
-        if now >= self._next_look:
-            next_due = incomplete.close_old(now, self._growth)
-            self._next_look = max(next_due, now + _SHORTEST_LOOK)
-        return min(due, self._next_look)
+        if now >= self._close_old_at:
+            close_at = self._incomplete.close_old(now, self._growth)
+            self._close_old_at = max(close_at, now + _CLOSE_OLD_INTERVAL_S)
+        return min(due, self._close_old_at)
 
     def _expire(self, now: float) -> float:
-        """Fail what is too old, at the second look; when to look again."""
-        if self._expiry_seen is None:
-            self._expiry_seen = now
-        if now < self._expiry_seen + _SECOND_LOOK:
-            return self._expiry_seen + _SECOND_LOOK
-        self._expiry_seen = None
-        incomplete = self._accumulator.incomplete
-        incomplete.expire(now, partial(self._expired, now=now))
-        return incomplete.next_expiry() or NEVER
+        """Fail the expired batches, at the second look; returns when to look again."""
+        if self._expired_at is None:
+            self._expired_at = now
+        if now < self._expired_at + _SECOND_LOOK_S:
+            return self._expired_at + _SECOND_LOOK_S
+        self._expired_at = None
+        self._incomplete.expire(now, partial(self._expiry_error, now=now))
+        return self._incomplete.next_expiry() or NEVER
 
-    def _expired(self, batch: ProducerBatch, now: float) -> KafkaError:
+    def _expiry_error(self, batch: ProducerBatch, now: float) -> KafkaError:
         age = now - batch.created
         if not batch.attempts:
             self._metrics.batch_expired(age)
         self._metrics.records_failed(batch.result.topic, batch.count)
         cause = self._connections.connection_error(batch.queue.leader)
         return delivery_timeout(batch, age, self._settings.delivery_timeout, cause)
-
-    # --- the load that partitions are chosen by -----------------------------------------------
-
-    def _show_load(self, now: float) -> None:
-        """Tell of the end of the pass, and of the outages of this moment."""
-        if self._settings.adaptive:
-            if self._settings.availability_timeout > 0:
-                lines = self._accumulator.ready_queues
-                self._unavailable = self.lanes.kip794_unavailable(lines, self._unavailable, now)
-            self._accumulator.end_pass(self._unavailable)

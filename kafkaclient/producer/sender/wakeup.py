@@ -1,4 +1,4 @@
-"""Work at a time, or as soon as somebody asks for it: what drives the sender's passes."""
+"""Runs the sender's passes: at a given time, or as soon as something wakes it."""
 
 from __future__ import annotations
 
@@ -13,36 +13,22 @@ if TYPE_CHECKING:
 
 __all__ = ["Wakeup"]
 
-# The coarsest step of an event loop's timers (seconds).
-_LOOP_GRAIN = 0.001
-# Deadlines further away than this are moved on without a new timer (seconds).
-_FAR = 0.1
-# An event loop that comes so much later than it was asked to is busy (seconds). It is left to
-# others for as many times as long as the work took, but not for longer than the last.
-_BUSY, _REST, _LONGEST_REST = 0.0003, 3, 0.005
+_LOOP_GRAIN_S = 0.001  # the coarsest step of an event loop's timers
+_FAR_S = 0.1  # a deadline further away than this is moved on without a new timer
+_BUSY_S = 0.0003  # an event loop is busy if it runs a callback this much too late
+_REST_RATIO = 3  # on a busy event loop the work pauses for this many times its last duration
+_LONGEST_REST_S = 0.005  # ... and for at most this many seconds
 
 
 class Wakeup:
-    """Calls ``work(now)``, which returns when it is due again (NEVER: when it is rung for).
+    """Calls ``work(now)``, which returns when it is due again (NEVER: only when it is woken).
 
-    ``clock`` gives the event loop's time in seconds. The calls come from the event loop itself
-    and not from a task: that is cheaper by what it takes to put a task to rest and to wake it.
+    ``clock`` gives the event loop's time in seconds. The event loop calls the work itself: a task
+    would cost its suspension and its resumption each time.
 
-    While the event loop is busy the work takes a quarter of its time at most: what is there to be
-    done grows meanwhile, and is done at less cost in one go (batches grow, requests get fewer).
+    While the event loop is busy the work takes a quarter of its time at most. Meanwhile there is
+    more to do, which costs less in one go (batches grow, requests get fewer).
     """
-
-    __slots__ = (
-        "_asked_at",
-        "_at",
-        "_attended",
-        "_clock",
-        "_ended",
-        "_rest_until",
-        "_timer",
-        "_timer_at",
-        "_work",
-    )
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -50,12 +36,12 @@ class Wakeup:
         self._at = 0.0
         """When the work is due, as far as is known."""
         self._attended = True
-        """Whether ``_at`` will be looked at anyway: not begun, about to work, or working."""
+        """Whether ``_at`` is read without a timer: not begun, about to work, or working."""
         self._ended: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = NEVER
         self._asked_at = 0.0
-        """When the event loop was asked to call."""
+        """When the call was handed to the event loop."""
         self._rest_until = 0.0
 
     async def run(self, work: Callable[[float], float]) -> None:
@@ -66,13 +52,13 @@ class Wakeup:
         try:
             await self._ended
         finally:
-            with contextlib.suppress(RuntimeError):  # the loop was closed without us
+            with contextlib.suppress(RuntimeError):  # the loop is closed already
                 self._ended.cancel()
             if self._timer is not None:
                 self._timer.cancel()
 
     def stop(self) -> None:
-        """Work no more, but for the call under way."""
+        """Call the work no more; a call under way ends."""
         if self._ended is not None and not self._ended.done():
             self._ended.set_result(None)
 
@@ -84,26 +70,22 @@ class Wakeup:
                 self._set(self._ended)
 
     def clear(self) -> None:
-        """What was rung for so far is being seen to."""
+        """Forget all wakes so far: the work under way sees to them."""
         self._at = NEVER
 
     def _set(self, ended: asyncio.Future[None]) -> None:
-        delay = self._at - self._clock() if self._at > 0.0 else 0.0
-        self._attended = delay <= 0.0 and not ended.done()
+        at, now = self._at, self._clock()
+        self._attended = at <= now and not ended.done()
+        # A far timer that fires too early looks again, and costs nothing until then. A near one
+        # would cost one more rounding to whole milliseconds.
+        needs_timer = at < self._timer_at if at > now + _FAR_S else at != self._timer_at
         if self._attended:
-            self._asked_at = self._clock()
+            self._asked_at = now
             ended.get_loop().call_soon(self._do, ended)
-        elif self._wants_timer(delay) and not ended.done():
+        elif needs_timer and not ended.done():
             if self._timer is not None:
                 self._timer.cancel()
-            self._start_timer(delay, ended)
-
-    def _wants_timer(self, delay: float) -> bool:
-        if delay > _FAR:
-            # One that comes too early looks again, and costs nothing until then.
-            return self._at < self._timer_at
-        # Near the time that would be one more rounding to whole milliseconds.
-        return self._at != self._timer_at
+            self._start_timer(at - now, ended)
 
     def _start_timer(self, delay: float, ended: asyncio.Future[None]) -> None:
         self._timer_at = self._at
@@ -115,12 +97,11 @@ class Wakeup:
             return
         early = self._at - self._clock()
         if early > SOON:
-            # Due later by now; or uvloop has rounded to whole milliseconds, and there would be
-            # nothing to do yet.
-            self._start_timer(max(early, _LOOP_GRAIN), ended)
+            # Due later by now; or uvloop rounded to whole milliseconds, and nothing is due yet.
+            self._start_timer(max(early, _LOOP_GRAIN_S), ended)
         else:
-            # After the tasks that the same tick of the loop's clock has woken: what they send
-            # leaves with this pass, where it would make a request of its own.
+            # Run after the tasks that the same turn of the event loop has woken: what they send
+            # leaves with this pass, and needs no request of its own.
             self._attended = True
             self._asked_at = self._clock()
             loop = ended.get_loop()
@@ -131,7 +112,7 @@ class Wakeup:
             return
         self._attended = True
         now = self._clock()
-        if now < self._rest_until and now - self._asked_at > _BUSY:
+        if now < self._rest_until and now - self._asked_at > _BUSY_S:
             self._asked_at = now
             ended.get_loop().call_soon(self._do, ended)
             return
@@ -142,11 +123,11 @@ class Wakeup:
                 ended.set_exception(failure)
             return
         except BaseException:
-            # Ctrl-C ends the event loop, which may be run again, to stop the producer in order.
+            # Ctrl-C ends the event loop. The program may run it again to stop the producer.
             self._at = 0.0
             self._set(ended)
             raise
         self._at = min(due, self._at)
         end = self._clock()
-        self._rest_until = end + min(_REST * (end - now), _LONGEST_REST)
+        self._rest_until = end + min(_REST_RATIO * (end - now), _LONGEST_REST_S)
         self._set(ended)

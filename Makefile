@@ -37,7 +37,8 @@ check: $(STAMP) ## ruff, mypy, import-linter
 UNIT = $(BIN)/pytest -q -n 2 --timeout-method=thread --durations=15
 
 # Of what has a way in pure Python, all but the longest, which look at partitions and memory.
-PURE = tests/wire tests/producer tests/reader -k "not e2e_overload and not e2e_late and not e2e_partitioning and not nothing_is_leaked"
+SLOW_IN_PURE_PYTHON = $(patsubst %,--ignore=tests/producer/scenarios/test_%.py,overload late partitioning)
+PURE = tests/wire tests/producer tests/reader $(SLOW_IN_PURE_PYTHON) -k "not nothing_is_leaked"
 
 unit: $(STAMP) ## no network; compiled, then once more what has a way in pure Python
 	$(UNIT) tests
@@ -73,7 +74,7 @@ sanitize: $(STAMP) ## the compiled part under AddressSanitizer and with bounds c
 	cd build/sanitize && CFLAGS="-fsanitize=address -fno-omit-frame-pointer -O1 -g" $(CURDIR)/$(BIN)/python setup.py --quiet build_ext --inplace
 	cd build/sanitize && PYTHONPATH=. PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD=$$(gcc -print-file-name=libasan.so) \
 	  $(CURDIR)/$(BIN)/pytest -q -p no:cacheprovider -W ignore::pytest.PytestUnraisableExceptionWarning -k "not memory_is_not_taken" \
-	  tests/wire tests/metrics tests/reader tests/producer/test_delivery.py tests/producer/test_fastpath.py
+	  tests/wire tests/metrics tests/reader tests/producer/unit/batches/test_delivery.py tests/producer/unit/batches/test_direct_append.py
 
 fuzz: $(STAMP) ## a million inputs over all decoders, guided by coverage, some minutes; FUZZ="--inputs 10000000 --keep ..."
 	$(BIN)/uv pip install --quiet --python $(BIN)/python --group fuzz

@@ -42,7 +42,7 @@ def asyncio_debug(request: pytest.FixtureRequest) -> Iterator[None]:
     It is slow: modules with many records say ``ASYNCIO_DEBUG = False``.
     """
     with pytest.MonkeyPatch.context() as patch:
-        if getattr(request.module, "ASYNCIO_DEBUG", "test_e2e_" in request.path.name):
+        if getattr(request.module, "ASYNCIO_DEBUG", request.path.parent.name == "scenarios"):
             patch.setenv("PYTHONASYNCIODEBUG", "1")
         yield
 

@@ -1,4 +1,4 @@
-"""A forked child cannot use its parent's producer, and cannot disturb it (specification A5)."""
+"""A forked child cannot use its parent's producer, and cannot disturb it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A good citizen of the event loop: cancellation, defects, clean ends (specification 2.1, 2.5)."""
+"""A good citizen of the event loop: cancellation, defects, clean ends.
+
+Ids such as ``A1`` are rows of docs/hard-situations.md.
+"""
 
 from __future__ import annotations
 

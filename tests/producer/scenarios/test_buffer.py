@@ -1,4 +1,7 @@
-"""Memory is bounded by bytes, and waiting is fair; records parked before metadata (B1, B2)."""
+"""Memory is bounded by bytes, and waiting is fair; records parked before metadata (B1, B2).
+
+Ids such as ``B1`` are rows of docs/hard-situations.md.
+"""
 
 from __future__ import annotations
 

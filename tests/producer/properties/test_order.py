@@ -1,4 +1,7 @@
-"""Whatever happens: each acknowledged record is in the log once, in the order of send (B8)."""
+"""Whatever happens: each acknowledged record is in the log once, in the order of send (B8).
+
+Ids such as ``B8`` are rows of docs/hard-situations.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Sequences, epochs and refusals: repaired where possible, confined where not (2.4)."""
+"""Sequences, epochs and refusals: repaired where possible, confined where not (2.4).
+
+Ids such as ``S1`` are rows of docs/hard-situations.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""When batches leave, how full, how many at a time (specification 2.1 and 2.2)."""
+"""When batches leave, how full, how many at a time.
+
+Ids such as ``L3`` are rows of docs/hard-situations.md.
+"""
 
 from __future__ import annotations
 

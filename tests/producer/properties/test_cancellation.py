@@ -1,4 +1,4 @@
-"""Cancellation at random moments (specification A1, A2): before its append a record is never sent,
+"""Cancellation at random moments: before its append a record is never sent,
 after it always; and nobody else's record is harmed."""
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Everything ends, on time (specification 2.1)."""
+"""Everything ends, on time.
+
+Ids such as ``L1`` are rows of docs/hard-situations.md.
+"""
 
 from __future__ import annotations
 

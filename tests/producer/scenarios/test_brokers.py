@@ -1,4 +1,7 @@
-"""Brokers that come, go, move, slow down and speak in dialects (specification 2.3)."""
+"""Brokers that come, go, move, slow down and speak in dialects.
+
+Ids such as ``C1`` are rows of docs/hard-situations.md.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Transactions on the fake cluster, v1 and v2: commits, aborts, failures within (S5)."""
+"""Transactions on the fake cluster, v1 and v2: commits, aborts, failures within (S5).
+
+Ids such as ``L3`` are rows of docs/hard-situations.md.
+"""
 
 from __future__ import annotations
 

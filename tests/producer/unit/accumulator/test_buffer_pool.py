@@ -1,4 +1,7 @@
-"""The byte budget: Java's BufferPoolTest, and its rules under any order of events."""
+"""The byte budget: Java's BufferPoolTest, and its rules under any order of events.
+
+Ids such as ``B2`` are rows of docs/hard-situations.md.
+"""
 
 from __future__ import annotations
 

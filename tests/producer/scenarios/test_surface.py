@@ -1,4 +1,7 @@
-"""What an application sees: options, acks, hooks, metrics, repr (specification 2.4 to 2.7)."""
+"""What an application sees: options, acks, hooks, metrics, repr.
+
+Ids such as ``P1`` are rows of docs/hard-situations.md.
+"""
 
 from __future__ import annotations
 

@@ -8,21 +8,22 @@ from setuptools import Extension, setup
 
 # A module and its source have the same path, but for those in pure Python (*_py.py).
 SOURCES = [
-    "kafkaclient/metrics/_stats_py.py",
+    "kafkaclient/metrics/stats.py",
     "kafkaclient/producer/bulk/_rows.pyx",
     "kafkaclient/producer/bulk/_arrow_rows.pyx",
-    "kafkaclient/producer/batches/_delivery.pyx",
-    "kafkaclient/producer/batches/_direct_append.pyx",
-    "kafkaclient/wire/_murmur2.pyx",
-    "kafkaclient/wire/_produce_py.py",
-    "kafkaclient/wire/_reader_py.py",
+    "kafkaclient/producer/batches/delivery.py",
+    "kafkaclient/producer/batches/direct_append.py",
+    "kafkaclient/wire/murmur2.py",
+    "kafkaclient/wire/produce.py",
+    "kafkaclient/wire/reader.py",
+    "kafkaclient/wire/_record_buffer.pyx",
     "kafkaclient/wire/_record_columns.pyx",
-    "kafkaclient/wire/_records.pyx",
 ]
 
 
 def _module(source: str) -> str:
-    return source.rpartition(".")[0].removesuffix("_py").replace("/", ".")
+    package, _, name = source.rpartition(".")[0].replace("/", ".").rpartition(".")
+    return f"{package}._{name.removeprefix('_')}"
 
 
 try:

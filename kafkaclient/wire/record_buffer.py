@@ -1,10 +1,14 @@
-"""The pure-Python twin of ``_records.pyx``: the same names, bytes and errors, only slower."""
+"""Encodes records into the buffer of a batch: what the producer does once per record.
+
+``_record_buffer.pyx`` has the compiled form: the same names, bytes and errors.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import InvalidRecordError
+from kafkaclient.twins import use_compiled
 
 if TYPE_CHECKING:
     from kafkaclient.types import Buffer, Headers
@@ -90,22 +94,34 @@ class RecordBuffer:
             raise InvalidRecordError(
                 f"timestamp must be milliseconds between 0 and 2**63-1, not {timestamp_ms}"
             )
-        base = self._base_timestamp if self._count else timestamp_ms
-        body = bytearray(1)  # attributes: none are defined
-        _put_varint(body, timestamp_ms - base)
-        _put_varint(body, self._count)
-        _put_bytes(body, _as_bytes(key, "key"))
-        _put_bytes(body, _as_bytes(value, "value"))
-        _put_headers(body, headers)
+        key, value = _as_bytes(key, "key"), _as_bytes(value, "value")
+        pairs = _header_pairs(headers)
         if self._frozen:
             raise RuntimeError("the batch is sealed: no record can be added")
+        return self.put(timestamp_ms, key, value, pairs)
+
+    def put(
+        self,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        pairs: list[tuple[bytes, bytes | None]] | None,
+    ) -> int:
+        """:meth:`append` with arguments that are known to be good."""
+        base = self._base_timestamp if self._count else timestamp
+        body = bytearray(1)  # attributes: none are defined
+        _put_varint(body, timestamp - base)
+        _put_varint(body, self._count)
+        _put_bytes(body, key)
+        _put_bytes(body, value)
+        _put_headers(body, pairs or [])
         size = _varint_size(len(body)) + len(body)
         if self._size + size > self._capacity:
             return 0
         _put_varint(self._data, len(body))
         self._data += body
         self._base_timestamp = base
-        self._max_timestamp = max(self._max_timestamp, timestamp_ms)
+        self._max_timestamp = max(self._max_timestamp, timestamp)
         self._count += 1
         self._size += size
         return size
@@ -169,8 +185,7 @@ def _header_pairs(headers: Headers) -> list[tuple[bytes, bytes | None]]:
     return pairs
 
 
-def _put_headers(out: bytearray, headers: Headers) -> None:
-    pairs = _header_pairs(headers)
+def _put_headers(out: bytearray, pairs: list[tuple[bytes, bytes | None]]) -> None:
     _put_varint(out, len(pairs))
     for name, content in pairs:
         _put_bytes(out, name)
@@ -200,3 +215,6 @@ def _varint_size(value: int) -> int:
 
 def _field_size(data: bytes | None) -> int:
     return 1 if data is None else _varint_size(len(data)) + len(data)
+
+
+use_compiled(globals())

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of ``_records_py.py``: the same names, bytes and errors.
+"""The compiled form of ``record_buffer.py``: the same names, bytes and errors.
 
 A record goes from ``append``'s arguments straight into the buffer, without a Python object on the
 way. Sizes are computed first, because a record starts with its own length, and because a record

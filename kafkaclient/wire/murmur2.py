@@ -51,17 +51,19 @@ def hash_bytes(data: bytes, size: int) -> int:
     at = 0
     while size - at >= 4:
         # Byte by byte, so that the hash is the same on every machine.
-        k = data[at + 3]
-        k = (k << 8) | data[at + 2]
-        k = (k << 8) | data[at + 1]
-        k = (k << 8) | data[at]
+        k, second, third, fourth = data[at], data[at + 1], data[at + 2], data[at + 3]
+        k |= second << 8 | third << 16 | fourth << 24
         k = k * m & mask
         k ^= k >> 24
         h = (h * m & mask) ^ (k * m & mask)
         at += 4
-    if size > at:
-        for n in range(at, size):
-            h ^= data[n] << (8 * (n - at))
+    left = size - at
+    if left == 3:
+        h ^= data[at + 2] << 16
+    if left >= 2:
+        h ^= data[at + 1] << 8
+    if left >= 1:
+        h ^= data[at]
         h = h * m & mask
     h ^= h >> 13
     h = h * m & mask

@@ -70,7 +70,7 @@ def test_all_that_is_compiled_is_listed() -> None:
 @pytest.mark.skipif(not BUILT, reason="nothing is compiled")
 @pytest.mark.parametrize("source", SOURCE_OF.values())
 def test_both_forms_offer_the_same(source: str) -> None:
-    """And the objects of both have the same public attributes."""
+    """And objects of the compiled form have no public attribute that those of the pure lack."""
     compiled, pure = (twins.load_form(source, compiled=form) for form in (True, False))
     assert compiled.__all__ == pure.__all__
     for name in pure.__all__:
@@ -78,7 +78,7 @@ def test_both_forms_offer_the_same(source: str) -> None:
         if isinstance(one, type):
             assert one.__module__ != other.__module__ or issubclass(one, tuple)
             offered = [{n for n in dir(kind) if not n.startswith("_")} for kind in (one, other)]
-            assert offered[0] == offered[1], name
+            assert offered[0] <= offered[1], name
 
 
 @pytest.mark.skipif(not BUILT, reason="nothing is compiled")

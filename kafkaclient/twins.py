@@ -1,8 +1,8 @@
 """Chooses between two forms of the modules that have a compiled one: all compiled, or all pure.
 
-``x.py`` is what other modules import, and the pure-Python form. ``_x`` is its compiled form, made of
-``x.py`` itself and the C types in ``_x.pxd``, or of a second implementation in ``_x.pyx``. Compiled
-modules know each other's types: one of them does not work with the pure form of another.
+``x.py`` is the pure-Python form, and the module that others import. ``_x`` is the compiled form.
+Its source is ``x.py`` with the C types of ``_x.pxd``, or a second implementation in ``_x.pyx``.
+Compiled modules know each other's types: none of them works with the pure form of another.
 """
 
 from __future__ import annotations
@@ -53,10 +53,9 @@ COMPILED = (
 
 
 def use_compiled(module: dict[str, Any]) -> None:
-    """Put the compiled forms in the place of a module's public names, if they are used.
+    """Replace a module's public names by those of its compiled form, if compiled forms are used.
 
-    The last line of ``x.py`` calls it with ``globals()``; the compiled form of ``x`` is ``_x``.
-    Where ``_x`` is compiled from ``x.py`` itself, the call in ``_x`` does nothing.
+    The last line of ``x.py`` calls it with ``globals()``. The same line in ``_x`` does nothing.
     """
     package, _, name = module["__name__"].rpartition(".")
     if not name.startswith("_") and why_pure_python() is None:
@@ -85,8 +84,8 @@ def load_form(name: str, *, compiled: bool) -> ModuleType:
             setattr(sys.modules[package], leaf, module)
 
 
-class cython:  # noqa: N801
-    """What a module that is compiled as it is needs of Cython where it runs as it is."""
+class cython:
+    """What sources of both forms need of Cython's module of this name in pure Python."""
 
     compiled = False
 

@@ -11,9 +11,19 @@ from typing import TYPE_CHECKING
 from kafkaclient.twins import use_compiled
 
 if TYPE_CHECKING:
+    import cython
+
     from kafkaclient.types import Buffer
+else:
+    from kafkaclient.twins import cython
 
 __all__ = ["murmur2", "partition_for_key"]
+
+if not cython.compiled:  # in C: see _murmur2.pxd
+
+    def _uint32(data: bytes, at: int) -> int:
+        """Four bytes as a little-endian number, on every machine."""
+        return int.from_bytes(data[at : at + 4], "little")
 
 
 def murmur2(data: Buffer) -> int:
@@ -50,9 +60,7 @@ def hash_bytes(data: bytes, size: int) -> int:
     h = seed ^ (size & mask)
     at = 0
     while size - at >= 4:
-        # Byte by byte, so that the hash is the same on every machine.
-        k, second, third, fourth = data[at], data[at + 1], data[at + 2], data[at + 3]
-        k |= second << 8 | third << 16 | fourth << 24
+        k = _uint32(data, at)
         k = k * m & mask
         k ^= k >> 24
         h = (h * m & mask) ^ (k * m & mask)

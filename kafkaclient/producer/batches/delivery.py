@@ -1,5 +1,5 @@
 # cython: nonecheck=True
-"""What the caller holds: one light :class:`Delivery` per record, one :class:`BatchResult` per batch.
+"""What the caller holds: a light :class:`Delivery` per record, a :class:`BatchResult` per batch.
 
 A record costs no asyncio future. Its :class:`Delivery` points at the :class:`BatchResult` of the
 batch that holds the record. All tasks that await deliveries of one batch are woken together.

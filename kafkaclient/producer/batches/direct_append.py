@@ -94,9 +94,9 @@ class AppendSlot:
         self._batch_result.count += 1
         if self._batch_result.on_delivery is not None:
             self._batch_result.delivery_for_last(timestamp)  # on_delivery is called with it
-        if self._signal is not None and self._buffer is not None:
-            if self._buffer._size >= self._signal_at:
-                self._give_signal()
+        assert self._buffer is not None
+        if self._signal is not None and self._buffer._size >= self._signal_at:
+            self._give_signal()
         return first
 
     def end_run(self) -> Run:
@@ -189,7 +189,7 @@ class DirectAppend:
     def _close_direct_append(self) -> None:
         self._slots = None
 
-    def _try_append(
+    def _try_append(  # noqa: PLR0911 - one return per reason to take the slow way
         self,
         topic: Any,
         value: Any,

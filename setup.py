@@ -1,12 +1,11 @@
 """The optional compiled part; everything else about the build is in pyproject.toml.
 
-Without Cython or a C compiler the extensions are left out, and pure Python does their work: a twin
-of the same names, or the very source that is compiled here.
+Without Cython or a C compiler the extensions are left out, and the pure-Python forms are used.
 """
 
 from setuptools import Extension, setup
 
-# A module and its source have the same path, but for those in pure Python (*_py.py).
+# The compiled form of x is _x, made of x.py with the C types in _x.pxd, or of _x.pyx.
 SOURCES = [
     "kafkaclient/metrics/stats.py",
     "kafkaclient/producer/bulk/_rows.pyx",
@@ -22,8 +21,8 @@ SOURCES = [
 
 
 def _module(source: str) -> str:
-    package, _, name = source.rpartition(".")[0].replace("/", ".").rpartition(".")
-    return f"{package}._{name.removeprefix('_')}"
+    package, _, name = source.rpartition(".")[0].rpartition("/")
+    return f"{package.replace('/', '.')}._{name.removeprefix('_')}"
 
 
 try:

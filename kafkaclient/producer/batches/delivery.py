@@ -45,13 +45,8 @@ _WRONG_LOOP = (
     "another thread, use asyncio.run_coroutine_threadsafe"
 )
 
-if not cython.compiled:  # in C: see _delivery.pxd
-
-    def _track(delivery: Delivery) -> None:
-        """Let the garbage collector visit the delivery, which can be part of a cycle now."""
-
-    def _untrack(delivery: Delivery) -> None:
-        """Keep the garbage collector from visiting the delivery."""
+if not cython.compiled:  # in C, see _delivery.pxd: whether the garbage collector visits a delivery
+    _track = _untrack = id  # nothing to do
 
 
 class BatchResult:

@@ -19,7 +19,7 @@ $(STAMP): pyproject.toml setup.py constraints.txt
 
 install: $(STAMP) ## make .venv with everything in it
 
-build: $(STAMP) ## rebuild the compiled part after a change to a .pyx file
+build: $(STAMP) ## rebuild the compiled part after a change to one of its sources
 	$(BIN)/python setup.py --quiet build_ext --inplace
 
 demo: $(STAMP) ## a real dataset through three real brokers, one of them slow
@@ -70,7 +70,7 @@ soak: $(STAMP) ## half an hour of faults at 20,000 records/s: memory, tasks and 
 sanitize: $(STAMP) ## the compiled part under AddressSanitizer and with bounds checks
 	rm -rf build/sanitize && mkdir -p build/sanitize
 	git ls-files -z kafkaclient tests setup.py pyproject.toml | xargs -0 cp --parents -t build/sanitize
-	sed -i 's/boundscheck=False/boundscheck=True/' build/sanitize/$$(find kafkaclient -name "*.pyx")
+	grep -rlZ boundscheck=False build/sanitize/kafkaclient | xargs -0 sed -i 's/boundscheck=False/boundscheck=True/'
 	cd build/sanitize && CFLAGS="-fsanitize=address -fno-omit-frame-pointer -O1 -g" $(CURDIR)/$(BIN)/python setup.py --quiet build_ext --inplace
 	cd build/sanitize && PYTHONPATH=. PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 LD_PRELOAD=$$(gcc -print-file-name=libasan.so) \
 	  $(CURDIR)/$(BIN)/pytest -q -p no:cacheprovider -W ignore::pytest.PytestUnraisableExceptionWarning -k "not memory_is_not_taken" \
@@ -87,6 +87,6 @@ constraints: ## pin the newest versions that pyproject.toml allows
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --all-extras --group dev --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links pyproject.toml -o constraints.txt
 
 clean: ## remove what was built
-	rm -rf build dist *.egg-info && find kafkaclient -name "*.so" -o -name "*.c" | xargs rm -f
+	rm -rf build dist *.egg-info && find kafkaclient \( -name "*.so" -o -name "*.c" \) -delete
 
 .PHONY: help install build demo test check unit slice integration compose-test sanitize bench bench-spark fuzz chaos soak pictures constraints clean

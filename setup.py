@@ -1,28 +1,28 @@
 """The optional compiled part; everything else about the build is in pyproject.toml.
 
-Without Cython or a C compiler the extensions are left out, and pure Python does their work: a twin
-of the same names, or the very source that is compiled here.
+Without Cython or a C compiler the extensions are left out, and the pure-Python forms are used.
 """
 
 from setuptools import Extension, setup
 
-# A module and its source have the same path, but for those in pure Python (*_py.py).
+# The compiled form of x is _x, made of x.py with the C types in _x.pxd, or of _x.pyx.
 SOURCES = [
-    "kafkaclient/metrics/_stats_py.py",
+    "kafkaclient/metrics/stats.py",
     "kafkaclient/producer/bulk/_rows.pyx",
     "kafkaclient/producer/bulk/_arrow_rows.pyx",
-    "kafkaclient/producer/batches/_delivery.pyx",
-    "kafkaclient/producer/batches/_direct_append.pyx",
-    "kafkaclient/wire/_murmur2.pyx",
-    "kafkaclient/wire/_produce_py.py",
-    "kafkaclient/wire/_reader_py.py",
+    "kafkaclient/producer/batches/delivery.py",
+    "kafkaclient/producer/batches/direct_append.py",
+    "kafkaclient/wire/murmur2.py",
+    "kafkaclient/wire/produce.py",
+    "kafkaclient/wire/reader.py",
+    "kafkaclient/wire/_record_buffer.pyx",
     "kafkaclient/wire/_record_columns.pyx",
-    "kafkaclient/wire/_records.pyx",
 ]
 
 
 def _module(source: str) -> str:
-    return source.rpartition(".")[0].removesuffix("_py").replace("/", ".")
+    package, _, name = source.rpartition(".")[0].rpartition("/")
+    return f"{package.replace('/', '.')}._{name.removeprefix('_')}"
 
 
 try:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import KafkaError, ProtocolError, UnreadableBatchError
@@ -23,15 +22,9 @@ from kafkaclient.net.sasl.scram import KeyCache, Scram256, Scram512
 from kafkaclient.net.sasl.tokens import Token
 from kafkaclient.reader import part as part_module
 from kafkaclient.reader.part import Part
+from kafkaclient.twins import load_form
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire import (
-    _produce_py,
-    _reader_py,
-    _record_columns_py,
-    codec,
-    sasl,
-    transactions,
-)
+from kafkaclient.wire import codec, sasl, transactions
 from kafkaclient.wire.compression import Codec, decompress
 from kafkaclient.wire.fetch import AbortedTransaction, FetchCall, FetchTopic
 from kafkaclient.wire.metadata import MetadataCall, ToldTopics
@@ -51,22 +44,12 @@ _READS = ("int8", "int16", "int32", "int64", "uvarint", "nullable_string", "stri
 _READS += ("tagged_fields", "array")
 
 
-def _compiled() -> tuple[Any, Any]:
-    """The compiled Produce codec on the compiled reader; the pure ones when they are not built."""
-    try:
-        produce = import_module("kafkaclient.wire._produce")
-        reader = import_module("kafkaclient.wire._reader")
-    except ModuleNotFoundError:
-        return _produce_py, _reader_py
-    produce.Reader = reader.Reader  # it takes the pure one where that was asked for
-    return produce, reader
-
-
-_produce, _reader = _compiled()
-try:
-    _record_columns = import_module("kafkaclient.wire._record_columns")
-except ModuleNotFoundError:
-    _record_columns = _record_columns_py
+# Both forms of what has two; the pure one twice where nothing is compiled.
+_produce, _pure_produce = (load_form("kafkaclient.wire.produce", compiled=c) for c in (True, False))
+_reader, _pure_reader = (load_form("kafkaclient.wire.reader", compiled=c) for c in (True, False))
+_columns, _pure_columns = (
+    load_form("kafkaclient.wire.record_columns", compiled=c) for c in (True, False)
+)
 
 
 def _outcome(read: Callable[[], Any]) -> Any:
@@ -85,9 +68,9 @@ def _choice(data: bytes, at: int, options: int) -> int:
 
 
 def produce_response(data: bytes) -> None:
-    versions = range(_produce_py.MIN_VERSION, _produce_py.MAX_VERSION + 1)
+    versions = range(_pure_produce.MIN_VERSION, _pure_produce.MAX_VERSION + 1)
     version = versions[_choice(data, 0, len(versions))]
-    pure = _outcome(lambda: _produce_py.decode_response(version, data[1:]))
+    pure = _outcome(lambda: _pure_produce.decode_response(version, data[1:]))
     compiled = _outcome(lambda: _produce.decode_response(version, data[1:]))
     assert pure == compiled
 
@@ -174,9 +157,9 @@ def fetched_part(data: bytes) -> None:
     """What a reader makes of the bytes of a partition: batches of columns up to an error."""
     aborted = (AbortedTransaction(1, 0),) if _choice(data, 0, 2) else None
     read = partial(_read_part, data[1:], aborted)
-    with _columns_by(_record_columns_py):
+    with _columns_by(_pure_columns):
         pure = read()
-    with _columns_by(_record_columns):
+    with _columns_by(_columns):
         assert read() == pure
 
 
@@ -214,7 +197,7 @@ def decompression(data: bytes) -> None:
 
 def primitive_types(data: bytes) -> None:
     flexible, steps = bool(_choice(data, 0, 2)), data[1:17]
-    assert _read(_reader_py.Reader, steps, data[17:], flexible) == _read(
+    assert _read(_pure_reader.Reader, steps, data[17:], flexible) == _read(
         _reader.Reader, steps, data[17:], flexible
     )
 

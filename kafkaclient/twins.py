@@ -1,22 +1,36 @@
-"""Chooses between the compiled modules and their pure-Python twins: all of one kind.
+"""Chooses between two forms of the modules that have a compiled one: all compiled, or all pure.
 
-Compiled modules know each other's types: one of them does not work with the twin of another.
+``x.py`` is the pure-Python form, and the module that others import. ``_x`` is the compiled form.
+Its source is ``x.py`` with the C types of ``_x.pxd``, or a second implementation in ``_x.pyx``.
+Compiled modules know each other's types: none of them works with the pure form of another.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import sys
 from functools import cache
 from importlib import import_module
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
 
-__all__ = ["COMPILED", "FORCE_PURE_PYTHON", "load_twin", "log_pure_python", "why_pure_python"]
+__all__ = [
+    "COMPILED",
+    "FORCE_PURE_PYTHON",
+    "cython",
+    "load_form",
+    "log_pure_python",
+    "use_compiled",
+    "why_pure_python",
+]
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -32,17 +46,58 @@ COMPILED = (
     "kafkaclient.wire._murmur2",
     "kafkaclient.wire._produce",
     "kafkaclient.wire._reader",
+    "kafkaclient.wire._record_buffer",
     "kafkaclient.wire._record_columns",
-    "kafkaclient.wire._records",
 )
-"""The modules that have a twin, ``name + "_py"``. One that is missing keeps all out of use."""
+"""The compiled forms. If one of them is missing, none is used."""
 
 
-def load_twin(name: str) -> tuple[ModuleType, bool]:
-    """The module ``name``, or ``name + "_py"``, and whether it is the compiled one."""
-    if why_pure_python() is None:
-        return import_module(name), True
-    return import_module(f"{name}_py"), False
+def use_compiled(module: dict[str, Any]) -> None:
+    """Replace a module's public names by those of its compiled form, if compiled forms are used.
+
+    The last line of ``x.py`` calls it with ``globals()``. The same line in ``_x`` does nothing.
+    """
+    package, _, name = module["__name__"].rpartition(".")
+    if not name.startswith("_") and why_pure_python() is None:
+        compiled = import_module(f"{package}._{name}")
+        module.update({public: getattr(compiled, public) for public in module["__all__"]})
+
+
+def load_form(name: str, *, compiled: bool) -> ModuleType:
+    """A private copy of a module in one of its two forms, for tests: all modules with a compiled
+    form that the copy imports have the same form. Pure Python where nothing is compiled."""
+    sources = [name, *(module.replace("._", ".") for module in COMPILED)]
+    kept = {source: import_module(source) for source in sources}
+    forced = os.environ.get(FORCE_PURE_PYTHON, "0")
+    os.environ[FORCE_PURE_PYTHON] = "0" if compiled else "1"
+    why_pure_python.cache_clear()
+    for source in kept:
+        del sys.modules[source]
+    try:
+        return import_module(name)
+    finally:
+        os.environ[FORCE_PURE_PYTHON] = forced
+        why_pure_python.cache_clear()
+        for source, module in kept.items():
+            package, _, leaf = source.rpartition(".")
+            sys.modules[source] = module
+            setattr(sys.modules[package], leaf, module)
+
+
+class cython:
+    """What sources of both forms need of Cython's module of this name in pure Python."""
+
+    compiled = False
+
+    @staticmethod
+    def freelist(_: int) -> Callable[[T], T]:
+        return cython.cclass
+
+    @staticmethod
+    def cclass(kind: T) -> T:
+        return kind
+
+    no_gc_clear = cclass
 
 
 @cache

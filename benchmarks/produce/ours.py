@@ -19,7 +19,7 @@ from benchmarks.produce.turns import Turns
 from benchmarks.produce.ways import CHUNK, awaited_behind, in_tasks
 from kafkaclient.errors import BufferFullError
 from kafkaclient.producer.producer import Producer
-from kafkaclient.wire.records import COMPILED
+from kafkaclient.twins import why_pure_python
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
@@ -45,7 +45,7 @@ class Run:
         self.supply = supply
         self.topic = topic
         self.meter = Meter()
-        self.extras: dict[str, Any] = {"compiled": COMPILED}
+        self.extras: dict[str, Any] = {"compiled": why_pure_python() is None}
 
     def measured(self) -> Measured:
         metrics = self.producer.metrics()

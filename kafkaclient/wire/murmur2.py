@@ -1,20 +1,81 @@
+# cython: boundscheck=False, wraparound=False, cdivision=True
 """The hash that places keyed records, equal to the Java client's (KIP-794 keeps it).
 
-Compiled (``_murmur2.pyx``) or done by its pure-Python twin; ``COMPILED`` tells which.
+This file is the source of the compiled ``_murmur2`` as well; ``_murmur2.pxd`` has the C types.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaclient.twins import load_twin
+from kafkaclient.twins import use_compiled
 
 if TYPE_CHECKING:
-    from kafkaclient.wire._murmur2_py import murmur2, partition_for_key
+    import cython
 
-    COMPILED: bool
+    from kafkaclient.types import Buffer
 else:
-    _twin, COMPILED = load_twin("kafkaclient.wire._murmur2")
-    murmur2, partition_for_key = _twin.murmur2, _twin.partition_for_key
+    from kafkaclient.twins import cython
 
-__all__ = ["COMPILED", "murmur2", "partition_for_key"]
+__all__ = ["murmur2", "partition_for_key"]
+
+if not cython.compiled:  # in C: see _murmur2.pxd
+
+    def _uint32(data: bytes, at: int) -> int:
+        """Four bytes as a little-endian number, on every machine."""
+        return int.from_bytes(data[at : at + 4], "little")
+
+
+def murmur2(data: Buffer) -> int:
+    """Java's ``Utils.murmur2``: the 32-bit MurmurHash2 of ``data``, as a signed integer."""
+    checked = _as_bytes(data)
+    unsigned = hash_bytes(checked, len(checked))
+    return unsigned - (1 << 32) if unsigned >= 1 << 31 else unsigned
+
+
+def partition_for_key(key: Buffer, partition_count: int) -> int:
+    """The partition of a keyed record: ``toPositive(murmur2(key)) % partition_count``.
+
+    ``partition_count`` counts all partitions of the topic, available or not. Raises ValueError
+    when it is not positive.
+    """
+    if partition_count < 1:
+        raise ValueError(f"partition_count must be at least 1, not {partition_count}")
+    checked = _as_bytes(key)
+    return (hash_bytes(checked, len(checked)) & 0x7FFFFFFF) % partition_count
+
+
+def _as_bytes(data: Buffer) -> bytes:
+    if type(data) is bytes:
+        return data
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return bytes(data)
+    raise TypeError(f"key must be bytes, bytearray or memoryview, not {type(data).__name__}")
+
+
+def hash_bytes(data: bytes, size: int) -> int:
+    """The hash of the first ``size`` bytes, unsigned. Compiled, ``data`` is a C pointer."""
+    # Local variables, because these are constants to the C compiler.
+    seed, m, mask = 0x9747B28C, 0x5BD1E995, 0xFFFFFFFF
+    h = seed ^ (size & mask)
+    at = 0
+    while size - at >= 4:
+        k = _uint32(data, at)
+        k = k * m & mask
+        k ^= k >> 24
+        h = (h * m & mask) ^ (k * m & mask)
+        at += 4
+    left = size - at
+    if left == 3:
+        h ^= data[at + 2] << 16
+    if left >= 2:
+        h ^= data[at + 1] << 8
+    if left >= 1:
+        h ^= data[at]
+        h = h * m & mask
+    h ^= h >> 13
+    h = h * m & mask
+    return h ^ (h >> 15)
+
+
+use_compiled(globals())

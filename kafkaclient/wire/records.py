@@ -1,8 +1,6 @@
 """Builds record batches (format 2, KIP-98), the unit in which Kafka stores and sends records.
 
-Appending, once per record, is compiled (``_records.pyx``) or done by its pure-Python twin; what
-happens once per batch is here. ``COMPILED`` tells which; the environment variable
-``KAFKACLIENT_PURE_PYTHON=1`` forces the twin.
+What happens once per record is in ``record_buffer.py``; what happens once per batch is here.
 """
 
 from __future__ import annotations
@@ -12,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import crc32c
 
-from kafkaclient.twins import load_twin
 from kafkaclient.wire.compression import Codec, compress
+from kafkaclient.wire.record_buffer import RecordBuffer, fields_size, record_size
 from kafkaclient.wire.record_reader import (
     BATCH_OVERHEAD,
     CRC_START,
@@ -30,20 +28,9 @@ from kafkaclient.wire.record_reader import (
 
 if TYPE_CHECKING:
     from kafkaclient.types import Buffer, Headers
-    from kafkaclient.wire._records_py import RecordBuffer, fields_size, record_size
-
-    COMPILED: bool
-else:
-    _twin, COMPILED = load_twin("kafkaclient.wire._records")
-    RecordBuffer, fields_size, record_size = (
-        _twin.RecordBuffer,
-        _twin.fields_size,
-        _twin.record_size,
-    )
 
 __all__ = [
     "BATCH_OVERHEAD",
-    "COMPILED",
     "MAX_RECORD_OVERHEAD",
     "BatchBuilder",
     "BatchHeader",

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -18,12 +19,12 @@ def project(tmp_path):
     """The build script with empty extensions, which are translated faster than the real ones."""
     if not SETUP.exists():
         pytest.skip("not a source tree")
-    for source in [*PACKAGE.glob("*/*.pyx"), *PACKAGE.glob("*/_*_py.py")]:
-        target = tmp_path / "kafkaclient" / source.parent.name
-        target.mkdir(parents=True, exist_ok=True)
-        for package in (target, target.parent):
-            (package / "__init__.py").touch()
-        (target / source.name).touch()
+    for source in re.findall(r'^    "([\w/]+\.pyx?)",', SETUP.read_text(), re.MULTILINE):
+        target = tmp_path / source
+        target.parent.mkdir(parents=True, exist_ok=True)
+        for package in target.relative_to(tmp_path).parents[:-1]:
+            (tmp_path / package / "__init__.py").touch()
+        target.touch()
     shutil.copy(SETUP, tmp_path)
     return tmp_path
 

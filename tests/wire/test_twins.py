@@ -14,6 +14,7 @@ from kafkaclient import twins
 
 PACKAGE = Path(kafkaclient.__file__).parent
 BUILT = not twins._missing(PACKAGE)
+SOURCE_OF = {compiled: compiled.replace("._", ".") for compiled in twins.COMPILED}
 
 SEND = """
 import asyncio, logging, sys
@@ -61,7 +62,23 @@ def test_all_that_is_compiled_is_listed() -> None:
     setup = PACKAGE.parent / "setup.py"
     if not setup.exists():
         pytest.skip("not a source tree")
-    assert re.findall(r'^    "([\w.]+)": ', setup.read_text(), re.MULTILINE) == [*twins.COMPILED]
+    sources = re.findall(r'^    "([\w/]+)\.pyx?",', setup.read_text(), re.MULTILINE)
+    modules = [source.replace("/", ".").replace("._", ".") for source in sources]
+    assert modules == [SOURCE_OF[compiled] for compiled in twins.COMPILED]
+
+
+@pytest.mark.skipif(not BUILT, reason="nothing is compiled")
+@pytest.mark.parametrize("source", SOURCE_OF.values())
+def test_both_forms_offer_the_same(source: str) -> None:
+    """And objects of the compiled form have no public attribute that those of the pure lack."""
+    compiled, pure = (twins.load_form(source, compiled=form) for form in (True, False))
+    assert compiled.__all__ == pure.__all__
+    for name in pure.__all__:
+        one, other = getattr(compiled, name), getattr(pure, name)
+        if isinstance(one, type):
+            assert one.__module__ != other.__module__ or issubclass(one, tuple)
+            offered = [{n for n in dir(kind) if not n.startswith("_")} for kind in (one, other)]
+            assert offered[0] <= offered[1], name
 
 
 @pytest.mark.skipif(not BUILT, reason="nothing is compiled")
@@ -70,7 +87,7 @@ def test_what_was_built_is_used() -> None:
 
 
 @pytest.mark.skipif(not BUILT, reason="nothing is compiled")
-@pytest.mark.parametrize("name", ["producer/_bulk", "wire/_murmur2", "metrics/_stats"])
+@pytest.mark.parametrize("name", ["producer/bulk/_rows", "wire/_murmur2", "metrics/_stats"])
 def test_one_that_is_missing_keeps_all_out_of_use(package: Path, name: str) -> None:
     """And the log says so, once, and why."""
     for built in package.glob(f"{name}.*.so"):
@@ -83,7 +100,7 @@ def test_one_that_is_missing_keeps_all_out_of_use(package: Path, name: str) -> N
 
 
 def test_without_any_the_pure_ones_are_taken(package: Path) -> None:
-    for built in package.glob("*/_*.so"):
+    for built in package.rglob("_*.so"):
         built.unlink()
     printed, (line,) = run(SEND, package)
     assert printed == ["pure"]

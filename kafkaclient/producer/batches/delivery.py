@@ -1,24 +1,518 @@
-"""What the caller gets: a light handle per record, and one result per batch behind it.
+# cython: nonecheck=True
+"""What the caller holds: a light :class:`Delivery` per record, a :class:`BatchResult` per batch.
 
 A record costs no asyncio future. Its :class:`Delivery` points at the :class:`BatchResult` of the
-batch that the record went into. All tasks that await deliveries of one batch are woken together.
-Compiled (``_delivery.pyx``), or its pure-Python twin (``_delivery_py.py``).
+batch that holds the record. All tasks that await deliveries of one batch are woken together.
+
+This file is the source of the compiled ``_delivery`` as well; ``_delivery.pxd`` has the C types. A
+compiled :class:`Delivery` is one small allocation. The garbage collector does not visit it until it
+can be part of a cycle: a program that holds a million deliveries would stop during each collection.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+import asyncio
+import logging
+from bisect import bisect_right
+from contextvars import copy_context
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any, Never, TypeAlias, cast
 
-from kafkaclient.twins import load_twin
+from kafkaclient.errors import ProducerStateError
+from kafkaclient.twins import use_compiled
+from kafkaclient.types import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
 
 if TYPE_CHECKING:
-    from kafkaclient.producer.batches._delivery_py import BatchResult, Callback, Delivery
+    from collections.abc import Callable, Generator
+    from contextvars import Context
+
+    import cython
+
+    from kafkaclient.errors import KafkaError
 else:
-    _twin, _ = load_twin("kafkaclient.producer.batches._delivery")
-    Callback, Delivery, BatchResult = _twin.Callback, _twin.Delivery, _twin.BatchResult
+    from kafkaclient.twins import cython
 
 __all__ = ["BatchResult", "Callback", "Delivery", "Run"]
 
 Run: TypeAlias = "tuple[BatchResult, int, int]"
 """Records that follow each other in a batch: the batch's result, the index of the first, their
 count."""
+
+_log = logging.getLogger("kafkaclient.producer.batches.delivery")
+_running_loop = asyncio.get_running_loop
+_WRONG_LOOP = (
+    "a delivery can be awaited only in the event loop that its producer was started in; from "
+    "another thread, use asyncio.run_coroutine_threadsafe"
+)
+
+if not cython.compiled:  # in C, see _delivery.pxd: whether the garbage collector visits a delivery
+    _track = _untrack = id  # nothing to do
+
+
+class BatchResult:
+    """The outcome of one batch. The deliveries of all its records point here.
+
+    Pending until :meth:`resolve`, :meth:`fail` or :meth:`split_into` is called, once.
+    ``on_unseen(batch_result, error, count)`` reports failed records without a live delivery.
+    """
+
+    __slots__ = (
+        "_dropped",
+        "_dropped_from",
+        "_dropped_to",
+        "_parts",
+        "_waiters",
+        "awaited",
+        "base_offset",
+        "count",
+        "done",
+        "error",
+        "hooked",
+        "live_deliveries",
+        "log_append_time",
+        "loop",
+        "on_delivery",
+        "on_unseen",
+        "partition",
+        "record_errors",
+        "topic",
+    )
+
+    def __init__(
+        self, topic: str, on_unseen: Callable[[BatchResult, KafkaError, int], None] | None = None
+    ) -> None:
+        self.topic = topic
+        self.partition = -1
+        self.base_offset = NO_OFFSET
+        self.log_append_time = NO_TIMESTAMP
+        self.count = 0
+        self.done = False
+        self.error: KafkaError | None = None
+        self.record_errors: dict[int, KafkaError] | None = None
+        self.on_unseen = on_unseen
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """The producer's event loop, the only one that wakes waiters; None: not known."""
+        self.live_deliveries = 0
+        """Deliveries of this batch that are still referenced."""
+        self.on_delivery: Callable[[Delivery], object] | None = None
+        """The producer's ``on_delivery``; called for each record, in order."""
+        self.hooked: list[Delivery] = []
+        """The deliveries that ``on_delivery`` will be called with; empty without it."""
+        self.awaited: Callable[[], None] | None = None
+        """Called when a task awaits the only record so far."""
+        self._waiters: dict[_Waiter, int] | None = None  # to the record's index
+        self._parts: tuple[list[int], list[BatchResult], list[int]] | None = None
+        # Records without a live delivery: the latest run of them, and the runs before it.
+        self._dropped_from = self._dropped_to = 0
+        self._dropped: list[tuple[int, int]] | None = None
+
+    def delivery_for_last(self, timestamp: int) -> Delivery:
+        """The delivery of the record that was added last."""
+        delivery = Delivery.__new__(Delivery)  # compiled, a call would cost more than the rest
+        delivery._batch_result = self
+        delivery._index = self.count - 1
+        delivery._timestamp = timestamp
+        delivery._unseen = delivery._counted = True
+        self.live_deliveries += 1
+        if self.on_delivery is None:
+            _untrack(delivery)
+        else:
+            self.hooked.append(delivery)
+        return delivery
+
+    def drop(self, index: int, count: int = 1) -> None:
+        """The records from ``index`` on have no live delivery any more."""
+        self.live_deliveries -= count
+        if self.done:
+            pass  # nothing depends on the runs any more
+        elif index == self._dropped_to:  # most often the one after, or before, the latest run
+            self._dropped_to += count
+        elif index + count == self._dropped_from:
+            self._dropped_from = index
+        else:
+            if self._dropped is None:
+                self._dropped = []
+            self._dropped.append((self._dropped_from, self._dropped_to))
+            self._dropped_from, self._dropped_to = index, index + count
+
+    def resolve(self, base_offset: int, log_append_time: int = NO_TIMESTAMP) -> None:
+        """The batch is written: its first record has ``base_offset`` (-1: not known)."""
+        self.base_offset = base_offset
+        self.log_append_time = log_append_time
+        self._finish()
+
+    def fail(self, error: KafkaError, record_errors: dict[int, KafkaError] | None = None) -> None:
+        """The batch failed; ``record_errors`` names culprits by their index (KIP-467)."""
+        self.error = error
+        self.record_errors = record_errors
+        self._finish()
+        unseen = self.count - self.live_deliveries
+        if unseen > 0 and self.on_unseen is not None:
+            self.on_unseen(self, error, unseen)
+
+    def split_into(
+        self, firsts: list[int], parts: list[BatchResult], places: list[int] | None = None
+    ) -> None:
+        """The batch was split: the records from ``firsts[i]`` on went to ``parts[i]``, where they
+        begin at ``places[i]`` (by default at 0).
+
+        The deliveries keep pointing here and are led on, so waiters move with their records.
+        """
+        shifts = firsts if places is None else [f - p for f, p in zip(firsts, places, strict=True)]
+        self._parts = (firsts, parts, shifts)
+        self.awaited = None  # it refers to the batch, which is gone
+        for waiter, index in self.take_waiters():
+            part, at = self.resolve_index(index)
+            part.when_done(at, waiter)
+        hooked, self.hooked = self.hooked, []
+        for delivery in hooked:
+            # The delivery may point at a batch that was split before.
+            part, _ = delivery._batch_result.resolve_index(delivery._index)
+            part.on_delivery = self.on_delivery
+            part.hooked.append(delivery)
+        for part in dict.fromkeys(parts):
+            part.live_deliveries = part.count
+        for first, end in ((self._dropped_from, self._dropped_to), *(self._dropped or ())):
+            index = first
+            while index < end:
+                part, at, run = self.run_at(index)
+                part.drop(at, min(run, end - index))
+                index += run
+
+    def resolve_index(self, index: int) -> tuple[BatchResult, int]:
+        """The result of the batch that holds the record ``index`` after splits, and its index."""
+        batch_result = self
+        while batch_result._parts is not None:
+            firsts, parts, shifts = batch_result._parts
+            at = bisect_right(firsts, index) - 1
+            batch_result, index = parts[at], index - shifts[at]
+        return batch_result, index
+
+    def run_at(self, index: int) -> tuple[BatchResult, int, int]:
+        """:meth:`resolve_index`, and how many records from there on have stayed together."""
+        batch_result, run = self, self.count - index
+        while batch_result._parts is not None:
+            firsts, parts, shifts = batch_result._parts
+            at = bisect_right(firsts, index) - 1
+            if at + 1 < len(firsts):
+                run = min(run, firsts[at + 1] - index)
+            batch_result, index = parts[at], index - shifts[at]
+        return batch_result, index, run
+
+    @property
+    def waiting(self) -> int:
+        """How many tasks and callbacks wait here."""
+        return len(self._waiters or ())
+
+    def when_done(self, index: int, waiter: _Waiter) -> None:
+        """Wake the waiter once this batch, or the part that ``index`` moves to, is done."""
+        if self._waiters is None:
+            self._waiters = {}
+        self._waiters[waiter] = index
+
+    def await_record(self, index: int, waiter: _Waiter) -> None:
+        """:meth:`when_done` where the record is after splits; its batch is awaited now."""
+        batch_result, index = self.resolve_index(index)
+        batch_result.when_done(index, waiter)
+        if batch_result.count == 1 and batch_result.awaited is not None:
+            batch_result.awaited()
+
+    def knows(self, waiter: _Waiter) -> bool:
+        return self._waiters is not None and waiter in self._waiters
+
+    def forget(self, waiter: _Waiter) -> bool:
+        """Undo :meth:`when_done`; False when there is nothing to undo."""
+        return self._waiters is not None and self._waiters.pop(waiter, None) is not None
+
+    def take_waiters(self) -> list[tuple[_Waiter, int]]:
+        waiters, self._waiters = self._waiters, None
+        return list(waiters.items()) if waiters else []
+
+    def error_of(self, index: int) -> KafkaError | None:
+        if self.error is not None and self.record_errors is not None:
+            return self.record_errors.get(index, self.error)
+        return self.error
+
+    def check_home(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Raise unless a waiter in ``loop`` can be woken."""
+        if self.loop is not None and loop is not self.loop:
+            raise ProducerStateError(_WRONG_LOOP)
+
+    def _finish(self) -> None:
+        self.done = True
+        self.awaited = None
+        if self._waiters:
+            waiters, self._waiters = list(self._waiters), None
+            try:
+                waiters[0].loop.call_soon(_wake, waiters)
+            except Exception:  # noqa: BLE001 - a closed event loop
+                _log.exception("cannot wake the tasks that await %s-%d", self.topic, self.partition)
+        if self.on_delivery is not None:
+            hooked, self.hooked = self.hooked, []
+            for delivery in hooked:
+                delivery.add_done_callback(self.on_delivery)
+
+
+def _wake(waiters: list[_Waiter]) -> None:
+    """Wake all waiters of a batch, in one turn of the event loop."""
+    for n, waiter in enumerate(waiters):
+        try:
+            waiter.wake()
+        except Exception as error:  # noqa: BLE001 - the other waiters must be woken
+            waiter.loop.call_exception_handler(
+                {"message": f"Exception in callback {waiter!r}", "exception": error}
+            )
+        except BaseException:  # the program is asked to end, and may go on all the same
+            waiter.loop.call_soon(_wake, waiters[n + 1 :])
+            raise
+
+
+class _Waiter:
+    """A task or a callback that waits for a batch's outcome."""
+
+    __slots__ = ("context", "loop")
+
+    loop: asyncio.AbstractEventLoop
+    context: Context
+
+    def wake(self) -> None:
+        raise NotImplementedError
+
+
+class Callback(_Waiter):
+    """A callback of a delivery, or of any object it is called with; equal ones are the same
+    callback of the same delivery."""
+
+    __slots__ = ("_key",)
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        callback: Callable[[Any], object],
+        delivery: object,
+        nth: int,
+    ) -> None:
+        self.loop = loop
+        self.context = copy_context()
+        self._key = (callback, delivery, nth)
+
+    def __repr__(self) -> str:
+        return f"{self._key[0]!r}({self._key[1]!r})"
+
+    def __hash__(self) -> int:
+        return hash(self._key[1:])  # a callback need not have a hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Callback) and self._key == other._key
+
+    def wake(self) -> None:
+        self.context.run(self._key[0], self._key[1])
+
+
+class _Awaiting(_Waiter):
+    """A task that awaits a delivery. It is an asyncio future as far as the task needs one, at a
+    fraction of its cost. Tasks look for ``_asyncio_future_blocking``."""
+
+    __slots__ = ("_asyncio_future_blocking", "_callback", "_cancelled", "_delivery")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, delivery: Delivery) -> None:
+        self.loop = loop
+        self._delivery = delivery
+        self._callback: Callable[[_Awaiting], object] | None = None
+        self._cancelled = False
+        self._asyncio_future_blocking = False
+
+    def __iter__(self) -> _Awaiting:
+        return self
+
+    def __next__(self) -> _Awaiting:
+        """The first call waits, the next one returns the record's outcome."""
+        if self._callback is None and not self._delivery.done():
+            self._delivery._batch_result.check_home(self.loop)
+            self._asyncio_future_blocking = True
+            return self
+        raise StopIteration(self._delivery.result())
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return self.loop
+
+    def add_done_callback(
+        self, callback: Callable[[_Awaiting], object], *, context: Context
+    ) -> None:
+        self._callback, self.context = callback, context
+        self._delivery._batch_result.await_record(self._delivery._index, self)
+
+    def cancel(self, msg: object = None) -> bool:
+        batch_result, _ = self._delivery._batch_result.resolve_index(self._delivery._index)
+        if batch_result.done or self._cancelled or self._callback is None:
+            return False
+        self._cancelled = True
+        batch_result.forget(self)
+        self.loop.call_soon(self._callback, self, context=self.context)
+        return True
+
+    def result(self) -> None:
+        """Called by the task when it wakes; it gets the record's own result from ``__next__``."""
+        if self._cancelled:
+            raise asyncio.CancelledError
+
+    def wake(self) -> None:
+        assert self._callback is not None
+        self.context.run(self._callback, self)
+
+
+@cython.freelist(256)
+@cython.no_gc_clear
+@cython.cclass
+class Delivery:
+    """One record on its way: await it for its :class:`RecordMetadata`, any number of times.
+
+    Works with ``asyncio.gather``, ``wait``, ``wait_for``, ``as_completed`` and ``ensure_future``
+    (not with ``create_task``, which takes coroutines only). Cancelling a task that awaits a
+    delivery never takes the record back: once ``send`` has returned, the record is sent. If it
+    fails and nobody looks (no await, ``exception()``, ``result()`` or callback), the failure is
+    counted, logged and given to the producer's ``on_error``.
+    """
+
+    __slots__ = ("_batch_result", "_counted", "_index", "_timestamp", "_unseen")
+
+    def __init__(self, batch_result: BatchResult, index: int, timestamp: int) -> None:
+        self._batch_result = batch_result
+        self._index = index
+        self._timestamp = timestamp
+        self._unseen = self._counted = True
+
+    def __reduce_ex__(self, protocol: object) -> Never:
+        raise TypeError("a Delivery cannot be copied or pickled: it stands for a record on its way")
+
+    def hand_on(self) -> tuple[BatchResult, int, int]:
+        """Have another object stand for the record: (its batch_result, its index, 1)."""
+        self._counted = False
+        return self._batch_result, self._index, 1
+
+    def __repr__(self) -> str:
+        batch_result, index = self._batch_result.resolve_index(self._index)
+        state = "pending"
+        if batch_result.done:
+            error = batch_result.error_of(index)
+            state = f"failed: {error}" if error else f"offset={self.result().offset}"
+        return f"<Delivery {batch_result.topic}-{batch_result.partition} {state}>"
+
+    def __dealloc__(self) -> None:
+        batch_result = self._batch_result
+        if batch_result is None or not self._counted:
+            return
+        if batch_result._parts is None and (batch_result.error is None or not self._unseen):
+            if self._index == batch_result._dropped_to and not batch_result.done:
+                batch_result._dropped_to += 1  # as drop() does with the next record, most often
+                batch_result.live_deliveries -= 1
+            else:
+                batch_result.drop(self._index)
+            return
+        part, index = batch_result.resolve_index(self._index)
+        part.drop(index)
+        if self._unseen and part.error is not None and part.on_unseen is not None:
+            part.on_unseen(part, part.error_of(index) or part.error, 1)
+
+    if not cython.compiled:
+        __del__ = __dealloc__
+
+    def done(self) -> bool:
+        """Whether the record is acknowledged or has failed."""
+        batch_result = self._batch_result
+        if batch_result._parts is not None:
+            batch_result, _ = batch_result.resolve_index(self._index)
+        return batch_result.done
+
+    def cancelled(self) -> bool:
+        """Always False: a record cannot be taken back. Here for ``asyncio.wait``."""
+        return False
+
+    def exception(self) -> KafkaError | None:
+        """The error the record failed with, None when it was delivered.
+
+        Raises:
+            asyncio.InvalidStateError: it is not done yet.
+        """
+        self._unseen = False
+        batch_result, index = self._batch_result.resolve_index(self._index)
+        if not batch_result.done:
+            raise asyncio.InvalidStateError("the record is still on its way")
+        return batch_result.error_of(index)
+
+    def result(self) -> RecordMetadata:
+        """Where the record was written; raises the error it failed with.
+
+        Raises:
+            KafkaError: the record failed.
+            asyncio.InvalidStateError: it is not done yet.
+        """
+        self._unseen = False
+        batch_result, index = self._batch_result, self._index
+        if batch_result._parts is not None:
+            batch_result, index = batch_result.resolve_index(index)
+        if not batch_result.done:
+            raise asyncio.InvalidStateError("the record is still on its way")
+        error = batch_result.error_of(index)
+        if error is not None:
+            raise error.for_one()
+        offset = batch_result.base_offset
+        return RecordMetadata(
+            batch_result.topic,
+            batch_result.partition,
+            offset if offset < 0 else offset + index,
+            self._timestamp if batch_result.log_append_time < 0 else batch_result.log_append_time,
+        )
+
+    def add_done_callback(self, callback: Callable[[Delivery], Any]) -> None:
+        """Call ``callback(delivery)`` from the event loop once the record is done (or at once
+        in the loop's next turn if it is done already).
+
+        Raises:
+            TypeError: ``callback`` is not callable, or a coroutine function.
+            ProducerStateError: it is not done yet, and this is not the producer's event loop.
+        """
+        if not callable(callback) or iscoroutinefunction(callback):
+            raise TypeError(f"a callback must be a plain function, not {callback!r}")
+        self._unseen = False
+        loop = _running_loop()
+        batch_result, index = self._batch_result.resolve_index(self._index)
+        if batch_result.done:
+            loop.call_soon(callback, self)
+            return
+        self._batch_result.check_home(loop)
+        _track(self)
+        nth = 0
+        while batch_result.knows(waiting := Callback(loop, callback, self, nth)):
+            nth += 1
+        batch_result.when_done(index, waiting)
+
+    def remove_done_callback(self, callback: Callable[[Delivery], Any]) -> int:
+        """Take back :meth:`add_done_callback`; how many times it had been called with it."""
+        batch_result, _ = self._batch_result.resolve_index(self._index)
+        loop, removed = _running_loop(), 0
+        while batch_result.forget(Callback(loop, callback, self, removed)):
+            removed += 1
+        return removed
+
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        self._unseen = False
+        if not self._batch_result.done:
+            _track(self)
+        awaiting = _Awaiting(_running_loop(), self)
+        return cast("Generator[Any, None, RecordMetadata]", awaiting)
+
+    def move_to(self, other: Delivery) -> None:
+        """Stand for another delivery's record: a parked record got its place in a batch."""
+        parked, batch_result = self._batch_result, other._batch_result
+        parked.live_deliveries -= 1
+        other.hand_on()
+        self._batch_result, self._index = batch_result, other._index
+        for waiter, _ in parked.take_waiters():
+            batch_result.when_done(self._index, waiter)
+        if batch_result.on_delivery is not None:
+            _track(self)
+            batch_result.hooked[-1] = self  # the hook is called with the caller's own delivery
+
+
+use_compiled(globals())

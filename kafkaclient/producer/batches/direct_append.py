@@ -1,30 +1,286 @@
+# cython: wraparound=False, cdivision=True
 """From the arguments of ``send`` into the open batch, for the great majority of records.
 
 An unusual record takes the slow way, through ``admission.py`` and ``accumulator.py``. When the slow
 way has put a record into a batch that the next record would join without any further decision, it
 installs an :class:`AppendSlot` for that batch. The next records go through the slot straight into
-the batch's buffer. Compiled (``_direct_append.pyx``), or its pure-Python twin
-(``_direct_append_py.py``).
+the batch's buffer.
+
+A record's way through this file: :meth:`DirectAppend.send_nowait` -> ``DirectAppend._try_append``
+(is it a usual record?) -> ``TopicAppendSlots.slot_for`` (which batch?) -> ``AppendSlot.put`` (into
+its buffer). This file is the source of the compiled ``_direct_append`` as well;
+``_direct_append.pxd`` has the C types.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
 
-from kafkaclient.twins import load_twin
+from kafkaclient.twins import use_compiled
 
 if TYPE_CHECKING:
-    from kafkaclient.producer.batches._direct_append_py import (
-        AppendSlot,
-        DirectAppend,
-        TopicAppendSlots,
-    )
+    from collections.abc import Callable
+
+    import cython
+
+    from kafkaclient.producer.batches.delivery import BatchResult, Delivery, Run
+    from kafkaclient.types import HeadersLike
+    from kafkaclient.wire.record_buffer import RecordBuffer
 else:
-    _twin, _ = load_twin("kafkaclient.producer.batches._direct_append")
-    DirectAppend, AppendSlot, TopicAppendSlots = (
-        _twin.DirectAppend,
-        _twin.AppendSlot,
-        _twin.TopicAppendSlots,
-    )
+    from kafkaclient.twins import cython
 
 __all__ = ["AppendSlot", "DirectAppend", "TopicAppendSlots"]
+
+_LOOP_KEY = "__asyncio_running_event_loop__"
+_LAST_TIMESTAMP = 2**63 - 1
+_NO_HEADERS = ()  # there is only one empty tuple
+_running_loop = asyncio._get_running_loop
+_system_clock = time.time
+
+if not cython.compiled:  # in C: see _direct_append.pxd and _murmur2.pxd
+    from kafkaclient.wire.murmur2 import hash_bytes
+
+    def _is_kept_loop(key: str, loop: asyncio.AbstractEventLoop | None) -> bool:
+        """Whether the loop runs in this thread, by what asyncio keeps in the thread's state."""
+        return False  # only asyncio itself knows
+
+    def _system_ms() -> int:
+        return int(time.time() * 1000)
+
+
+class AppendSlot:
+    """An open batch that takes records without further decisions, until it is full or closed.
+
+    ``signal()`` is called once, when the batch has grown to ``signal_at`` bytes.
+    """
+
+    __slots__ = ("_batch_result", "_buffer", "_run_first", "_signal", "_signal_at")
+
+    def __init__(
+        self,
+        buffer: RecordBuffer,
+        batch_result: BatchResult,
+        signal_at: int,
+        signal: Callable[[], None],
+    ) -> None:
+        self._buffer: RecordBuffer | None = buffer
+        self._batch_result = batch_result
+        self._signal: Callable[[], None] | None = signal
+        self._signal_at = signal_at
+        self._run_first = -1  # or the index of the first record of a run: see rows.py
+
+    def invalidate(self) -> None:
+        """Take no more records, and keep no references."""
+        self._buffer = self._signal = None
+
+    def put(self, timestamp: int, key: bytes | None, value: bytes | None) -> Delivery | None:
+        """Add a record; None: the record has to take the slow way."""
+        if self._buffer is None or not self._buffer.put(timestamp, key, value, None):
+            return None
+        self._batch_result.count += 1
+        delivery = self._batch_result.delivery_for_last(timestamp)
+        if self._signal is not None and self._buffer.size >= self._signal_at:
+            self._give_signal()
+        return delivery
+
+    def count_record(self, timestamp: int) -> bool:
+        """Count a record that was put into the buffer without a delivery; whether it is the first
+        of a run, which :meth:`end_run` ends."""
+        first = self._run_first < 0
+        if first:
+            self._run_first = self._batch_result.count
+        self._batch_result.count += 1
+        if self._batch_result.on_delivery is not None:
+            self._batch_result.delivery_for_last(timestamp)  # on_delivery is called with it
+        assert self._buffer is not None
+        if self._signal is not None and self._buffer.size >= self._signal_at:
+            self._give_signal()
+        return first
+
+    def end_run(self) -> Run:
+        """The records counted since the last call, for which the caller stands from now on."""
+        first, self._run_first = self._run_first, -1
+        count = self._batch_result.count - first
+        self._batch_result.live_deliveries += count
+        return self._batch_result, first, count
+
+    def _give_signal(self) -> None:
+        signal, self._signal = self._signal, None
+        assert signal is not None
+        signal()
+
+
+class TopicAppendSlots:
+    """The slots of one topic: for records without partition, and by partition. With
+    ``ignore_keys`` the partition does not depend on the key."""
+
+    __slots__ = ("_by_partition", "_ignore_keys", "_unkeyed")
+
+    def __init__(self, *, ignore_keys: bool = False) -> None:
+        self._ignore_keys = ignore_keys
+        self._unkeyed: AppendSlot | None = None
+        self._by_partition: list[AppendSlot | None] = []
+
+    def reset(self, partitions: int) -> None:
+        """Remove all slots; the topic has ``partitions`` partitions."""
+        self._unkeyed = None
+        self._by_partition = [None] * partitions
+
+    def set_unkeyed(self, slot: AppendSlot | None) -> None:
+        """The slot for records whose partition is chosen by load."""
+        self._unkeyed = slot
+
+    def set(self, partition: int, slot: AppendSlot | None) -> None:
+        """The slot for records that belong to a partition."""
+        if partition < len(self._by_partition):
+            self._by_partition[partition] = slot
+
+    def slot_for(self, partition: int | None, key: bytes | None) -> AppendSlot | None:
+        """The slot for a record as ``send`` takes it; None: there is none."""
+        at = -1
+        if partition is not None:
+            if type(partition) is not int or not 0 <= partition < len(self._by_partition):
+                return None
+            at = partition
+        if key is None:
+            return self.find(at, b"", -1)
+        return self.find(at, key, len(key))
+
+    def find(self, partition: int, key: bytes, key_size: int) -> AppendSlot | None:
+        """``partition`` -1: to be chosen, ``key_size`` -1: no key. Compiled, ``key`` is a C
+        pointer."""
+        count = len(self._by_partition)
+        if partition < 0:
+            if key_size < 0 or self._ignore_keys:
+                return self._unkeyed
+            if count == 0:
+                return None
+            partition = (hash_bytes(key, key_size) & 0x7FFFFFFF) % count
+        elif partition >= count:
+            return None
+        return self._by_partition[partition]
+
+
+class DirectAppend:
+    """The producer's ``send_nowait``; ``_send_slowly`` in the producer is the slow way."""
+
+    if not cython.compiled:  # in C these are the initial values
+        _slots: dict[str, TopicAppendSlots] | None = None
+        _home: asyncio.AbstractEventLoop | None = None
+        _kept = False
+        _largest = 0
+        _wall_clock_s: Callable[[], float] | None = None
+
+    def _open_direct_append(
+        self,
+        slots: dict[str, TopicAppendSlots],
+        loop: asyncio.AbstractEventLoop,
+        largest: int,
+        wall_clock: Callable[[], float],
+    ) -> None:
+        """From now on records of at most ``largest`` bytes go through ``slots``."""
+        self._slots, self._home, self._largest = slots, loop, largest
+        self._wall_clock_s = None if wall_clock is _system_clock else wall_clock
+        # Called in the event loop: this shows whether asyncio keeps the loop where C looks for it.
+        self._kept = _is_kept_loop(_LOOP_KEY, loop)
+
+    def _close_direct_append(self) -> None:
+        self._slots = None
+
+    def _try_append(  # noqa: PLR0911 - one return per reason to take the slow way
+        self,
+        topic: Any,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: HeadersLike,
+    ) -> Delivery | None:
+        """Put a record through its slot; None: the record has to take the slow way."""
+        if self._slots is None or type(topic) is not str:
+            return None
+        slots = self._slots.get(topic)
+        if slots is None or not self._at_home():
+            return None
+        if (value is not None and type(value) is not bytes) or (
+            key is not None and type(key) is not bytes
+        ):
+            return None
+        # Compiled, these have the C type of bytes.
+        key_bytes, value_bytes = key, value
+        size = 0 if value_bytes is None else len(value_bytes)
+        if key_bytes is not None:
+            size += len(key_bytes)
+        slot = slots.slot_for(partition, key_bytes)
+        if slot is None or size > self._largest or headers is not _NO_HEADERS:
+            return None
+        if timestamp_ms is None:
+            timestamp = self._now_ms()
+            if timestamp < 0:
+                return None
+        elif type(timestamp_ms) is int and 0 <= timestamp_ms <= _LAST_TIMESTAMP:
+            timestamp = timestamp_ms
+        else:
+            return None
+        return slot.put(timestamp, key_bytes, value_bytes)
+
+    def _at_home(self) -> bool:
+        """Whether the producer's event loop runs, in this thread."""
+        if self._kept:
+            return _is_kept_loop(_LOOP_KEY, self._home)
+        return _running_loop() is self._home
+
+    def _now_ms(self) -> int:
+        return _system_ms() if self._wall_clock_s is None else int(self._wall_clock_s() * 1000)
+
+    def _put(
+        self,
+        topic: str,
+        value: Any,
+        key: Any,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: HeadersLike,
+    ) -> Delivery | None:
+        return self._try_append(topic, value, key, partition, timestamp_ms, headers)
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: Any = None,
+        key: Any = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: HeadersLike = (),
+    ) -> Delivery:
+        """Like :meth:`send`, but never waits.
+
+        A record for a topic whose metadata is not known yet is kept until it is, or fails after
+        ``max.block.ms``. A loop of calls must await something now and then, or nothing is sent.
+
+        Raises:
+            BufferFullError: ``buffer.memory`` is used up, or others wait for it already.
+        """
+        delivery = self._try_append(topic, value, key, partition, timestamp_ms, headers)
+        if delivery is None:
+            return self._send_slowly(topic, value, key, partition, timestamp_ms, headers)
+        return delivery
+
+    if not cython.compiled:  # in C the producer's own is called
+
+        def _send_slowly(
+            self,
+            topic: str,
+            value: Any,
+            key: Any,
+            partition: int | None,
+            timestamp_ms: int | None,
+            headers: HeadersLike,
+        ) -> Delivery:
+            raise NotImplementedError
+
+
+use_compiled(globals())

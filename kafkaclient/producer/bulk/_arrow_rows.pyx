@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of ``_columns_py.py``: the same names and behaviour.
+"""The compiled form of ``arrow_rows.py``: the same names and behavior.
 
 Rows are read where they are, in Arrow's buffers (arrow.apache.org/docs/format/Columnar.html).
-Whoever made them is not trusted with memory: every offset is checked before it is followed.
+The stream's producer is not trusted with memory: every offset is checked before it is followed.
 """
 
 cimport cython

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of ``_bulk_py.py``: the same names and behaviour.
+"""The compiled form of ``rows.py``: the same names and behavior.
 
 A record's way through this file: :meth:`Rows.pour` -> ``Rows.put`` -> ``look`` (where are its key
-and value?) -> ``TopicAppendSlots.find`` (which batch?) -> ``AppendSlot.begin`` (is there room?), then its bytes
+and value?) -> ``TopicAppendSlots.find`` (which batch?) -> ``RecordBuffer.begin`` (is there room?), then its bytes
 are copied there. No Python object is made for a record.
 """
 
@@ -13,7 +13,7 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy
 
 from kafkaclient.producer.batches._direct_append cimport AppendSlot, TopicAppendSlots
-from kafkaclient.wire._records cimport header_pairs, headers_size, put_headers
+from kafkaclient.wire._record_buffer cimport header_pairs, headers_size, put_headers
 from kafkaclient.wire._varint cimport blob_size, put_blob
 
 __all__ = ["Rows", "Values"]
@@ -47,9 +47,9 @@ cdef class Rows:
     def pour(
         self, TopicAppendSlots slots not None, Py_ssize_t start, Py_ssize_t stop, int64_t now, list runs
     ):
-        """Send rows through the slots, from ``start`` on; returns the first row that has to go the
-        long way, or ``stop``. ``runs`` is extended by (batch_result, index of the first, count) of the
-        records of each batch. ``now`` is the timestamp of those without."""
+        """Append rows through the slots, from ``start`` on. Returns the first row that has to go
+        the slow way, or ``stop``. ``runs`` is extended by one ``Run`` for each batch. ``now`` is
+        the timestamp of records that have none."""
         cdef list touched = []
         cdef AppendSlot slot
         stop = min(stop, len(self))
@@ -58,10 +58,7 @@ cdef class Rows:
                 start += 1
         finally:
             for slot in touched:
-                first, slot._run_first = slot._run_first, -1
-                count = slot._batch_result.count - first
-                slot._batch_result.live_deliveries += count
-                runs.append((slot._batch_result, first, count))
+                runs.append(slot.end_run())
         return start
 
     cdef bint put(self, TopicAppendSlots slots, Py_ssize_t at, int64_t now, list touched) except -1:
@@ -69,20 +66,18 @@ cdef class Rows:
         if not self.look(at, &row):
             return False
         cdef AppendSlot slot = slots.find(row.partition, row.key, row.key_size)
-        if slot is None:
+        if slot is None or slot._buffer is None:
             return False
         cdef int64_t timestamp = now if row.timestamp < 0 else row.timestamp
         cdef Py_ssize_t fields = blob_size(row.key_size) + blob_size(row.value_size)
-        cdef uint8_t* end = slot.begin(timestamp, fields + row.headers_size)
+        cdef uint8_t* end = slot._buffer.begin(timestamp, fields + row.headers_size)
         if end is NULL:
             return False
         end = put_blob(end, row.key, row.key_size)
         end = put_blob(end, row.value, row.value_size)
         self.put_headers(at, end)
-        if slot._run_first < 0:
-            slot._run_first = slot._batch_result.count
+        if slot.count_record(timestamp):
             touched.append(slot)
-        slot.end(timestamp)
         return True
 
 

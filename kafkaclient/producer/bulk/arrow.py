@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import ConfigError, InvalidRecordError, KafkaError
-from kafkaclient.producer.bulk.rows import Blobs, Columns, HeaderLists, Numbers
+from kafkaclient.producer.bulk.arrow_rows import Blobs, Columns, HeaderLists, Numbers
 
 try:
     import pyarrow as pa

@@ -242,10 +242,7 @@ async def _until_done(batch_result: BatchResult, first: int, count: int) -> None
     batch_result.check_home(loop)
     woken = loop.create_future()
     waiter = Callback(loop, _wake, woken, 0)
-    part, at = batch_result.resolve_index(first + count - 1)
-    part.when_done(at, waiter)
-    if part.count == 1 and part.awaited is not None:
-        part.awaited()
+    batch_result.await_record(first + count - 1, waiter)
     try:
         await woken
     finally:

@@ -1,27 +1,121 @@
-"""Records in bulk: many at a time from where they are, into the open batches of their topic.
+"""Records in bulk: many at a time, from a list or an Arrow table into the open batches of a topic.
 
-What the taps of ``fastpath.py`` do for one record, without a handle for each. Compiled
-(``_bulk.pyx``, ``_columns.pyx``), or the pure-Python twins (``_bulk_py.py``, ``_columns_py.py``).
+What ``direct_append.py`` does for one record, without a delivery for each. ``_rows.pyx`` has the
+compiled form: the same names and behavior.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from kafkaclient.twins import load_twin
+from kafkaclient.twins import use_compiled
+from kafkaclient.wire.records import fields_size
 
 if TYPE_CHECKING:
-    from kafkaclient.producer.bulk._arrow_rows_py import Blobs, Columns, HeaderLists, Numbers
-    from kafkaclient.producer.bulk._rows_py import Rows, Values
-else:
-    _twin, _ = load_twin("kafkaclient.producer.bulk._rows")
-    Rows, Values = _twin.Rows, _twin.Values
-    _twin, _ = load_twin("kafkaclient.producer.bulk._arrow_rows")
-    Blobs, Columns, HeaderLists, Numbers = (
-        _twin.Blobs,
-        _twin.Columns,
-        _twin.HeaderLists,
-        _twin.Numbers,
-    )
+    from kafkaclient.producer.batches.delivery import Run
+    from kafkaclient.producer.batches.direct_append import AppendSlot, TopicAppendSlots
 
-__all__ = ["Blobs", "Columns", "HeaderLists", "Numbers", "Rows", "Values"]
+__all__ = ["Rows", "Values"]
+
+Row: TypeAlias = tuple[Any, Any, int | None, int | None, Any]
+"""(value, key, partition, timestamp, headers), as ``send`` takes them."""
+
+
+# The lengths of key and value, and the count of headers, take no more bytes.
+_LENGTHS = 11
+
+
+class Rows:
+    """Records to be sent, numbered from 0; where they are is the subclasses' business."""
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def record(self, at: int) -> Row:
+        """(value, key, partition, timestamp, headers), as ``send`` takes them."""
+        raise NotImplementedError
+
+    def replace(self, at: int, value: bytes | None, key: bytes | None) -> None:
+        """Take other forms of a record's value and key."""
+
+    def check(self, start: int, stop: int, largest: int, partitions: int) -> int:
+        """The first row from ``start`` on that cannot be sent as it is, or ``stop``.
+
+        Key, value and headers may take ``largest`` bytes; ``partitions`` is how many there are.
+        """
+        for at in range(start, min(stop, len(self))):
+            value, key, partition, timestamp, headers = self.record(at)
+            if not (_plain(value) and _plain(key)) or (timestamp or 0) < 0:
+                return at
+            if partition is not None and not 0 <= partition < partitions:
+                return at
+            if not headers and len(key or b"") + len(value or b"") + _LENGTHS <= largest:
+                continue
+            if any(name is None for name, _ in headers):
+                return at
+            if fields_size(key, value, headers) > largest:
+                return at
+        return stop
+
+    def pour(
+        self, slots: TopicAppendSlots, start: int, stop: int, now: int, runs: list[Run]
+    ) -> int:
+        """Append rows through the slots, from ``start`` on. Returns the first row that has to go
+        the slow way, or ``stop``. ``runs`` is extended by one :data:`Run` for each batch. ``now``
+        is the timestamp of records that have none."""
+        stop = min(stop, len(self))
+        touched: list[AppendSlot] = []
+        try:
+            for at in range(start, stop):
+                value, key, partition, timestamp, headers = self.record(at)
+                slot = slots.slot_for(partition, key)
+                if slot is None or slot._buffer is None:
+                    return at
+                timestamp = now if timestamp is None else timestamp
+                if not slot._buffer.append(timestamp, key, value, headers):
+                    return at
+                if slot.count_record(timestamp):
+                    touched.append(slot)
+        finally:
+            runs.extend(slot.end_run() for slot in touched)
+        return stop
+
+
+class Values(Rows):
+    """Records of two lists, and of what they have in common. ``keys`` None: none has a key."""
+
+    __slots__ = ("_headers", "_keys", "_partition", "_timestamp", "_values")
+
+    def __init__(
+        self,
+        values: list[Any],
+        keys: list[Any] | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Any,
+    ) -> None:
+        if keys is not None and len(keys) != len(values):
+            raise ValueError("there must be as many keys as values")
+        self._values, self._keys = values, keys
+        self._partition, self._timestamp, self._headers = partition, timestamp_ms, headers
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def record(self, at: int) -> Row:
+        key = None if self._keys is None else self._keys[at]
+        return self._values[at], key, self._partition, self._timestamp, self._headers
+
+    def replace(self, at: int, value: bytes | None, key: bytes | None) -> None:
+        self._values[at] = value
+        if self._keys is not None:
+            self._keys[at] = key
+
+
+def _plain(item: object) -> bool:
+    return item.__class__ is bytes or item is None
+
+
+use_compiled(globals())

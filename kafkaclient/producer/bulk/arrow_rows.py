@@ -1,16 +1,18 @@
-"""The pure-Python twin of ``_columns.pyx``; see ``rows.py``.
+"""The rows of an Arrow stream, as records in bulk.
 
-It makes Python lists of a piece of an Arrow stream, whatever its layout.
+The columns are made Python lists here. ``_arrow_rows.pyx`` has the compiled form, which reads the
+rows where they are: the same names and behavior.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.producer.bulk._rows_py import Rows
+from kafkaclient.producer.bulk.rows import Rows
+from kafkaclient.twins import use_compiled
 
 if TYPE_CHECKING:
-    from kafkaclient.producer.bulk._rows_py import Row
+    from kafkaclient.producer.bulk.rows import Row
 
 __all__ = ["Blobs", "Columns", "HeaderLists", "Numbers"]
 
@@ -103,3 +105,6 @@ class Columns(Rows):
             self._timestamp if timestamp is None else timestamp,
             () if self._headers is None else self._headers.items[at],
         )
+
+
+use_compiled(globals())

@@ -1,10 +1,14 @@
-"""The pure-Python twin of ``_records.pyx``: the same names, bytes and errors, only slower."""
+"""Encodes records into the buffer of a batch: what the producer does once per record.
+
+``_record_buffer.pyx`` has the compiled form: the same names, bytes and errors.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import InvalidRecordError
+from kafkaclient.twins import use_compiled
 
 if TYPE_CHECKING:
     from kafkaclient.types import Buffer, Headers
@@ -35,9 +39,6 @@ class RecordBuffer:
     )
 
     def __init__(self, capacity: int) -> None:
-        self._data = bytearray(_BATCH_OVERHEAD)
-        self._frozen = False
-        # Attributes that only this class assigns; they are properties of the compiled class.
         self.capacity = _checked_capacity(capacity)
         """How many bytes the batch may take before compression, its header included."""
         self.size = _BATCH_OVERHEAD
@@ -48,6 +49,8 @@ class RecordBuffer:
         """The first record's timestamp in milliseconds; -1 while there is none."""
         self.max_timestamp = -1
         """The latest of the records' timestamps in milliseconds; -1 while there is none."""
+        self._data = bytearray(_BATCH_OVERHEAD)
+        self._frozen = False
 
     def reserve(self, capacity: int) -> None:
         """Raise the capacity to ``capacity`` bytes; a smaller one changes nothing."""
@@ -71,22 +74,34 @@ class RecordBuffer:
             raise InvalidRecordError(
                 f"timestamp must be milliseconds between 0 and 2**63-1, not {timestamp_ms}"
             )
-        base = self.base_timestamp if self.count else timestamp_ms
-        body = bytearray(1)  # attributes: none are defined
-        _put_varint(body, timestamp_ms - base)
-        _put_varint(body, self.count)
-        _put_bytes(body, _as_bytes(key, "key"))
-        _put_bytes(body, _as_bytes(value, "value"))
-        _put_headers(body, headers)
+        key, value = _as_bytes(key, "key"), _as_bytes(value, "value")
+        pairs = _header_pairs(headers)
         if self._frozen:
             raise RuntimeError("the batch is sealed: no record can be added")
+        return self.put(timestamp_ms, key, value, pairs)
+
+    def put(
+        self,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        pairs: list[tuple[bytes, bytes | None]] | None,
+    ) -> int:
+        """:meth:`append` with arguments that are known to be good."""
+        base = self.base_timestamp if self.count else timestamp
+        body = bytearray(1)  # attributes: none are defined
+        _put_varint(body, timestamp - base)
+        _put_varint(body, self.count)
+        _put_bytes(body, key)
+        _put_bytes(body, value)
+        _put_headers(body, pairs or [])
         size = _varint_size(len(body)) + len(body)
         if self.size + size > self.capacity:
             return 0
         _put_varint(self._data, len(body))
         self._data += body
         self.base_timestamp = base
-        self.max_timestamp = max(self.max_timestamp, timestamp_ms)
+        self.max_timestamp = max(self.max_timestamp, timestamp)
         self.count += 1
         self.size += size
         return size
@@ -150,8 +165,7 @@ def _header_pairs(headers: Headers) -> list[tuple[bytes, bytes | None]]:
     return pairs
 
 
-def _put_headers(out: bytearray, headers: Headers) -> None:
-    pairs = _header_pairs(headers)
+def _put_headers(out: bytearray, pairs: list[tuple[bytes, bytes | None]]) -> None:
     _put_varint(out, len(pairs))
     for name, content in pairs:
         _put_bytes(out, name)
@@ -181,3 +195,6 @@ def _varint_size(value: int) -> int:
 
 def _field_size(data: bytes | None) -> int:
     return 1 if data is None else _varint_size(len(data)) + len(data)
+
+
+use_compiled(globals())

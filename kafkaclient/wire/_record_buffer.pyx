@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of ``_records_py.py``: the same names, bytes and errors.
+"""The compiled form of ``record_buffer.py``: the same names, bytes and errors.
 
 A record goes from ``append``'s arguments straight into the buffer, without a Python object on the
 way. Sizes are computed first, because a record starts with its own length, and because a record
@@ -34,44 +34,19 @@ cdef class RecordBuffer:
     """
 
     def __init__(self, capacity):
-        self._capacity = checked_capacity(capacity)
+        self.capacity = checked_capacity(capacity)
         self._data = bytearray(BATCH_OVERHEAD)
         self._start = <uint8_t*>PyByteArray_AS_STRING(self._data)
         self._allocated = BATCH_OVERHEAD
-        self._size = BATCH_OVERHEAD
-        self._count = 0
-        self._base_timestamp = -1
-        self._max_timestamp = -1
+        self.size = BATCH_OVERHEAD
+        self.count = 0
+        self.base_timestamp = -1
+        self.max_timestamp = -1
         self._frozen = False
-
-    @property
-    def capacity(self):
-        """How many bytes the batch may take before compression, its header included."""
-        return self._capacity
-
-    @property
-    def size(self):
-        """Bytes used before compression: 61 of header and the encoded records."""
-        return self._size
-
-    @property
-    def count(self):
-        """How many records were appended."""
-        return self._count
-
-    @property
-    def base_timestamp(self):
-        """The first record's timestamp in milliseconds; -1 while there is none."""
-        return self._base_timestamp
-
-    @property
-    def max_timestamp(self):
-        """The latest of the records' timestamps in milliseconds; -1 while there is none."""
-        return self._max_timestamp
 
     def reserve(self, capacity):
         """Raise the capacity to ``capacity`` bytes; a smaller one changes nothing."""
-        self._capacity = max(self._capacity, checked_capacity(capacity))
+        self.capacity = max(self.capacity, checked_capacity(capacity))
 
     def append(self, timestamp_ms, key, value, headers=()):
         """Encode one record; returns the bytes it took, or 0 when it does not fit.
@@ -91,7 +66,7 @@ cdef class RecordBuffer:
         self, int64_t timestamp, bytes key_bytes, bytes value_bytes, list pairs
     ) except -1:
         """:meth:`append` with arguments that are known to be good."""
-        cdef Py_ssize_t before = self._size
+        cdef Py_ssize_t before = self.size
         cdef uint8_t* end = self.begin(
             timestamp, field_size(key_bytes) + field_size(value_bytes) + headers_size(pairs)
         )
@@ -100,38 +75,38 @@ cdef class RecordBuffer:
         end = put_field(end, key_bytes)
         end = put_field(end, value_bytes)
         put_headers(end, pairs)
-        return self._size - before
+        return self.size - before
 
     cdef uint8_t* begin(self, int64_t timestamp, Py_ssize_t fields) except? NULL:
         """Add a record whose key, value and headers take ``fields`` bytes, and return where they
         are to be written; NULL when it does not fit."""
-        cdef int64_t base = self._base_timestamp if self._count else timestamp
+        cdef int64_t base = self.base_timestamp if self.count else timestamp
         cdef uint64_t timestamp_delta = zigzag(timestamp - base)
-        cdef uint64_t offset_delta = zigzag(self._count)
+        cdef uint64_t offset_delta = zigzag(self.count)
         cdef Py_ssize_t body = 1 + varint_size(timestamp_delta) + varint_size(offset_delta) + fields
         cdef Py_ssize_t size = varint_size(zigzag(body)) + body
-        if size > self._capacity - self._size:
+        if size > self.capacity - self.size:
             return NULL
-        if size > self._allocated - self._size:
-            self._resize(self._capacity)
+        if size > self._allocated - self.size:
+            self._resize(self.capacity)
 
-        cdef uint8_t* end = self._start + self._size
+        cdef uint8_t* end = self._start + self.size
         end = put_varint(end, zigzag(body))
         end[0] = 0  # attributes: none are defined
         end = put_varint(end + 1, timestamp_delta)
         end = put_varint(end, offset_delta)
 
-        self._base_timestamp = base
-        if timestamp > self._max_timestamp:
-            self._max_timestamp = timestamp
-        self._count += 1
-        self._size += size
+        self.base_timestamp = base
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+        self.count += 1
+        self.size += size
         return end
 
     def freeze(self):
         """Hand over the bytes, of which the first 61 are left for the header; to be called once."""
         self._frozen = True
-        self._resize(self._size)
+        self._resize(self.size)
         data, self._data = self._data, bytearray()
         self._start = NULL
         self._allocated = 0

@@ -5,11 +5,11 @@ cdef class RecordBuffer:
     cdef bytearray _data
     cdef uint8_t* _start
     cdef Py_ssize_t _allocated
-    cdef Py_ssize_t _size
-    cdef Py_ssize_t _capacity
-    cdef int64_t _count
-    cdef int64_t _base_timestamp
-    cdef int64_t _max_timestamp
+    cdef readonly Py_ssize_t size
+    cdef readonly Py_ssize_t capacity
+    cdef readonly int64_t count
+    cdef readonly int64_t base_timestamp
+    cdef readonly int64_t max_timestamp
     cdef bint _frozen
 
     cdef Py_ssize_t put(self, int64_t timestamp, bytes key, bytes value, list pairs) except -1

@@ -1,6 +1,0 @@
-from kafkaclient.types import Buffer
-
-__all__ = ["murmur2", "partition_for_key"]
-
-def murmur2(data: Buffer) -> int: ...
-def partition_for_key(key: Buffer, partition_count: int) -> int: ...

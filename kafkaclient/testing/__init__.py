@@ -1,7 +1,7 @@
 """Tools for testing Kafka clients: real brokers, a fault proxy, an in-process fake cluster.
 
-Every name is loaded when it is first used, so that importing one tool, or pytest loading the
-plugin of this package, does not pay for the others.
+A name is imported when it is first used, so that importing one tool, or loading the pytest plugin,
+does not import the others.
 """
 
 from __future__ import annotations

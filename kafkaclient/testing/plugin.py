@@ -1,15 +1,15 @@
 """The pytest plugin: the fixture ``kafka_cluster`` and the marker ``local_cluster``.
 
-pytest loads it in every run on a machine where the package is installed, so it imports nothing of
-weight before a test asks for a cluster.
+pytest loads the plugin in every run if the package is installed, so the plugin imports the rest of
+the package only when a test uses a cluster.
 
-With the environment variable ``KAFKACLIENT_BOOTSTRAP=host:port[,host:port...]`` the fixture is
-that cluster instead of a new one. Brokers of a cluster that others run cannot be stopped or made
-slow: tests that need it carry ``@pytest.mark.local_cluster`` and are skipped then.
+With the environment variable ``KAFKACLIENT_BOOTSTRAP=host:port[,host:port...]`` the fixture is this
+external cluster. Its brokers cannot be stopped or slowed down, so tests marked with
+``@pytest.mark.local_cluster`` are skipped.
 
 With ``KAFKACLIENT_COMPOSE=PROJECT`` the fixture is the containers of this Docker Compose project,
-which can be stopped and made slow. What is skipped then are marked tests that do not use the
-fixture, because they start processes of their own, and those that name their reason:
+which can be stopped and slowed down. Marked tests are skipped if they do not use the fixture,
+because they start their own processes. Tests with a reason are skipped too:
 ``@pytest.mark.local_cluster(not_in_containers="looks into the brokers' processes")``.
 """
 
@@ -43,17 +43,17 @@ T = TypeVar("T")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Register the marker."""
     config.addinivalue_line(
         "markers",
         "local_cluster(not_in_containers=None): stops, slows down or looks into brokers; skipped "
-        f"when {BOOTSTRAP_VARIABLE} names a cluster that others run; not_in_containers is the "
+        f"when {BOOTSTRAP_VARIABLE} names an external cluster; not_in_containers is the "
         f"reason to skip it when {COMPOSE_VARIABLE} names a Docker Compose project as well",
     )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip the tests that the cluster in use does not allow."""
+    """Skip the tests that do not work with the configured cluster."""
     for item in items:
         marker = item.get_closest_marker("local_cluster")
         if marker is not None and (reason := _reason_to_skip(item, marker)) is not None:
@@ -63,11 +63,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _reason_to_skip(item: pytest.Item, marker: pytest.Mark) -> str | None:
     if os.environ.get(COMPOSE_VARIABLE):
         if "kafka_cluster" not in getattr(item, "fixturenames", ()):
-            return "starts brokers of its own, which are processes with settings of their own"
+            return f"starts its own brokers, and {COMPOSE_VARIABLE} names a Docker Compose project"
         reason: str | None = marker.kwargs.get("not_in_containers")
         return reason
     if external := os.environ.get(BOOTSTRAP_VARIABLE):
-        return f"needs brokers of its own, and {BOOTSTRAP_VARIABLE} is {external}"
+        return f"needs its own brokers, and {BOOTSTRAP_VARIABLE} is {external}"
     return None
 
 
@@ -76,8 +76,8 @@ def kafka_cluster() -> Iterator[LocalCluster | ExternalCluster]:
     """A running Kafka cluster for the whole session: three local brokers, the containers of the
     project that ``KAFKACLIENT_COMPOSE`` names, or the cluster that ``KAFKACLIENT_BOOTSTRAP`` names.
 
-    Its coroutines may be awaited in any event loop; a test without one uses ``asyncio.run``. A
-    test that breaks something ends with ``await kafka_cluster.heal()``.
+    Its coroutines may be awaited in any event loop; a test without a loop uses ``asyncio.run``. A
+    test that causes a fault ends with ``await kafka_cluster.heal()``.
     """
     project, external = os.environ.get(COMPOSE_VARIABLE), os.environ.get(BOOTSTRAP_VARIABLE)
     if external and not project:
@@ -100,8 +100,8 @@ def kafka_cluster() -> Iterator[LocalCluster | ExternalCluster]:
 
 
 def _run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """``asyncio.run`` in a thread of its own: this one may have an event loop running, which is
-    how some plugins run their fixtures."""
+    """Run the coroutine in a new thread: some plugins run fixtures inside an event loop, where
+    ``asyncio.run`` is not allowed."""
     outcome: list[T] = []
     failure: list[BaseException] = []
 

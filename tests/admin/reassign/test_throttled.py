@@ -67,7 +67,7 @@ async def test_what_has_arrived_stays_when_the_rest_is_undone(fake_virtual, conf
 
         async def move() -> None:
             async with admin.throttled(PLAN, bytes_per_second=1000):
-                fake._state.partition("foo", 0).arrive()
+                fake._state.partition("foo", 0).finish_reassignment()
                 raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):

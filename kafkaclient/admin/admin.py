@@ -430,15 +430,11 @@ class Admin(TransactionAdmin, Client):
         """
         async with self._operation("setting partition limits", timeout_s) as running:
             if running.store is None:
-                raise AdminStateError(
-                    "setting partition limits: this admin client has limits=None, so it has no "
-                    "place to store limits; create it with limits='topic' or FileLimits(path)"
-                )
+                raise AdminStateError("cannot set limits: this admin client has limits=None")
             return await running.store.change(changes)
 
     async def check_limits(self, *, timeout_s: float | None = None) -> LimitsReport:
-        """The partition limits and their usage. The usage omits topics that this client may not
-        describe."""
+        """The partition limits, and their usage by topics that this client may describe."""
         async with self._operation("checking the partition limits", timeout_s) as running:
             limits, cluster = await running.limits_and_cluster()
         return limits_report(limits, usage_of(cluster))

@@ -109,8 +109,7 @@ class Configs:
         subtract: Mapping[str, str],
         validate_only: bool,
     ) -> None:
-        """Make all changes or none. Raises the broker's error, or ConfigError if no key is given or
-        a key is named twice."""
+        """Make all changes or none. Raises as :meth:`.Admin.alter_configs`."""
         changes = (
             *((key, ConfigOperation.SET, value) for key, value in set.items()),
             *((key, ConfigOperation.DELETE, None) for key in delete),

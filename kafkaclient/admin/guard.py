@@ -115,8 +115,7 @@ class Guard:
     async def _with_defaults(
         self, topics: Sequence[NewTopic], results: dict[str, KafkaError | None]
     ) -> list[NewTopic]:
-        """The topics, completed with the cluster's defaults. Adds the controller's errors to
-        ``results``."""
+        """The topics with the cluster's defaults. Adds errors to ``results``."""
         open_ = [t for t in topics if not t.assignments and min(_counts(t)) < 0]
         outcomes = await self._requests.create(open_, validate_only=True)
         settled = []
@@ -245,14 +244,12 @@ class Guard:
 
     async def _metadata_including(self, partitions: Mapping[str, int]) -> MetadataResult:
         """Metadata of all topics that includes at least these numbers of partitions by topic."""
-        waits = 0
-        while True:
-            cluster = await self._session.metadata(None)
+
+        def includes(cluster: MetadataResult) -> bool:
             counts = {topic.name: len(topic.partitions) for topic in cluster.topics}
-            if all(counts.get(name, 0) >= count for name, count in partitions.items()):
-                return cluster
-            waits += 1
-            await self._session.pause(waits)
+            return all(counts.get(name, 0) >= count for name, count in partitions.items())
+
+        return await self._session.metadata_when(includes)
 
 
 def _is_exempt(name: str) -> bool:

@@ -40,13 +40,11 @@ class Limits:
 
     @classmethod
     def parse(cls, given: Mapping[str, str | int | None]) -> Limits:
-        """The limits by their names in KIP-578. ``off`` and 2^63-1 mean none. Raises
-        ConfigError."""
+        """The limits by their names in KIP-578 (``off``: no limit). Raises ConfigError."""
         return cls().changed(given)
 
     def changed(self, given: Mapping[str, str | int | None]) -> Limits:
-        """A copy with the ``given`` limits replaced. Raises ConfigError for an unknown name or an
-        unusable value."""
+        """A copy with the ``given`` limits replaced. Raises ConfigError if one is invalid."""
         limits = self
         for name, raw in given.items():
             value = None if raw is None else str(raw)

@@ -41,8 +41,7 @@ class FileLimits:
         return await asyncio.to_thread(self._read)
 
     async def change(self, given: Mapping[str, str | int | None]) -> Limits:
-        """Set the ``given`` limits and return all limits. Raises ConfigError if the file cannot be
-        written."""
+        """Set the ``given`` limits and return all limits. Raises ConfigError."""
         return await asyncio.to_thread(self._change, given)
 
     def _read(self) -> Limits:

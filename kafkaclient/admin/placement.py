@@ -153,8 +153,7 @@ def _loads(slots: Mapping[int, int], group: Sequence[int], share: int, turn: int
 
 
 def _largest(highest: int, holds: Callable[[int], bool]) -> int:
-    """The largest number up to ``highest`` for which ``holds`` is true. ``holds`` is monotonic and
-    true for 0."""
+    """The largest number up to ``highest`` for which the monotonic ``holds`` is true."""
     low = 0
     while low < highest:
         middle = (low + highest + 1) // 2

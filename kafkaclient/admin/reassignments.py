@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from kafkaclient.admin.guard import usage_of
 from kafkaclient.admin.limits import Request
 from kafkaclient.admin.session import CONTROLLER, NOT_NOW
-from kafkaclient.admin.topics import topic_error
+from kafkaclient.admin.topics import partitions_of, topic_error
 from kafkaclient.broker_errors import broker_error, denied
-from kafkaclient.types import TopicPartition
 from kafkaclient.wire.reassignments import AlterReassignmentsCall, ListReassignmentsCall
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from kafkaclient.admin.limits import Limits
     from kafkaclient.admin.session import Session
     from kafkaclient.errors import KafkaError
+    from kafkaclient.types import TopicPartition
     from kafkaclient.wire.reassignments import AlterReassignmentsResult, OngoingReassignment
     from kafkaclient.wire.results import MetadataResult
 
@@ -104,43 +104,27 @@ class Reassignments:
         request = _request(begun, cluster)
         if limits.max_broker_partitions is not None and any(request.gains.values()):
             targets = {p: set(nodes or ()) for p, nodes in begun.items()}
-            now = await self._metadata_including(targets)
-            usage_of(now).check_outcome(limits, request, undone=undone)
 
-    async def _metadata_including(
-        self, targets: Mapping[TopicPartition, set[int]]
-    ) -> MetadataResult:
-        """Metadata of all topics that includes the target replicas."""
-        waits = 0
-        while True:
-            cluster = await self._session.metadata(None)
-            present = {
-                TopicPartition(topic.name, p.partition): set(p.replicas)
-                for topic in cluster.topics
-                for p in topic.partitions
-            }
-            if all(nodes <= present.get(p, nodes) for p, nodes in targets.items()):
-                return cluster
-            waits += 1
-            await self._session.pause(waits)
+            def includes_targets(now: MetadataResult) -> bool:
+                present = {p: set(view.replicas) for p, view in partitions_of(now).items()}
+                return all(nodes <= present.get(p, nodes) for p, nodes in targets.items())
+
+            now = await self._session.metadata_when(includes_targets)
+            usage_of(now).check_outcome(limits, request, undone=undone)
 
 
 def _request(
     moves: Mapping[TopicPartition, tuple[int, ...] | None], cluster: MetadataResult
 ) -> Request:
     """The replicas that each broker gains. Partitions of internal topics do not count."""
-    known = {
-        TopicPartition(topic.name, p.partition): (topic.is_internal, p.replicas)
-        for topic in cluster.topics
-        for p in topic.partitions
-    }
+    views = partitions_of(cluster)
+    internal = {topic.name for topic in cluster.topics if topic.is_internal}
     gains: Counter[int] = Counter()
     for partition, replicas in moves.items():
-        if partition not in known:
+        if partition not in views:
             raise topic_error(_UNKNOWN_TOPIC, str(partition), "reassigning", "Alter")
-        internal, present = known[partition]
-        if replicas is not None and not internal:
-            gains.update(set(replicas) - set(present))
+        if replicas is not None and partition.topic not in internal:
+            gains.update(set(replicas) - set(views[partition].replicas))
     return Request(f"reassigning {len(moves)} partitions", 0, 0, gains)
 
 

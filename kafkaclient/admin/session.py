@@ -156,6 +156,14 @@ class Session:
         self._learn(result)
         return result
 
+    async def metadata_when(self, done: Callable[[MetadataResult], bool]) -> MetadataResult:
+        """Metadata of all topics, read again until ``done(metadata)`` is true."""
+        waits = 0
+        while not done(cluster := await self.metadata(None)):
+            waits += 1
+            await self.pause(waits)
+        return cluster
+
     def _learn(self, result: MetadataResult) -> None:
         brokers = {broker.node_id: Broker(*broker) for broker in result.brokers}
         self._controller = result.controller_id

@@ -9,6 +9,7 @@ from kafkaclient.admin.session import CONTROLLER, NOT_NOW
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import InvalidTopicError, KafkaError
 from kafkaclient.topic_names import check_topic_name
+from kafkaclient.types import TopicPartition
 from kafkaclient.wire.admin import CreatePartitionsCall, NewPartitions
 from kafkaclient.wire.codec import CreateTopicsCall, DeleteTopicsCall, NewTopic
 
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 
     from kafkaclient.admin.session import Session
     from kafkaclient.wire.api import Call
-    from kafkaclient.wire.results import PartitionView, TopicInfo, TopicOutcome
+    from kafkaclient.wire.results import MetadataResult, PartitionView, TopicInfo, TopicOutcome
 
-__all__ = ["Requests", "TopicDescription", "description_of", "topic_error"]
+__all__ = ["Requests", "TopicDescription", "description_of", "partitions_of", "topic_error"]
 
 _UNKNOWN_SERVER_ERROR = -1
 _UNKNOWN_TOPIC = 3
@@ -74,6 +75,15 @@ def description_of(info: TopicInfo) -> TopicDescription:
         raise topic_error(info.error_code, info.name, "describing", "Describe")
     partitions = tuple(sorted(info.partitions))
     return TopicDescription(info.name, info.topic_id, info.is_internal, partitions)
+
+
+def partitions_of(cluster: MetadataResult) -> dict[TopicPartition, PartitionView]:
+    """All partitions in the metadata."""
+    return {
+        TopicPartition(topic.name, view.partition): view
+        for topic in cluster.topics
+        for view in topic.partitions
+    }
 
 
 def topic_error(

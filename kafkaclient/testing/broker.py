@@ -68,8 +68,7 @@ class BrokerState(StrEnum):
 
 
 class Broker(Protocol):
-    """A broker that a fleet controls. A method that the broker's state does not allow raises
-    LocalClusterError."""
+    """A broker that a fleet controls. Methods raise LocalClusterError in a wrong state."""
 
     @property
     def node(self) -> int: ...
@@ -190,8 +189,7 @@ class BrokerProcess:
         (self.log_dir / "meta.properties").write_text(meta, "utf-8")
 
     async def start(self, record_to: Path | None = None) -> None:
-        """Start the JVM and return at once. It writes a class archive to ``record_to`` at its
-        end."""
+        """Start the JVM, which writes a class archive to ``record_to`` at its end."""
         if self.pid is not None:
             raise LocalClusterError(f"broker {self.node} cannot start: it is already {self.state}")
         command = self._jvm.command(

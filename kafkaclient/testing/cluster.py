@@ -86,8 +86,7 @@ class ClusterHandle:
 
     @property
     def proxied_bootstrap(self) -> str:
-        """The addresses of the brokers' fault proxies. Clients that bootstrap here use only the
-        proxies."""
+        """The addresses of the fault proxies. Clients that bootstrap here use only proxies."""
         return str(self._description["proxied_bootstrap"])
 
     def secured_bootstrap(self, listener: str) -> str:
@@ -99,8 +98,7 @@ class ClusterHandle:
 
     @property
     def certificates(self) -> Path:
-        """The directory of ``ca.pem`` and ``client.pem`` (certificate and key), with
-        ``security``."""
+        """With ``security``: the directory of ``ca.pem`` and ``client.pem`` (with its key)."""
         return self.directory / "certificates"
 
     @property

@@ -79,8 +79,7 @@ class ContainerBroker:
 
     @property
     def ports(self) -> Ports:
-        """The ports on 127.0.0.1. INTERNAL and CONTROLLER are ports inside the container
-        network."""
+        """The ports on 127.0.0.1, and INTERNAL and CONTROLLER in the containers' network."""
         bound = dict(_LISTENER.findall(self.environment["KAFKA_LISTENERS"]))
         advertised = dict(_LISTENER.findall(self.environment["KAFKA_ADVERTISED_LISTENERS"]))
         return Ports(

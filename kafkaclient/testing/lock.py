@@ -41,8 +41,7 @@ _OTHER_BINDING = ("org.slf4j", "slf4j-reload4j")
 
 
 def make_lock(version: str, maven: str) -> str:
-    """The text of the lock file of a Kafka version: the broker, its tools and their
-    dependencies."""
+    """The text of the lock file: a broker of this version, its tools, their dependencies."""
     roots = [(_KAFKA, "kafka_2.13", version), (_KAFKA, "kafka-tools", version)]
     jars = _resolve(roots, maven)
     # Kafka's published poms lack the bridge from slf4j to log4j, which its distribution contains.

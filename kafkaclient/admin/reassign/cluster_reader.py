@@ -11,7 +11,7 @@ from kafkaclient.admin.reassign.outcome import some
 from kafkaclient.admin.reassign.progress import Reading
 from kafkaclient.admin.reassign.release import Remaining, Rest, lacking
 from kafkaclient.admin.reassign.throttle_marks import FOLLOWER_RATE, RATE_KEYS
-from kafkaclient.admin.topics import topic_error
+from kafkaclient.admin.topics import partitions_of, topic_error
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import KafkaError
 from kafkaclient.types import TopicPartition
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kafkaclient.wire.reassignments import OngoingReassignment
     from kafkaclient.wire.results import MetadataResult, PartitionView
 
-__all__ = ["ClusterReader", "known_partitions", "partitions_of", "visible"]
+__all__ = ["ClusterReader", "known_partitions", "visible"]
 
 T = TypeVar("T")
 
@@ -47,15 +47,6 @@ _TOPICS_PER_REQUEST = 500
 # The replica id of a ListOffsets request to which followers also answer, with their log end offset
 # (Java: ListOffsetsRequest.DEBUGGING_REPLICA_ID).
 _DEBUG_REPLICA = -2
-
-
-def partitions_of(cluster: MetadataResult) -> dict[TopicPartition, PartitionView]:
-    """All partitions in the metadata."""
-    return {
-        TopicPartition(topic.name, view.partition): view
-        for topic in cluster.topics
-        for view in topic.partitions
-    }
 
 
 def visible(cluster: MetadataResult) -> MetadataResult:

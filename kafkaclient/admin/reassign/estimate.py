@@ -95,8 +95,7 @@ class Estimate:
     """KIP-73's TotalLogSizePerBroker: the mean over the brokers that answered."""
     brokers: int
     inbound: float
-    """IN: inbound bytes per second of the busiest broker, replication included; 0.0 if not
-    measured."""
+    """IN: inbound bytes per second of the busiest broker; 0.0 if not measured."""
     replication_factor: int
     """R: the smallest replication factor that moves, which gives the narrowest safe range."""
     silent: Mapping[int, str] = field(default_factory=dict)

@@ -7,11 +7,11 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kafkaclient.admin.reassign.cluster_reader import partitions_of
 from kafkaclient.admin.reassign.moves import bootstrap_map
 from kafkaclient.admin.reassign.release_loop import ease_arrivals
 from kafkaclient.admin.reassign.throttle import throttle_of
 from kafkaclient.admin.reassign.throttle_state import Lifted, Throttles
+from kafkaclient.admin.topics import partitions_of
 from kafkaclient.errors import (
     AuthorizationError,
     ConfigError,

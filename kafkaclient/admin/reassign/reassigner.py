@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from kafkaclient.admin.reassign.cluster_reader import (
     ClusterReader,
     known_partitions,
-    partitions_of,
     visible,
 )
 from kafkaclient.admin.reassign.estimate import Estimate, estimate, inbound_rate
@@ -27,7 +26,7 @@ from kafkaclient.admin.reassign.release_loop import ease_arrivals
 from kafkaclient.admin.reassign.submission import Submission
 from kafkaclient.admin.reassign.throttle import throttle_of
 from kafkaclient.admin.reassign.throttle_state import Throttles
-from kafkaclient.admin.topics import topic_error
+from kafkaclient.admin.topics import partitions_of, topic_error
 from kafkaclient.errors import AdminTimeoutError, ConfigError, KafkaError
 
 if TYPE_CHECKING:

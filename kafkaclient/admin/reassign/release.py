@@ -70,8 +70,7 @@ class Releases:
     _at: float | None = None
 
     def due(self, remaining: Remaining) -> list[Replica]:
-        """The replicas to release now, fewest missing bytes first. They count as released unless
-        :meth:`failed` is called."""
+        """The replicas to release now. They count as released unless :meth:`failed` is called."""
         passed = 0.0 if self._at is None else remaining.at - self._at
         self._at = remaining.at
         most = {node: rate * SHARE * _SAVED_S for node, rate in remaining.rates.items()}

@@ -13,12 +13,13 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kafkaclient.admin.reassign.cluster_reader import known_partitions, partitions_of
+from kafkaclient.admin.reassign.cluster_reader import known_partitions
 from kafkaclient.admin.reassign.moves import arrivals, current_move, move_map
 from kafkaclient.admin.reassign.outcome import Begun, some
 from kafkaclient.admin.reassign.plan import ReassignmentPlan
 from kafkaclient.admin.reassign.quotas import clean_up
 from kafkaclient.admin.reassign.throttle import throttle_of
+from kafkaclient.admin.topics import partitions_of
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import KafkaError
 

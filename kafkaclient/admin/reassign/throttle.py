@@ -64,8 +64,7 @@ class Throttle:
     async def topics(
         self, names: Iterable[str], *, seen: str | None = None
     ) -> tuple[dict[str, TopicThrottle], dict[str, KafkaError]]:
-        """The lists of topics, and the errors of topics that cannot be described. A topic that does
-        not exist is in neither."""
+        """The lists of existing topics, and the errors of topics that cannot be described."""
         wanted = sorted(set(names))
         found: dict[str, TopicThrottle] = {}
         failures: dict[str, KafkaError] = {}

@@ -85,8 +85,7 @@ class ThrottledReplicas(NamedTuple):
 
 
 class BrokerMark(NamedTuple):
-    """The rate that was set on a broker, in bytes per second, and the two replaced rates (None: the
-    rate was not set)."""
+    """The rate of a broker in bytes per second, and the two replaced rates (None: unset)."""
 
     rate: int
     leader: int | None

@@ -192,8 +192,7 @@ class FakeCluster(TopicControls, LogControls, TransactionControls):
             connection.resume()
 
     def drop_connections(self, node_id: int | None = None) -> int:
-        """Reset all connections of a broker, or of all brokers. Returns the number of
-        connections."""
+        """Reset all connections of a broker, or of all brokers. Returns their number."""
         connections = [
             connection
             for broker in self._state.brokers.values()
@@ -209,8 +208,7 @@ class FakeCluster(TopicControls, LogControls, TransactionControls):
         return len(self._broker(node_id).connections)
 
     def set_address(self, node_id: int, host: str, port: int = _PORT) -> None:
-        """Move a broker to another address. Its connections end, and the old address refuses new
-        ones."""
+        """Move a broker to another address. Connections to the old address end or are refused."""
         broker = self._broker(node_id)
         broker.host, broker.port = host, port
         self.drop_connections(node_id)

@@ -45,8 +45,7 @@ _CRC_AT = 17
 
 
 class FakeRecord(NamedTuple):
-    """A record in a log. ``timestamp`` is in milliseconds. The last three fields are -1 without
-    idempotence."""
+    """A record; ``timestamp`` in milliseconds. Without idempotence the last fields are -1."""
 
     offset: int
     timestamp: int

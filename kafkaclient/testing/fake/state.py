@@ -105,8 +105,7 @@ class ClusterState:
         max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
         min_insync_replicas: int = 1,
     ) -> FakeTopic:
-        """Create a topic. ``assignments`` lists the replicas of each partition, the leader
-        first."""
+        """Create a topic. ``assignments``: the replicas by partition, the leader first."""
         topic = FakeTopic(
             name,
             # Never the null id. A topic that is created again gets a new id.

@@ -132,8 +132,7 @@ class Faults:
         self.responses.clear()
 
     def service_time(self, api_key: int) -> float:
-        """The delay of a response in seconds; responses of a connection wait one after the
-        other."""
+        """The delay in seconds of a response; the responses of a connection wait in order."""
         times = self.service_times
         return times.get(api_key, times.get(None, 0.0)) if times else 0.0
 

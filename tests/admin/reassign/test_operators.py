@@ -189,7 +189,7 @@ class Operators(RuleBasedStateMachine):
     def arrive(self, partition) -> None:
         state = self.fake._state.partition(*partition)
         if state.moving_to:
-            state.arrive()
+            state.finish_reassignment()
 
     @rule(seconds=st.sampled_from((0.01, 0.05, 0.2, 1.0, 5.0)))
     def wait(self, seconds) -> None:

@@ -18,7 +18,11 @@ from confluent_kafka.admin import (
 
 from kafkaclient.admin import Admin, ConfigResource
 from kafkaclient.admin.limits_topic import LIMITS_TOPIC
-from kafkaclient.admin.reassign.marks import FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
+from kafkaclient.admin.reassign.throttle_marks import (
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+)
 from kafkaclient.errors import AuthorizationError, PartitionLimitRaceError, PolicyViolationError
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing import ClusterSecurity, LocalCluster, SecureListener

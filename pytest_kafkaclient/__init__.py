@@ -65,7 +65,7 @@ def _reason_to_skip(item: pytest.Item, marker: pytest.Mark) -> str | None:
         reason: str | None = marker.kwargs.get("not_in_containers")
         return reason
     if external := os.environ.get(BOOTSTRAP_VARIABLE):
-        return f"needs brokers of its own, and {BOOTSTRAP_VARIABLE} is {external}"
+        return f"needs its own brokers, and {BOOTSTRAP_VARIABLE} is {external}"
     return None
 
 

@@ -1,4 +1,4 @@
-"""The admin client: topics, configurations, partition limits, throttled moves of replicas."""
+"""The admin client: topics, configurations, partition limits and throttled reassignments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The admin client: what applications and the command line call."""
+"""The admin client that applications and the command line call."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal
 
-from kafkaclient.admin.description import ClusterDescription, LimitsReport, report, seen_by
-from kafkaclient.admin.guard import existing, settled_outcomes, usage_of
-from kafkaclient.admin.opened import Opened
+from kafkaclient.admin.description import (
+    ClusterDescription,
+    LimitsReport,
+    describe_cluster,
+    limits_report,
+)
+from kafkaclient.admin.guard import errors_by_topic, existing_topics, usage_of
 from kafkaclient.admin.reassign.quotas import ReplicationQuotas
 from kafkaclient.admin.reassign.reassigner import Reassigner
 from kafkaclient.admin.reassign.throttled import ThrottledReassignment
+from kafkaclient.admin.running import RunningAdmin
 from kafkaclient.admin.session import Session
-from kafkaclient.admin.topics import TopicDescription, described
+from kafkaclient.admin.topics import TopicDescription, description_of
 from kafkaclient.admin.transaction_api import TransactionAdmin
 from kafkaclient.cluster.client import Client
 from kafkaclient.config.admin import AdminConfig
@@ -43,25 +48,25 @@ __all__ = ["Admin"]
 
 
 class Admin(TransactionAdmin, Client):
-    """Looks after a cluster: topics, configurations, partition limits (KIP-578), transactions.
+    """Manages a cluster: topics, configurations, partition limits (KIP-578), transactions.
 
     ::
 
         async with Admin("localhost:9092") as admin:
             await admin.create_topic("flights", partitions=6, replication_factor=3)
 
-    Parameters: bootstrap servers, or a mapping of options under Kafka's dotted names, and options
-    by keyword, as with the producer; besides the producer's own (those about connections and
-    security count) there is ``default_api_timeout_ms`` (default 60,000): what every call ends
-    within, unless it is given ``timeout_s``. ``limits`` says where partition limits are kept: by
-    default in a topic of the cluster; a :class:`~kafkaclient.admin.FileLimits`, or None to heed no
-    limits at all. ``dialer``, ``clock`` (monotonic seconds), ``wall_clock`` (seconds since the
-    epoch) and ``rng`` (choice of brokers, pauses) are seams for tests.
+    The first argument is the bootstrap servers, or a mapping of options under Kafka's dotted names.
+    Options are also given by keyword: the producer's options for connections and security, and
+    ``default_api_timeout_ms`` (default 60,000), the time limit of a call without ``timeout_s``.
+    ``limits`` is where partition limits are stored: ``"topic"`` (default) for a topic of the
+    cluster, a :class:`~kafkaclient.admin.FileLimits` for a file, or None to enforce no limits.
+    Tests replace ``dialer``, ``clock`` (monotonic seconds), ``wall_clock`` (seconds since the
+    epoch) and ``rng`` (choice of brokers, pauses).
 
-    No call ever creates a topic by asking for it. Every call raises AdminTimeoutError when its time
-    is over, AdminStateError when this client has not been started or is closed,
-    AuthenticationError, and UnsupportedVersionError for brokers that are too old; what else is with
-    each. Making an admin client does no I/O.
+    The constructor does no I/O. Describing a topic never creates the topic. Every call may raise
+    AdminTimeoutError, AdminStateError (the client is not started, or is closed),
+    AuthenticationError and UnsupportedVersionError (a broker is too old). The docstring of a call
+    lists its other errors.
 
     Raises:
         ConfigError: an option is unknown, unusable or in conflict with another.
@@ -87,21 +92,21 @@ class Admin(TransactionAdmin, Client):
         self._clock = clock
         self._wall_clock = wall_clock
         self._rng = rng or Random()
-        self._open: Opened | None = None
+        self._running: RunningAdmin | None = None
         measured_by = clock or _loop_time
         self.reassigner = Reassigner(self._operation, measured_by, self._rng)
-        """Moves replicas, step by step; :meth:`throttled` has the steps joined."""
+        """The single steps of a reassignment; :meth:`throttled` runs all of them."""
         self.replication_quotas = ReplicationQuotas(self._operation, measured_by)
-        """Throttles of replication, apart from any plan."""
+        """Replication throttles that do not belong to a plan."""
 
     def __repr__(self) -> str:
-        return f"<Admin {self.config.client_id!r} {'running' if self._open else 'not running'}>"
+        return f"<Admin {self.config.client_id!r} {'running' if self._running else 'not running'}>"
 
-    # --- life ---------------------------------------------------------------------------------
+    # --- start and close ----------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Reach the cluster. Raises BootstrapError when no bootstrap server answers in time."""
-        if self._open is not None:
+        """Connect to the cluster. Raises BootstrapError if no bootstrap server answers in time."""
+        if self._running is not None:
             return
         session = Session(self.config, dialer=self._dialer, clock=self._clock, rng=self._rng)
         try:
@@ -109,7 +114,7 @@ class Admin(TransactionAdmin, Client):
         except BaseException:
             await session.close()
             raise
-        self._open = Opened(
+        self._running = RunningAdmin(
             session,
             self._limits,
             rng=self._rng,
@@ -118,43 +123,43 @@ class Admin(TransactionAdmin, Client):
         )
 
     async def close(self) -> None:
-        """Close the connections; calls under way end with AdminStateError."""
-        opened, self._open = self._open, None
-        if opened is not None:
-            await opened.session.close()
+        """Close the connections. Pending calls raise AdminStateError."""
+        running, self._running = self._running, None
+        if running is not None:
+            await running.session.close()
 
     async def _end(self) -> None:
         await self.close()
 
-    # --- topics: to see -----------------------------------------------------------------------
+    # --- describing topics --------------------------------------------------------------------
 
     async def list_topics(
         self, *, internal: bool = True, timeout_s: float | None = None
     ) -> list[str]:
-        """The names of all topics that this client may describe, in order."""
+        """The names of all topics that this client may describe, sorted."""
         topics = await self.describe_topics(timeout_s=timeout_s)
         return [topic.name for topic in topics.values() if internal or not topic.internal]
 
     async def describe_topics(
         self, names: Iterable[str] | None = None, *, timeout_s: float | None = None
     ) -> dict[str, TopicDescription]:
-        """Topics by name, in order; None for all. Raises UnknownTopicError for one that does not
-        exist, InvalidTopicError for a name that no topic can have, AuthorizationError for one that
-        this client may not describe."""
+        """Descriptions by topic name, sorted; ``names=None`` describes all topics. Raises
+        UnknownTopicError, InvalidTopicError for an illegal name, and AuthorizationError for a named
+        topic that this client may not describe."""
         wanted = None if names is None else tuple(dict.fromkeys(names))
         for name in wanted or ():
             check_topic_name(name)
-        async with self._operation("describing topics", timeout_s) as opened:
-            told = await opened.session.metadata(wanted)
-        return {info.name: described(info) for info in sorted(told.topics, key=lambda t: t.name)}
+        async with self._operation("describing topics", timeout_s) as running:
+            topics = (await running.session.metadata(wanted)).topics
+        return {info.name: description_of(info) for info in sorted(topics, key=lambda t: t.name)}
 
     async def describe_topic(
         self, name: str, *, timeout_s: float | None = None
     ) -> TopicDescription:
-        """One topic; raises as :meth:`describe_topics`."""
+        """The description of one topic. Raises as :meth:`describe_topics`."""
         return (await self.describe_topics([name], timeout_s=timeout_s))[name]
 
-    # --- topics: to change --------------------------------------------------------------------
+    # --- changing topics ----------------------------------------------------------------------
 
     async def create_topic(
         self,
@@ -167,15 +172,14 @@ class Admin(TransactionAdmin, Client):
         validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> None:
-        """Create a topic. Numbers left out are the cluster's (``num.partitions``,
-        ``default.replication.factor``); ``replica_assignment`` has the replicas of each partition,
-        the preferred leader first, instead of numbers.
+        """Create a topic. ``partitions`` and ``replication_factor`` default to the cluster's
+        ``num.partitions`` and ``default.replication.factor``. ``replica_assignment`` replaces both:
+        it lists the replicas of each partition, the preferred leader first.
 
-        Raises TopicExistsError; InvalidTopicError for a name that no topic can have;
-        PolicyViolationError when partition limits or a policy of the cluster do not allow it;
-        PartitionLimitRaceError when it was created and somebody else took
-        the same room at the same time; the controller's BrokerError for what it refuses;
-        AuthorizationError.
+        Raises TopicExistsError; InvalidTopicError for an illegal name; PolicyViolationError if
+        partition limits or a policy of the cluster forbid the topic; PartitionLimitRaceError if the
+        topic was created, but a concurrent change used the same capacity; AuthorizationError; or
+        the controller's BrokerError.
         """
         topic = NewTopic(
             name,
@@ -196,30 +200,33 @@ class Admin(TransactionAdmin, Client):
         validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> dict[str, KafkaError | None]:
-        """Create topics; by name None, or what :meth:`create_topic` raises. Each is created as a
-        whole or not at all; when there is not room for all, the earlier ones get it."""
+        """Create topics. Returns by name None, or the error that :meth:`create_topic` raises. A
+        topic is created completely or not at all. If the limits do not allow all topics, the first
+        ones are created."""
         wanted = list({topic.name: topic for topic in topics}.values())
-        async with self._operation("creating topics", timeout_s) as opened:
-            limits, cluster = await opened.limits_and_cluster()
+        async with self._operation("creating topics", timeout_s) as running:
+            limits, cluster = await running.limits_and_cluster()
             if limits.any:
-                return await opened.guard.create(
+                return await running.guard.create(
                     wanted, limits, cluster, validate_only=validate_only
                 )
-            outcomes = await opened.requests.create(wanted, validate_only=validate_only)
-            return settled_outcomes(outcomes, existing(cluster) if validate_only else frozenset())
+            outcomes = await running.requests.create(wanted, validate_only=validate_only)
+            return errors_by_topic(
+                outcomes, existing_topics(cluster) if validate_only else frozenset()
+            )
 
     async def delete_topic(self, name: str, *, timeout_s: float | None = None) -> None:
-        """Delete a topic with all its records. Raises UnknownTopicError, AuthorizationError, or the
+        """Delete a topic and its records. Raises UnknownTopicError, AuthorizationError, or the
         controller's BrokerError."""
         _raise((await self.delete_topics([name], timeout_s=timeout_s))[name])
 
     async def delete_topics(
         self, names: Iterable[str], *, timeout_s: float | None = None
     ) -> dict[str, KafkaError | None]:
-        """Delete topics with all their records; by name None, or what :meth:`delete_topic`
-        raises."""
-        async with self._operation("deleting topics", timeout_s) as opened:
-            return await opened.requests.delete(names)
+        """Delete topics and their records. Returns by name None, or the error that
+        :meth:`delete_topic` raises."""
+        async with self._operation("deleting topics", timeout_s) as running:
+            return await running.requests.delete(names)
 
     async def add_partitions(
         self,
@@ -230,22 +237,23 @@ class Admin(TransactionAdmin, Client):
         validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> None:
-        """Let a topic have ``total`` partitions; ``replica_assignment`` has the replicas of those
-        that are added. Keys may belong to other partitions afterwards. More than 5,000 are added in
-        steps, of which those done stand when a later one fails.
+        """Increase the number of partitions of a topic to ``total``. ``replica_assignment`` lists
+        the replicas of each new partition. A key may map to another partition afterwards. More than
+        5,000 partitions are added in several requests: partitions already added stay if a later
+        request fails.
 
         Raises UnknownTopicError, and as :meth:`create_topic`.
         """
         check_topic_name(name)
-        async with self._operation(f"adding partitions to topic {name!r}", timeout_s) as opened:
+        async with self._operation(f"adding partitions to topic {name!r}", timeout_s) as running:
             failures = 0
-            limits, cluster = await opened.limits_and_cluster()
+            limits, cluster = await running.limits_and_cluster()
             while (topic := _topic_of(cluster, name)) is None:
-                await opened.requests.check_known(name)
+                await running.requests.check_known(name)
                 failures += 1
-                await opened.session.pause(failures)
-                limits, cluster = await opened.limits_and_cluster()
-            await opened.guard.extend(
+                await running.session.pause(failures)
+                limits, cluster = await running.limits_and_cluster()
+            await running.guard.extend(
                 topic,
                 total,
                 replica_assignment or (),
@@ -263,11 +271,11 @@ class Admin(TransactionAdmin, Client):
         *,
         timeout_s: float | None = None,
     ) -> dict[str, ConfigEntry]:
-        """The configuration of a topic, a broker or all brokers, by key; ``keys`` None for all
-        keys. Sensitive values are None. Raises the broker's error, ConfigError for a broker that is
-        not up."""
-        async with self._operation(f"describing {resource}", timeout_s) as opened:
-            return await opened.configs.describe(resource, keys)
+        """The configuration of a topic, a broker or all brokers, by key. ``keys=None`` returns all
+        keys. Sensitive values are None. Raises the broker's error, or ConfigError if the broker is
+        down."""
+        async with self._operation(f"describing {resource}", timeout_s) as running:
+            return await running.configs.describe(resource, keys)
 
     async def alter_configs(
         self,
@@ -280,11 +288,11 @@ class Admin(TransactionAdmin, Client):
         validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> None:
-        """Change some keys and leave the others alone (KIP-339): all changes or none. ``delete``
-        brings a key's default back; ``append`` and ``subtract`` are for lists. Raises the broker's
-        error, ConfigError for a key named twice, none at all, or a broker that is not up."""
-        async with self._operation(f"configuring {resource}", timeout_s) as opened:
-            await opened.configs.alter(
+        """Change the named keys only (KIP-339): all changes or none. ``delete`` restores a key's
+        default; ``append`` and ``subtract`` change lists. Raises the broker's error, or ConfigError
+        if a key is named twice, no key is named, or the broker is down."""
+        async with self._operation(f"configuring {resource}", timeout_s) as running:
+            await running.configs.alter(
                 resource,
                 set=set or {},
                 delete=delete,
@@ -296,55 +304,55 @@ class Admin(TransactionAdmin, Client):
     # --- the cluster --------------------------------------------------------------------------
 
     async def describe_cluster(self, *, timeout_s: float | None = None) -> ClusterDescription:
-        """The brokers that are up, what they host, and the controllers."""
-        async with self._operation("describing the cluster", timeout_s) as opened:
-            cluster = await opened.session.metadata(None)
+        """The brokers that are up, the number of their replicas, and the controllers."""
+        async with self._operation("describing the cluster", timeout_s) as running:
+            cluster = await running.session.metadata(None)
             try:
-                quorum = await opened.session.call(DescribeQuorumCall())
+                quorum = await running.session.call(DescribeQuorumCall())
             except UnsupportedVersionError:
-                return seen_by(cluster, None)  # a cluster with ZooKeeper
-        return seen_by(cluster, quorum)
+                return describe_cluster(cluster, None)  # a ZooKeeper cluster
+        return describe_cluster(cluster, quorum)
 
     # --- groups -------------------------------------------------------------------------------
 
     async def describe_group(self, group: str, *, timeout_s: float | None = None) -> DescribedGroup:
-        """A consumer group of the classic protocol, with its members. One that does not exist has
-        the state ``Dead``. Raises AuthorizationError, or the coordinator's BrokerError."""
-        async with self._operation(f"describing group {group!r}", timeout_s) as opened:
-            return await opened.groups.describe(group)
+        """A consumer group of the classic protocol, with its members. A group that does not exist
+        has the state ``Dead``. Raises AuthorizationError, or the coordinator's BrokerError."""
+        async with self._operation(f"describing group {group!r}", timeout_s) as running:
+            return await running.groups.describe(group)
 
     async def committed_offsets(
         self, group: str, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
-        """What a group has committed; a partition without an offset is left out. Raises as
-        :meth:`describe_group`."""
-        async with self._operation(f"reading the offsets of group {group!r}", timeout_s) as opened:
-            return await opened.groups.committed(group, partitions)
+        """The committed offsets of a group. The result omits partitions without a committed offset.
+        Raises as :meth:`describe_group`."""
+        async with self._operation(f"reading the offsets of group {group!r}", timeout_s) as running:
+            return await running.groups.committed(group, partitions)
 
     async def alter_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int], *, timeout_s: float | None = None
     ) -> None:
-        """Set what a group without members has committed. Raises AuthorizationError, or the
-        coordinator's BrokerError, such as UNKNOWN_MEMBER_ID when it has members."""
-        async with self._operation(f"setting the offsets of group {group!r}", timeout_s) as opened:
-            await opened.groups.alter_offsets(group, offsets)
+        """Set the committed offsets of a group without members. Raises AuthorizationError, or the
+        coordinator's BrokerError: UNKNOWN_MEMBER_ID if the group has members."""
+        async with self._operation(f"setting the offsets of group {group!r}", timeout_s) as running:
+            await running.groups.alter_offsets(group, offsets)
 
     async def end_offsets(
         self, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Where partitions end for those who read committed records; one that does not exist or has
-        no leader now is left out. Raises AuthorizationError, or the leader's BrokerError."""
-        async with self._operation("looking for the ends of partitions", timeout_s) as opened:
-            return await opened.groups.ends(partitions)
+        """The last stable offsets of partitions. The result omits partitions that do not exist or
+        have no leader. Raises AuthorizationError, or the leader's BrokerError."""
+        async with self._operation("reading the end offsets of partitions", timeout_s) as running:
+            return await running.groups.ends(partitions)
 
-    # --- moves --------------------------------------------------------------------------------
+    # --- reassignments ------------------------------------------------------------------------
 
     async def list_partition_reassignments(
         self, *, timeout_s: float | None = None
     ) -> dict[TopicPartition, OngoingReassignment]:
-        """The moves of replicas under way. Raises the controller's BrokerError."""
-        async with self._operation("listing reassignments", timeout_s) as opened:
-            return await opened.reassignments.ongoing()
+        """The ongoing reassignments, by partition. Raises the controller's BrokerError."""
+        async with self._operation("listing reassignments", timeout_s) as running:
+            return await running.reassignments.ongoing()
 
     async def alter_partition_reassignments(
         self,
@@ -352,20 +360,21 @@ class Admin(TransactionAdmin, Client):
         *,
         timeout_s: float | None = None,
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Begin to give partitions other replicas, the preferred leader first; None cancels a move.
-        By partition None, or the controller's error.
+        """Start the reassignment of partitions to the given replicas, the preferred leader first;
+        None cancels a partition's reassignment. Returns by partition None, or the controller's
+        error.
 
-        Raises PolicyViolationError, and begins nothing, if a broker would gain replicas above
-        ``max.broker.partitions`` while the moves are under way; PartitionLimitRaceError when they
-        have begun and somebody else took the same room at the same time; UnknownTopicError.
+        Raises PolicyViolationError, and starts nothing, if a broker would exceed
+        ``max.broker.partitions`` during the reassignment; PartitionLimitRaceError if the
+        reassignment started, but a concurrent change used the same capacity; UnknownTopicError.
         """
         wanted = {partition: None if r is None else tuple(r) for partition, r in moves.items()}
-        async with self._operation("reassigning partitions", timeout_s) as opened:
-            limits, cluster = await opened.limits_and_cluster()
-            opened.reassignments.check(wanted, limits, cluster)
-            results = await opened.reassignments.alter(wanted, cluster)
+        async with self._operation("reassigning partitions", timeout_s) as running:
+            limits, cluster = await running.limits_and_cluster()
+            running.reassignments.check(wanted, limits, cluster)
+            results = await running.reassignments.alter(wanted, cluster)
             begun = {p: wanted[p] for p, error in results.items() if error is None}
-            await opened.reassignments.check_room(begun, limits, cluster)
+            await running.reassignments.check_room(begun, limits, cluster)
             return results
 
     def throttled(
@@ -377,20 +386,21 @@ class Admin(TransactionAdmin, Client):
         skip_dead: bool = False,
         on_rollback: Callable[[ReassignmentPlan], None] | None = None,
     ) -> ThrottledReassignment:
-        """Give partitions other replicas within a quota for each broker (KIP-73; None: no quota)::
+        """Reassign partitions within a quota per broker (KIP-73; None: no quota)::
 
             async with admin.throttled(plan, bytes_per_second=10_000_000) as moves:
                 async for progress in moves.progress():
                     print(progress.sum_replica_lag, progress.time_left_s)
 
-        Entering the block throttles the replicas concerned, then has them begin to move. Leaving it
-        waits until all have arrived, then restores the throttles that there were before. Leaving it
-        by an exception, as when it is cancelled, cancels the moves that have not arrived, and then
-        restores the throttles, too.
+        Entering the block throttles the replicas, then starts the reassignment. Leaving the block
+        waits until the reassignment is complete, then restores the earlier throttles. If an
+        exception or a cancellation leaves the block, the reassignments that are not complete are
+        cancelled, and the earlier throttles are restored.
 
-        Entering raises as :meth:`Reassigner.begin`, which has the other parameters; leaving raises
-        ReassignmentError for partitions that the controller refused, or that somebody else sent
-        elsewhere, and for throttles that could not be restored.
+        Entering raises as :meth:`Reassigner.begin`, which documents the other parameters. Leaving
+        raises ReassignmentError for a partition that the controller refused, for a partition whose
+        reassignment another client cancelled or changed, and for a throttle that could not be
+        restored.
         """
         return ThrottledReassignment(
             self.reassigner,
@@ -405,41 +415,42 @@ class Admin(TransactionAdmin, Client):
     # --- partition limits ---------------------------------------------------------------------
 
     async def limits(self, *, timeout_s: float | None = None) -> Limits:
-        """The partition limits that hold for this client."""
-        async with self._operation("reading the partition limits", timeout_s) as opened:
-            return await opened.limits()
+        """The partition limits that this client enforces."""
+        async with self._operation("reading the partition limits", timeout_s) as running:
+            return await running.limits()
 
     async def set_limits(
         self, changes: Mapping[str, str | int | None], *, timeout_s: float | None = None
     ) -> Limits:
-        """Set limits by their names in KIP-578 (None or ``off``: no limit), leave the others; what
-        holds afterwards. Nothing that exists is touched.
+        """Set the named limits of KIP-578 (None or ``off``: no limit) and return all limits.
+        Existing partitions are not affected.
 
-        Raises ConfigError for what is no limit; KafkaError when somebody else has set another
-        value at the same time, which then holds.
+        Raises ConfigError for an unknown name or an unusable value, KafkaError if a concurrent
+        change of another client set a different value, which is then in force.
         """
-        async with self._operation("setting partition limits", timeout_s) as opened:
-            if opened.store is None:
-                raise AdminStateError("this admin client was made with limits=None")
-            return await opened.store.change(changes)
+        async with self._operation("setting partition limits", timeout_s) as running:
+            if running.store is None:
+                raise AdminStateError("cannot set limits: this admin client has limits=None")
+            return await running.store.change(changes)
 
     async def check_limits(self, *, timeout_s: float | None = None) -> LimitsReport:
-        """The limits beside what is used of them. Topics that this client may not describe are
-        missing from it."""
-        async with self._operation("checking the partition limits", timeout_s) as opened:
-            limits, cluster = await opened.limits_and_cluster()
-        return report(limits, usage_of(cluster))
+        """The partition limits, and their usage by topics that this client may describe."""
+        async with self._operation("checking the partition limits", timeout_s) as running:
+            limits, cluster = await running.limits_and_cluster()
+        return limits_report(limits, usage_of(cluster))
 
     # ------------------------------------------------------------------------------------------
 
     @asynccontextmanager
-    async def _operation(self, what: str, timeout_s: float | None = None) -> AsyncIterator[Opened]:
-        """The parts, for an operation with a time limit; raises as :meth:`.Session.limit`."""
-        opened = self._open
-        if opened is None:
+    async def _operation(
+        self, what: str, timeout_s: float | None = None
+    ) -> AsyncIterator[RunningAdmin]:
+        """The running client, within a time limit. Raises as :meth:`.Session.limit`."""
+        running = self._running
+        if running is None:
             raise AdminStateError(f"{what}: the admin client is not running: start it first")
-        async with opened.session.limit(what, timeout_s):
-            yield opened
+        async with running.session.limit(what, timeout_s):
+            yield running
 
     def _new_producer(self) -> Producer:
         options = self.config.for_producer() | {
@@ -454,8 +465,10 @@ def _loop_time() -> float:
 
 
 def _topic_of(cluster: MetadataResult, name: str) -> TopicInfo | None:
-    """If the broker that told of the cluster knows it."""
-    return next((each for each in cluster.topics if each.name == name and each.partitions), None)
+    """The topic, or None if the metadata lacks it."""
+    return next(
+        (topic for topic in cluster.topics if topic.name == name and topic.partitions), None
+    )
 
 
 def _raise(error: KafkaError | None) -> None:

@@ -1,4 +1,4 @@
-"""Configurations of topics and brokers: described, and changed key by key (KIP-339)."""
+"""Describes and changes the configurations of topics and brokers (KIP-339)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LIMITS = (MAX_BROKER_PARTITIONS, MAX_PARTITIONS)
 
 
 class ConfigResource(NamedTuple):
-    """What a configuration belongs to."""
+    """The topic or broker that has the configuration."""
 
     kind: ConfigKind
     name: str
@@ -41,17 +41,17 @@ class ConfigResource(NamedTuple):
 
     @classmethod
     def broker(cls, node_id: int) -> Self:
-        """One broker by itself."""
+        """The configuration of one broker."""
         return cls(ConfigKind.BROKER, str(node_id))
 
     @classmethod
     def broker_defaults(cls) -> Self:
-        """What holds for every broker that is not configured otherwise."""
+        """The cluster-wide defaults of all brokers."""
         return cls(ConfigKind.BROKER, "")
 
     @property
     def node_id(self) -> int | None:
-        """The broker that alone can answer for it; None when any can."""
+        """The only broker that can answer for the resource; None if any broker can."""
         return int(self.name) if self.kind is ConfigKind.BROKER and self.name else None
 
     def __str__(self) -> str:
@@ -61,7 +61,7 @@ class ConfigResource(NamedTuple):
 
 
 class Configs:
-    """The configuration calls; each within the session's limit."""
+    """The requests for configurations. Each runs within the time limit of the session."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -69,7 +69,7 @@ class Configs:
     async def describe(
         self, resource: ConfigResource, keys: Iterable[str] | None = None
     ) -> dict[str, ConfigEntry]:
-        """The entries by key, in order. Raises the broker's error."""
+        """The entries by key, sorted. Raises the broker's error."""
         wanted = None if keys is None else tuple(keys)
         call = DescribeConfigsCall(((resource.kind, resource.name),), wanted)
         await self._check_broker(resource)
@@ -80,24 +80,24 @@ class Configs:
         return {entry.name: entry for entry in sorted(found.entries)}
 
     async def limits(self) -> Limits:
-        """Partition limits among the dynamic configuration of all brokers, where KIP-578 has them.
+        """The partition limits in the cluster-wide broker defaults, where KIP-578 puts them.
 
-        Brokers to date keep them there as unknown keys, and do not tell their values: that is
-        warned of. Nothing is known when this client may not look.
+        Released brokers store these keys as unknown keys and never return the values, so this
+        method logs a warning. Without permission to describe the brokers there are no limits.
         """
         try:
-            told = await self.describe(ConfigResource.broker_defaults(), _LIMITS)
+            entries = await self.describe(ConfigResource.broker_defaults(), _LIMITS)
         except AuthorizationError as error:
-            _log.debug("limits in the brokers' configuration are not looked for: %s", error)
+            _log.debug("cannot read partition limits from the broker defaults: %s", error)
             return Limits()
-        for name, entry in told.items():
+        for name, entry in entries.items():
             if entry.value is None:
                 _log.warning(
                     "%s is set in the brokers' dynamic configuration, where it has no effect and "
-                    "cannot be read; set it by `kafkaclient limits set` or Admin.set_limits",
+                    "cannot be read; set it with `kafkaclient limits set` or Admin.set_limits",
                     name,
                 )
-        return Limits.parse({name: entry.value for name, entry in told.items()})
+        return Limits.parse({name: entry.value for name, entry in entries.items()})
 
     async def alter(
         self,
@@ -109,8 +109,7 @@ class Configs:
         subtract: Mapping[str, str],
         validate_only: bool,
     ) -> None:
-        """All changes or none. Raises the broker's error, ConfigError for nothing to change or a
-        key that is named twice."""
+        """Make all changes or none. Raises as :meth:`.Admin.alter_configs`."""
         changes = (
             *((key, ConfigOperation.SET, value) for key, value in set.items()),
             *((key, ConfigOperation.DELETE, None) for key in delete),
@@ -121,7 +120,7 @@ class Configs:
         twice = sorted({key for key in keys if keys.count(key) > 1})
         if twice or not keys:
             what = f"{', '.join(twice)} named twice" if twice else "no key to change is given"
-            raise ConfigError(f"the configuration of {resource}: {what}")
+            raise ConfigError(f"configuring {resource}: {what}")
         call = IncrementalAlterConfigsCall((resource.kind, resource.name), changes, validate_only)
         await self._check_broker(resource)
         node = CONTROLLER if resource.node_id is None else resource.node_id
@@ -146,7 +145,7 @@ class Configs:
         brokers = [broker.node_id for broker in (await self._session.metadata(())).brokers]
         if node_id not in brokers:
             raise ConfigError(
-                f"there is no broker {node_id} that is up; there are "
+                f"broker {node_id} is unknown or down; the brokers that are up are "
                 f"{', '.join(map(str, sorted(brokers)))}"
             )
 

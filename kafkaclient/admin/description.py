@@ -1,4 +1,4 @@
-"""What is told of a cluster: its brokers, and how much room the partition limits leave."""
+"""Descriptions of a cluster: its brokers, and its usage of the partition limits."""
 
 from __future__ import annotations
 
@@ -16,46 +16,48 @@ __all__ = [
     "BrokerUsage",
     "ClusterDescription",
     "LimitsReport",
-    "report",
-    "seen_by",
+    "describe_cluster",
+    "limits_report",
 ]
 
 
 class BrokerDescription(NamedTuple):
-    """A broker that is up. All topics count here, internal ones too."""
+    """A broker that is up. The numbers include internal topics."""
 
     node_id: int
     host: str
     port: int
     rack: str | None
     leaders: int
-    """Partitions that it leads."""
+    """Number of partitions that the broker leads."""
     replicas: int
-    """Partitions that it has, those it leads among them."""
+    """Number of replicas on the broker, leaders included."""
     out_of_sync: int
-    """Of them those that have fallen behind."""
+    """Number of replicas on the broker that are not in sync."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The cluster as a broker tells of it."""
+    """A cluster, as one broker describes it."""
 
     cluster_id: str | None
     controller_id: int
-    """The active controller; -1 when it is not known."""
+    """The active controller; -1 if unknown."""
     controllers: tuple[int, ...]
-    """All that may become it; empty with ZooKeeper, where any broker may."""
+    """The voters of the controller quorum; empty with ZooKeeper."""
     brokers: tuple[BrokerDescription, ...]
     topics: int
     partitions: int
     offline_partitions: int
-    """Without a leader."""
+    """Number of partitions without a leader."""
     missing_brokers: tuple[int, ...]
-    """Brokers that have replicas and are not up."""
+    """Brokers that have replicas and are down."""
 
 
-def seen_by(cluster: MetadataResult, quorum: DescribeQuorumResult | None) -> ClusterDescription:
-    """From metadata of all topics, and who votes (None with ZooKeeper)."""
+def describe_cluster(
+    cluster: MetadataResult, quorum: DescribeQuorumResult | None
+) -> ClusterDescription:
+    """The description from metadata of all topics and the quorum (None with ZooKeeper)."""
     leaders: Counter[int] = Counter()
     replicas: Counter[int] = Counter()
     in_sync: Counter[int] = Counter()
@@ -86,42 +88,41 @@ def seen_by(cluster: MetadataResult, quorum: DescribeQuorumResult | None) -> Clu
 
 
 class BrokerUsage(NamedTuple):
-    """A broker and ``max.broker.partitions``."""
+    """One broker's usage of ``max.broker.partitions``."""
 
     node_id: int
     rack: str | None
     up: bool
     hosted: int
-    """Replicas that count."""
+    """Number of replicas that count against the limit."""
     headroom: int | None
-    """How many more it may take, below 0 when it has too many; None without a limit."""
+    """How many more replicas the limit allows, negative above the limit; None without a limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class LimitsReport:
-    """The limits beside what is used of them."""
+    """The partition limits and their usage."""
 
     limits: Limits
     brokers: tuple[BrokerUsage, ...]
     counted: int
-    """What ``max.partitions`` bounds: partitions, or replicas if the limits say so."""
+    """The number that ``max.partitions`` bounds: partitions, or replicas if so configured."""
     partitions: int
     replicas: int
 
     @property
     def headroom(self) -> int | None:
-        """How many more the cluster may have, below 0 when there are too many; None without a
-        limit."""
+        """How many more ``max.partitions`` allows, negative above it; None without a limit."""
         most = self.limits.max_partitions
         return None if most is None else most - self.counted
 
     @property
     def violations(self) -> tuple[str, ...]:
-        """What is above a limit, in words."""
+        """A sentence for each exceeded limit."""
         return self.above(1.0)
 
     def above(self, share: float) -> tuple[str, ...]:
-        """What uses more than this share of a limit, in words."""
+        """A sentence for each limit of which more than ``share`` (0.0 to 1.0) is used."""
         found = []
         limit, most = self.limits.max_broker_partitions, self.limits.max_partitions
         if limit is not None:
@@ -137,7 +138,7 @@ class LimitsReport:
         return tuple(found)
 
 
-def report(limits: Limits, usage: Usage) -> LimitsReport:
+def limits_report(limits: Limits, usage: Usage) -> LimitsReport:
     limit = limits.max_broker_partitions
     return LimitsReport(
         limits,

@@ -1,4 +1,4 @@
-"""Consumer groups: their members, what they have committed, and where the logs end."""
+"""Consumer groups: their members, their committed offsets, and the end offsets of partitions."""
 
 from __future__ import annotations
 
@@ -20,18 +20,17 @@ if TYPE_CHECKING:
 
 __all__ = ["Groups"]
 
-_UNKNOWN_GROUP = 69
-"""GROUP_ID_NOT_FOUND: what brokers since 4.0 say of a group that they do not have."""
+_UNKNOWN_GROUP = 69  # GROUP_ID_NOT_FOUND: brokers from 4.0 on answer this for an unknown group
 
 
 class Groups:
-    """The calls about groups; each within the session's limit."""
+    """The requests for groups. Each runs within the time limit of the session."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     async def describe(self, group: str) -> DescribedGroup:
-        """A group that does not exist has the state ``Dead``. Raises the coordinator's error."""
+        """The group; an unknown group has the state ``Dead``. Raises the coordinator's error."""
         call = DescribeGroupsCall((group,))
 
         async def attempt() -> DescribedGroup:
@@ -47,22 +46,22 @@ class Groups:
     async def committed(
         self, group: str, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """The offsets that are committed; a partition without one is left out."""
+        """The committed offsets, without partitions that have none."""
         call = OffsetFetchCall(group, tuple(partitions), require_stable=False)
 
         async def attempt() -> dict[TopicPartition, int]:
             found = await self._session.once(call, await self._coordinator(group))
             _check(found.error_code, group, "reading the offsets of")
             return {
-                partition: each.offset
-                for partition, each in found.offsets.items()
-                if each.offset >= 0
+                partition: committed.offset
+                for partition, committed in found.offsets.items()
+                if committed.offset >= 0
             }
 
         return await self._session.until_answered(attempt) if call.partitions else {}
 
     async def alter_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Set offsets of a group that has no members."""
+        """Set the committed offsets of a group without members."""
         call = OffsetCommitCall(group, offsets)
 
         async def attempt() -> None:
@@ -72,8 +71,7 @@ class Groups:
         await self._session.until_answered(attempt)
 
     async def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where partitions end for those who read committed records. One that does not exist, or
-        has no leader now, is left out."""
+        """The last stable offsets, without partitions that do not exist or have no leader."""
         wanted = set(partitions)
 
         async def attempt() -> dict[TopicPartition, int]:
@@ -101,7 +99,8 @@ class Groups:
             ends = {}
             for each in (each for answer in answers for each in answer.partitions):
                 if each.error_code:
-                    raise broker_error(each.error_code, f"the end of {each.topic}-{each.partition}")
+                    what = f"reading the end offset of {each.topic}-{each.partition}"
+                    raise broker_error(each.error_code, what)
                 ends[TopicPartition(each.topic, each.partition)] = each.offset
             return ends
 

@@ -1,11 +1,11 @@
-"""Creating and extending topics within the partition limits (KIP-578).
+"""Creates and extends topics within the partition limits (KIP-578).
 
-Limits are read, partitions placed and sent to the controller with their replicas spelt out. Nobody
-holds a lock meanwhile, so two clients may take the same last place. Afterwards metadata is read
-until the own change is in it: the controller makes changes one after the other, and a broker learns
-of them in that order, so what it tells includes every change that came before. Of two clients that
-together exceed a limit the later one therefore always sees it, and raises PartitionLimitRaceError;
-both changes stand.
+A request reads the limits, places the partitions, and sends the explicit replicas to the
+controller. There is no lock, so two clients may use the same remaining capacity. Therefore the
+client afterwards reads metadata until the metadata includes its own change. The controller orders
+all changes, and brokers learn of changes in that order, so this metadata includes every earlier
+change. Of two clients that together exceed a limit, the later one always sees the violation and
+raises PartitionLimitRaceError. Both changes stay.
 """
 
 from __future__ import annotations
@@ -35,45 +35,45 @@ if TYPE_CHECKING:
     from kafkaclient.wire.codec import NewTopic
     from kafkaclient.wire.results import MetadataResult, TopicInfo, TopicOutcome
 
-__all__ = ["EXEMPT", "Guard", "existing", "settled_outcomes", "usage_of"]
+__all__ = ["EXEMPT", "Guard", "errors_by_topic", "existing_topics", "usage_of"]
 
+# Kafka's internal topics. Metadata marks existing topics as internal, but not future ones.
 _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-"""Kafka's own topics, before they exist; of those that exist the brokers tell."""
 
 EXEMPT = frozenset({LIMITS_TOPIC})
 
 _TOPIC_EXISTS = 36
 
 
-def existing(cluster: MetadataResult) -> frozenset[str]:
-    """The topics that a broker knows of. It may not have heard of the latest changes yet."""
+def existing_topics(cluster: MetadataResult) -> frozenset[str]:
+    """The topics in the metadata, which may lack the latest changes."""
     return frozenset(topic.name for topic in cluster.topics if not topic.error_code)
 
 
-def exists(name: str) -> KafkaError:
-    """What the controller would say."""
+def already_exists(name: str) -> KafkaError:
+    """The error that the controller returns for a topic that exists."""
     return topic_error(_TOPIC_EXISTS, name, "creating", "Create")
 
 
-def settled_outcomes(
+def errors_by_topic(
     outcomes: Mapping[str, TopicOutcome | KafkaError], known: frozenset[str]
 ) -> dict[str, KafkaError | None]:
-    """Errors by topic. ``known``: topics that exist, for requests that are only validated: of them
-    the controller says nothing wrong."""
+    """None or the error, by topic. ``known`` are existing topics: the controller accepts them when
+    it only validates a request."""
     results: dict[str, KafkaError | None] = {}
     for name, outcome in outcomes.items():
         error = outcome if isinstance(outcome, KafkaError) else None
-        results[name] = exists(name) if error is None and name in known else error
+        results[name] = already_exists(name) if error is None and name in known else error
     return results
 
 
 def usage_of(cluster: MetadataResult) -> Usage:
-    """What counts against the limits, from metadata of all topics."""
+    """The usage of the limits, from metadata of all topics."""
     return Usage.of(cluster, EXEMPT)
 
 
 class Guard:
-    """Carries out requests within limits, as long as the limits are any."""
+    """Creates and extends topics, and refuses changes that exceed the limits."""
 
     def __init__(self, session: Session, requests: Requests, rng: Random) -> None:
         self._session = session
@@ -90,9 +90,9 @@ class Guard:
         *,
         validate_only: bool,
     ) -> dict[str, KafkaError | None]:
-        """Create topics one by one or not at all: earlier ones take the room before later ones."""
+        """Create each topic completely or not at all. Earlier topics use capacity first."""
         results: dict[str, KafkaError | None] = {}
-        known = existing(cluster)
+        known = existing_topics(cluster)
         settled = await self._with_defaults([t for t in topics if not _is_exempt(t.name)], results)
         usage, placed = usage_of(cluster), [t for t in topics if _is_exempt(t.name)]
         requests: dict[str, Request] = {}
@@ -100,13 +100,13 @@ class Guard:
             try:
                 assigned, request = await self._place(topic, limits, usage)
             except KafkaError as error:
-                results[topic.name] = exists(topic.name) if topic.name in known else error
+                results[topic.name] = already_exists(topic.name) if topic.name in known else error
                 continue
             usage = usage.with_topic(assigned.assignments.values())
             placed.append(assigned)
             requests[topic.name] = request
         outcomes = await self._requests.create(placed, validate_only=validate_only)
-        results |= settled_outcomes(outcomes, known if validate_only else frozenset())
+        results |= errors_by_topic(outcomes, known if validate_only else frozenset())
         if not validate_only:
             done = {name: r for name, r in requests.items() if results[name] is None}
             await self._check_created(done, limits, results)
@@ -115,7 +115,7 @@ class Guard:
     async def _with_defaults(
         self, topics: Sequence[NewTopic], results: dict[str, KafkaError | None]
     ) -> list[NewTopic]:
-        """The topics with the numbers that the cluster would give them; refusals to ``results``."""
+        """The topics with the cluster's defaults. Adds errors to ``results``."""
         open_ = [t for t in topics if not t.assignments and min(_counts(t)) < 0]
         outcomes = await self._requests.create(open_, validate_only=True)
         settled = []
@@ -127,7 +127,7 @@ class Guard:
                 settled.append(topic)
             elif min(outcome.partitions, outcome.replication_factor) < 0:
                 results[topic.name] = KafkaError(
-                    f"creating topic {topic.name!r}: the cluster does not tell its defaults; give "
+                    f"creating topic {topic.name!r}: the cluster did not return its defaults; give "
                     "the number of partitions and the replication factor"
                 )
             else:
@@ -139,7 +139,7 @@ class Guard:
         self, topic: NewTopic, limits: Limits, usage: Usage
     ) -> tuple[NewTopic, Request]:
         if topic.assignments:
-            # What is wrong with it by itself is for the controller to say.
+            # The controller validates the assignment itself.
             request = _request(f"creating topic {topic.name!r}", topic.assignments.values())
             usage.check_total(limits, request)
             usage.check_gains(limits, request)
@@ -150,7 +150,7 @@ class Guard:
             partitions,
             partitions * factor,
         )
-        placement = await self._placed(usage, limits, request, factor)
+        placement = await self._find_placement(usage, limits, request, factor)
         assigned = replace(
             topic,
             partitions=-1,
@@ -167,7 +167,9 @@ class Guard:
     ) -> None:
         if not done:
             return
-        usage = usage_of(await self._seen({name: r.partitions for name, r in done.items()}))
+        usage = usage_of(
+            await self._metadata_including({name: r.partitions for name, r in done.items()})
+        )
         for name, request in done.items():
             try:
                 usage.check_outcome(limits, request)
@@ -193,7 +195,7 @@ class Guard:
         request = _request(what, replicas)
         if not free and total > existing:
             usage = usage_of(cluster)
-            replicas = replicas or await self._extension(topic, total, limits, usage, what)
+            replicas = replicas or await self._place_extension(topic, total, limits, usage, what)
             request = _request(what, replicas)
             usage.check_total(limits, request)
             usage.check_gains(limits, request)
@@ -202,9 +204,11 @@ class Guard:
             return
         await self._requests.extend(topic.name, existing, total, replicas)
         if not free:
-            usage_of(await self._seen({topic.name: total})).check_outcome(limits, request)
+            usage_of(await self._metadata_including({topic.name: total})).check_outcome(
+                limits, request
+            )
 
-    async def _extension(
+    async def _place_extension(
         self, topic: TopicInfo, total: int, limits: Limits, usage: Usage, what: str
     ) -> tuple[tuple[int, ...], ...]:
         first = min(topic.partitions)
@@ -212,9 +216,9 @@ class Guard:
         more = total - existing
         request = Request(what, more, more * factor)
         start = start_of_extension(list(usage.racks), existing, first.replicas[0])
-        return await self._placed(usage, limits, request, factor, start)
+        return await self._find_placement(usage, limits, request, factor, start)
 
-    async def _placed(
+    async def _find_placement(
         self,
         usage: Usage,
         limits: Limits,
@@ -222,10 +226,9 @@ class Guard:
         factor: int,
         start: Start | None = None,
     ) -> Placement:
-        """Replicas for the request's partitions; raises PolicyViolationError if there is no room
-        for them."""
+        """The replicas of the new partitions. Raises PolicyViolationError without capacity."""
         usage.check_total(limits, request)
-        # Aside: for 200,000 replicas it takes some seconds.
+        # In a thread: the placement of 200,000 replicas takes seconds.
         placement = await asyncio.to_thread(
             place,
             dict(sorted(usage.racks.items())),
@@ -236,19 +239,17 @@ class Guard:
             start=start,
         )
         if placement is None:
-            raise usage.refuse(limits, request, "the brokers have no room for that many replicas")
+            raise usage.refuse(limits, request, "the brokers have no capacity for these replicas")
         return placement
 
-    async def _seen(self, partitions: Mapping[str, int]) -> MetadataResult:
-        """Metadata of all topics that has these with at least so many partitions."""
-        waits = 0
-        while True:
-            cluster = await self._session.metadata(None)
-            told = {topic.name: len(topic.partitions) for topic in cluster.topics}
-            if all(told.get(name, 0) >= count for name, count in partitions.items()):
-                return cluster
-            waits += 1
-            await self._session.pause(waits)
+    async def _metadata_including(self, partitions: Mapping[str, int]) -> MetadataResult:
+        """Metadata of all topics that includes at least these numbers of partitions by topic."""
+
+        def includes(cluster: MetadataResult) -> bool:
+            counts = {topic.name: len(topic.partitions) for topic in cluster.topics}
+            return all(counts.get(name, 0) >= count for name, count in partitions.items())
+
+        return await self._session.metadata_when(includes)
 
 
 def _is_exempt(name: str) -> bool:

@@ -1,8 +1,8 @@
-"""Where replicas go when there is room everywhere: Kafka's rack-aware assignment (KIP-36).
+"""Kafka's rack-aware replica assignment (KIP-36), for brokers without limits.
 
-After ``AdminUtils.assignReplicasToBrokers``, which ``kafka-reassign-partitions --generate`` uses to
-this day. Leaders go round robin; the followers of each further round are shifted by one, so that
-a broker's partitions are followed by all the others.
+The algorithm is ``AdminUtils.assignReplicasToBrokers``, which ``kafka-reassign-partitions
+--generate`` uses. Leaders are assigned round robin. Each further round shifts the followers by one
+broker, so that all other brokers follow the partitions of a broker.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _INVALID_REPLICATION_FACTOR = 38
 
 
 class Start(NamedTuple):
-    """Where the rounds begin: ``leader`` is the place of the first leader in the ring, ``shift``
-    that of its followers, ``partition`` the number of the first partition."""
+    """The start of the round robin: ``leader`` is the ring index of the first leader, ``shift`` is
+    the shift of the first followers, ``partition`` is the number of the first partition."""
 
     leader: int
     shift: int
@@ -33,26 +33,29 @@ class Start(NamedTuple):
 
 
 class Ring:
-    """The brokers in the order in which they are gone through, and each partition's candidates.
+    """The brokers in round-robin order, and the candidate brokers of each partition.
 
-    ``brokers`` maps ids to racks, all of them known or none. Raises ConfigError otherwise.
+    ``brokers`` maps ids to racks. Raises ConfigError if only some of the racks are known.
     """
 
     def __init__(self, brokers: Mapping[int, str | None], start: Start) -> None:
         known = {broker: rack for broker, rack in brokers.items() if rack is not None}
         if known and len(known) < len(brokers):
             unknown = sorted(brokers.keys() - known.keys())
-            raise ConfigError(f"brokers {unknown} have no rack, others have: give all or none one")
+            raise ConfigError(
+                f"brokers {unknown} have no rack, but other brokers have one; configure a rack on "
+                "all brokers or on none"
+            )
         self.racks = known
         self.order = alternated(known) if known else list(brokers)
         self._stride = len(set(known.values())) if known else 1
         self._start = start
 
     def candidates(self, offset: int) -> Iterator[int]:
-        """All brokers, the best first, for the partition ``offset`` places after the first."""
+        """All brokers, best candidate first, for the partition ``offset`` after the first one."""
         count = len(self.order)
         current = self._start.partition + offset
-        # A new round begins wherever the number of the partition is a multiple of the brokers'.
+        # A round starts at each partition number that is a multiple of the number of brokers.
         rounds = current // count - max(0, self._start.partition - 1) // count
         shift = (self._start.shift + rounds) * self._stride
         first = (current + self._start.leader) % count
@@ -66,9 +69,9 @@ def assign(
 ) -> tuple[tuple[int, ...], ...]:
     """The replicas of every partition, the preferred leader first.
 
-    With racks no two replicas share one before each rack has a replica. Raises the broker's own
-    errors: INVALID_PARTITIONS for none, INVALID_REPLICATION_FACTOR for more than there are
-    brokers; ConfigError when some brokers have a rack and others do not.
+    Two replicas share a rack only if every rack has a replica. Raises INVALID_PARTITIONS if there
+    are no partitions, INVALID_REPLICATION_FACTOR if there are too few brokers (as a broker does),
+    and ConfigError if only some brokers have a rack.
     """
     check_counts(len(brokers), partitions, replication_factor)
     ring = Ring(brokers, start)
@@ -78,7 +81,7 @@ def assign(
 
 
 def check_counts(brokers: int, partitions: int, replication_factor: int) -> None:
-    """Raise for numbers that no placement can have, as a broker would."""
+    """Raise the broker's error if no placement can have these numbers."""
     if partitions <= 0:
         raise broker_error(_INVALID_PARTITIONS, f"{partitions} partitions")
     if not 0 < replication_factor <= brokers:
@@ -95,7 +98,7 @@ def _spread(ring: Ring, offset: int, replication_factor: int) -> tuple[int, ...]
     racks, all_racks = ring.racks, len(set(ring.racks.values()))
     chosen: list[int] = []
     used: set[str] = set()
-    # Those passed over because of their rack get their turn in the next rounds over the ring.
+    # A broker that was skipped because of its rack may be chosen in a later round.
     while len(chosen) < replication_factor:
         for broker in ring.candidates(offset):
             if broker in chosen or (racks[broker] in used and len(used) < all_racks):
@@ -108,17 +111,17 @@ def _spread(ring: Ring, offset: int, replication_factor: int) -> tuple[int, ...]
 
 
 def alternated(racks: Mapping[int, str]) -> list[int]:
-    """The brokers one rack after the other, cyclically: each rack's first, each one's second..."""
+    """The brokers with alternating racks: the first broker of each rack, then the second, ..."""
     by_rack: dict[str, list[int]] = defaultdict(list)
     for broker in sorted(racks):
         by_rack[racks[broker]].append(broker)
     rounds = zip_longest(*(by_rack[rack] for rack in sorted(by_rack)))
-    return [broker for each in rounds for broker in each if broker is not None]
+    return [broker for brokers in rounds for broker in brokers if broker is not None]
 
 
 def start_of_extension(brokers: Sequence[int], existing: int, first_leader: int) -> Start:
-    """Where the partitions added to a topic begin (Java: ``AdminZkClient``), so that they go on
-    as if they had been there from the start. ``first_leader``: partition 0's first replica."""
+    """The start for partitions that are added to a topic (Java: ``AdminZkClient``). It continues
+    the round robin of the topic. ``first_leader`` is the first replica of partition 0."""
     ordered = sorted(brokers)
     at = next((n for n, broker in enumerate(ordered) if broker >= first_leader), 0)
     return Start(at, at, existing)

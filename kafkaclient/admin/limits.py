@@ -1,4 +1,4 @@
-"""The limits of KIP-578, and what of them is used up. Pure: values in, values out."""
+"""The partition limits of KIP-578 and their usage. No I/O."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ MAX_BROKER_PARTITIONS = "max.broker.partitions"
 MAX_PARTITIONS = "max.partitions"
 COUNT = "max.partitions.count"
 
-OFF = 2**63 - 1
-"""KIP-578's default of both limits: none."""
+OFF = 2**63 - 1  # KIP-578's default of both limits, which means no limit
 
 _OFF_WORDS = frozenset({"", "off", "none", str(OFF)})
 _COUNTS = ("partitions", "replicas")
@@ -28,11 +27,11 @@ _COUNTS = ("partitions", "replicas")
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How many partitions a cluster shall have; None is no limit.
+    """The partition limits of a cluster. None is no limit.
 
-    ``max_broker_partitions`` bounds the replicas on each broker, ``max_partitions`` the partitions
-    of the cluster. KIP-578 can be read in two ways there: ``count`` "replicas" has
-    ``max_partitions`` bound the replicas of all partitions instead.
+    ``max_broker_partitions`` bounds the replicas on each broker. ``max_partitions`` bounds the
+    partitions of the cluster, or with ``count="replicas"`` the replicas of all partitions: the text
+    of KIP-578 allows both readings.
     """
 
     max_broker_partitions: int | None = None
@@ -41,15 +40,14 @@ class Limits:
 
     @classmethod
     def parse(cls, given: Mapping[str, str | int | None]) -> Limits:
-        """Limits by their names in KIP-578; ``off`` or 2^63-1 is no limit. Raises ConfigError."""
+        """The limits by their names in KIP-578 (``off``: no limit). Raises ConfigError."""
         return cls().changed(given)
 
     def changed(self, given: Mapping[str, str | int | None]) -> Limits:
-        """These limits with some given anew. Raises ConfigError for names and values that are
-        none."""
+        """A copy with the ``given`` limits replaced. Raises ConfigError if one is invalid."""
         limits = self
-        for name, each in given.items():
-            value = None if each is None else str(each)
+        for name, raw in given.items():
+            value = None if raw is None else str(raw)
             if name == MAX_BROKER_PARTITIONS:
                 limits = replace(limits, max_broker_partitions=_number(name, value))
             elif name == MAX_PARTITIONS:
@@ -58,11 +56,11 @@ class Limits:
                 limits = replace(limits, count=_counted(value))
             else:
                 known = f"{MAX_BROKER_PARTITIONS}, {MAX_PARTITIONS}, {COUNT}"
-                raise ConfigError(f"there is no limit {name!r}; there are {known}")
+                raise ConfigError(f"unknown partition limit {name!r}; the known limits are {known}")
         return limits
 
     def as_properties(self) -> dict[str, str | None]:
-        """By their names in KIP-578, None where there is none; :meth:`parse` reads it."""
+        """The limits by their names in KIP-578 (None: no limit), as :meth:`parse` takes them."""
         return {
             MAX_BROKER_PARTITIONS: _text(self.max_broker_partitions),
             MAX_PARTITIONS: _text(self.max_partitions),
@@ -70,7 +68,7 @@ class Limits:
         }
 
     def stricter(self, other: Limits) -> Limits:
-        """These limits, each of them lowered to the other's if that is lower."""
+        """The lower of both values for each limit."""
         return replace(
             self,
             max_broker_partitions=_lower(self.max_broker_partitions, other.max_broker_partitions),
@@ -79,7 +77,7 @@ class Limits:
 
     @property
     def any(self) -> bool:
-        """Whether there is a limit at all."""
+        """Whether any limit is set."""
         return self.max_broker_partitions is not None or self.max_partitions is not None
 
     def __str__(self) -> str:
@@ -99,7 +97,7 @@ def _number(name: str, value: str | None) -> int | None:
         number = -1
     if not 0 <= number <= OFF:
         raise ConfigError(
-            f"{name}={value} is not accepted: give a whole number from 0 to {OFF}, or off"
+            f"{name}={value} is not a valid limit; give a whole number from 0 to {OFF}, or off"
         )
     return number
 
@@ -107,7 +105,7 @@ def _number(name: str, value: str | None) -> int | None:
 def _counted(value: str | None) -> str:
     word = value or _COUNTS[0]
     if word not in _COUNTS:
-        raise ConfigError(f"{COUNT}={value} is not accepted: give {' or '.join(_COUNTS)}")
+        raise ConfigError(f"{COUNT}={value} is not valid; give {' or '.join(_COUNTS)}")
     return word
 
 
@@ -124,8 +122,8 @@ def _shown(limit: int | None) -> str:
 
 
 class Request(NamedTuple):
-    """What is asked for: ``what`` in words, for messages; the new partitions, and the replicas that
-    each broker gets, as far as that is known."""
+    """The numbers of partitions and replicas that a change adds. ``what`` describes the change in
+    messages. ``gains`` is the number of new replicas by broker, if the placement is known."""
 
     what: str
     partitions: int
@@ -135,10 +133,10 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What counts against the limits. Internal topics do not, nor does the one with the limits.
+    """The usage of the limits, without Kafka's internal topics and ``exempt`` topics.
 
-    ``racks`` has the brokers that are up; ``hosted`` the replicas on each broker, those that come
-    and go in a reassignment included, also on brokers that are down.
+    ``racks`` has the rack of each broker that is up. ``hosted`` is the number of replicas on each
+    broker, also on brokers that are down. It includes replicas that a reassignment adds or removes.
     """
 
     racks: Mapping[int, str | None]
@@ -149,7 +147,7 @@ class Usage:
 
     @classmethod
     def of(cls, cluster: MetadataResult, exempt: Collection[str] = ()) -> Usage:
-        """From metadata of all topics; topics named in ``exempt`` don't count."""
+        """The usage from metadata of all topics, without the ``exempt`` topics."""
         hosted: Counter[int] = Counter({broker.node_id: 0 for broker in cluster.brokers})
         partitions = 0
         for topic in cluster.topics:
@@ -162,7 +160,7 @@ class Usage:
         return cls(racks, hosted, partitions, hosted.total(), frozenset(exempt))
 
     def with_topic(self, assignment: Iterable[Sequence[int]]) -> Usage:
-        """As it will be with these partitions."""
+        """The usage after these partitions are added."""
         hosted, partitions = Counter(self.hosted), 0
         for replicas in assignment:
             hosted.update(replicas)
@@ -175,11 +173,11 @@ class Usage:
         )
 
     def counted(self, limits: Limits) -> int:
-        """What ``max.partitions`` bounds."""
+        """The number that ``max.partitions`` bounds."""
         return self.replicas if limits.count == "replicas" else self.partitions
 
     def capacities(self, limits: Limits) -> dict[int, int]:
-        """How many replicas each live broker may still take; empty without a limit per broker."""
+        """How many more replicas each live broker may host; empty without a limit per broker."""
         limit = limits.max_broker_partitions
         if limit is None:
             return {}
@@ -188,11 +186,11 @@ class Usage:
     def refuse(self, limits: Limits, request: Request, why: str) -> PolicyViolationError:
         """The error for a request that the limits do not allow."""
         capacities = self.capacities(limits)
-        told = ", ".join(f"broker {b}: {room}" for b, room in sorted(capacities.items()))
+        remaining = ", ".join(f"broker {b}: {n}" for b, n in sorted(capacities.items()))
         error = PolicyViolationError(
             f"{request.what}: POLICY_VIOLATION (44): {why}. Limits: {limits}. Remaining capacity: "
-            f"{told or 'no limit per broker'}; cluster: {self._room(limits)}. Nothing was changed; "
-            "ask for less, make room by deleting or moving partitions, or raise the limit "
+            f"{remaining or 'no limit per broker'}; cluster: {self._headroom(limits)}. Nothing was "
+            "changed; request fewer partitions, delete or reassign partitions, or raise the limit "
             "(kafkaclient limits set)"
         )
         error.max_broker_partitions = limits.max_broker_partitions
@@ -200,13 +198,13 @@ class Usage:
         error.remaining = capacities
         return error
 
-    def _room(self, limits: Limits) -> str:
+    def _headroom(self, limits: Limits) -> str:
         if limits.max_partitions is None:
             return "no limit"
         return str(max(0, limits.max_partitions - self.counted(limits)))
 
     def check_total(self, limits: Limits, request: Request) -> None:
-        """Raise PolicyViolationError if the cluster would have too many partitions."""
+        """Raise PolicyViolationError if the cluster would exceed ``max.partitions``."""
         more = request.replicas if limits.count == "replicas" else request.partitions
         if limits.max_partitions is None or more <= 0:
             return
@@ -220,8 +218,8 @@ class Usage:
             )
 
     def check_gains(self, limits: Limits, request: Request) -> None:
-        """Raise PolicyViolationError if a broker would gain a replica above its limit. Brokers
-        that gain nothing may be above it."""
+        """Raise PolicyViolationError if a broker that gains a replica would exceed its limit. A
+        broker that gains no replica may exceed the limit."""
         limit = limits.max_broker_partitions
         if limit is None:
             return
@@ -235,9 +233,9 @@ class Usage:
             raise self.refuse(limits, request, why)
 
     def check_outcome(self, limits: Limits, request: Request, *, undone: bool = False) -> None:
-        """Raise PartitionLimitRaceError if this usage, read after the request was carried out, is
-        above a limit in what the request added to: somebody else took the same place. ``undone``:
-        the request is taken back then."""
+        """Raise PartitionLimitRaceError if this usage, which was read after the change, exceeds a
+        limit for a broker or total to which the change added. A concurrent change then used the
+        same capacity. ``undone``: the caller undoes the change."""
         over = []
         limit = limits.max_broker_partitions
         if limit is not None:
@@ -251,10 +249,10 @@ class Usage:
             over.append(f"the cluster has {self.counted(limits)} {limits.count}")
         if not over:
             return
-        done = "undone again:" if undone else "done, but"
-        advice = "Try it again" if undone else "Undo this change or the other"
+        done = "undone, because" if undone else "done, but"
+        advice = "Retry" if undone else "Undo one of the two changes"
         error = PartitionLimitRaceError(
-            f"{request.what}: {done} somebody else took the same room at the same time: "
+            f"{request.what}: {done} a concurrent change used the same capacity: "
             f"{', '.join(over)}; limits: {limits}. {advice}, or raise the limit (kafkaclient "
             "limits set)"
         )

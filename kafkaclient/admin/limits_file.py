@@ -1,4 +1,4 @@
-"""Partition limits in a file: for who cannot, or does not want to, keep them in the cluster."""
+"""Partition limits in a file, for clients that cannot store the limits in the cluster."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 __all__ = ["FileLimits"]
 
-_HEAD = "# Partition limits (KIP-578), kept by kafkaclient limits set --limits-file\n"
+_HEADER = "# Partition limits (KIP-578), written by kafkaclient limits set --limits-file\n"
 
 
 class FileLimits:
-    """A properties file with the limits under KIP-578's names; it is read anew for every request.
+    """A properties file with the limits under KIP-578's names. Each request reads the file.
 
-    Whoever creates topics with another file, or with none, does not see these limits. Of two who
-    set limits at once the last one wins.
+    Clients that do not use this file do not enforce its limits. If two clients set limits at the
+    same time, the last write wins.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -36,13 +36,12 @@ class FileLimits:
         return f"the file {self._path}"
 
     async def read(self) -> Limits:
-        """Raises ConfigError when the file is not there or makes no sense: without knowing the
-        limits nothing is created."""
+        """The limits. Raises ConfigError if the file is missing or invalid: nothing is created
+        while the limits are unknown."""
         return await asyncio.to_thread(self._read)
 
     async def change(self, given: Mapping[str, str | int | None]) -> Limits:
-        """Set these limits, leave the others; the limits as they are now. Raises ConfigError when
-        the file cannot be written."""
+        """Set the ``given`` limits and return all limits. Raises ConfigError."""
         return await asyncio.to_thread(self._change, given)
 
     def _read(self) -> Limits:
@@ -50,8 +49,8 @@ class FileLimits:
             given = javaproperties.loads(self._path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:  # not UTF-8, or an escape sequence Java refuses
             raise ConfigError(
-                f"the limits in {self._path} cannot be read: {error}; kafkaclient limits set "
-                f"--limits-file {self._path} writes it"
+                f"cannot read the partition limits in {self._path}: {error}; create the file with "
+                f"kafkaclient limits set --limits-file {self._path}"
             ) from error
         try:
             return Limits.parse(given)
@@ -71,16 +70,18 @@ class FileLimits:
             directory = self._path.parent
             why = error.strerror
             if not directory.is_dir():
-                why = f"there is no directory {directory}; create it, or name another file"
-            raise ConfigError(f"the limits cannot be written to {self._path}: {why}") from error
+                why = f"there is no directory {directory}; create it, or choose another file"
+            raise ConfigError(
+                f"cannot write the partition limits to {self._path}: {why}"
+            ) from error
         return limits
 
     def _write(self, lines: str) -> None:
-        """A reader sees the old file or the new one, never a part of one."""
+        """Replace the file atomically: a reader never sees a partial file."""
         descriptor, name = tempfile.mkstemp(dir=self._path.parent, prefix=self._path.name)
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(_HEAD + lines)
+                file.write(_HEADER + lines)
             Path(name).replace(self._path)
         except BaseException:
             with suppress(OSError):

@@ -1,7 +1,7 @@
-"""Partition limits in a compacted topic: where every client of the cluster sees them.
+"""Partition limits in a compacted topic, which every client of the cluster can read.
 
-Brokers accept unknown dynamic configurations and never give their values back, so the limits
-cannot live there (checked on 4.3.1).
+The brokers' dynamic configuration cannot store the limits: brokers accept unknown keys, but never
+return the values (checked on 4.3.1).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from kafkaclient.admin.limits import Limits
-from kafkaclient.admin.log import read_partition
+from kafkaclient.admin.partition_reader import read_partition
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import (
     ConfigError,
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["LIMITS_TOPIC", "TopicLimits"]
 
 LIMITS_TOPIC = "__kafkaclient_partition_limits"
-"""One partition, compacted: a record for each limit, its name as the key, its value as text; no
-value is no limit. It is not limited, and does not count."""
+"""A compacted topic with one partition. Each record has a limit's name as its key and the limit as
+text; a null value is no limit. The topic itself does not count against the limits."""
 
 _REPLICATION_FACTOR = 3
 _UNKNOWN_TOPIC = 3
@@ -40,9 +40,9 @@ _TOPIC_DENIED = 29
 
 
 class TopicLimits:
-    """Limits in :data:`LIMITS_TOPIC`, read anew for every request.
+    """The limits in :data:`LIMITS_TOPIC`. Each request reads the topic.
 
-    The log decides between two who set limits at once: the later record holds for everybody.
+    If two clients set the same limit at the same time, the later record in the log wins.
     """
 
     def __init__(
@@ -56,39 +56,39 @@ class TopicLimits:
         return f"the topic {LIMITS_TOPIC}"
 
     async def read(self, cluster: MetadataResult | None = None) -> Limits:
-        """The limits; none if the topic does not exist. Raises what keeps it from being read:
-        without knowing the limits nothing is created. ``cluster``: metadata of all topics, if that
-        is at hand."""
+        """The limits, or no limits if the topic does not exist. Raises the error if the topic
+        cannot be read: nothing is created while the limits are unknown. ``cluster`` is metadata of
+        all topics, if the caller has it."""
         known = {topic.name for topic in cluster.topics} if cluster is not None else set()
-        # Metadata of all topics leaves out those that this client may not describe: by name, a
-        # broker says that it is hidden, and does not say whether it exists.
+        # Metadata of all topics omits topics that this client may not describe. Metadata of the
+        # named topic has an authorization error instead, whether or not the topic exists.
         if LIMITS_TOPIC not in known and await self._topic() is None:
             return Limits()
         return await self._read()
 
     async def _topic(self) -> TopicInfo | None:
-        """None if it does not exist. Raises AuthorizationError."""
+        """The topic, or None if it does not exist. Raises AuthorizationError."""
         topics = (await self._session.metadata((LIMITS_TOPIC,))).topics
-        told = next((topic for topic in topics if topic.name == LIMITS_TOPIC), None)
-        if told is None or told.error_code == _UNKNOWN_TOPIC:
+        info = next((topic for topic in topics if topic.name == LIMITS_TOPIC), None)
+        if info is None or info.error_code == _UNKNOWN_TOPIC:
             return None
-        if told.error_code == _TOPIC_DENIED:
-            allowed = denied(told.error_code, "Describe", LIMITS_TOPIC, by_itself=True) or ""
+        if info.error_code == _TOPIC_DENIED:
+            allowed = denied(info.error_code, "Describe", LIMITS_TOPIC, by_itself=True) or ""
             raise broker_error(
-                told.error_code,
+                info.error_code,
                 "the partition limits cannot be read, and without them nothing is created or moved",
                 advice=f"{allowed.replace('--operation Describe', '--operation Read')}, also "
-                "before the topic exists. --ignore-limits (Admin(..., limits=None)) sets limits "
-                "aside",
+                "before the topic exists. --ignore-limits (Admin(..., limits=None)) ignores the "
+                "limits",
             )
-        return told
+        return info
 
     async def change(self, given: Mapping[str, str | int | None]) -> Limits:
-        """Set these limits, leave the others; the limits as they are afterwards.
+        """Set the ``given`` limits and return all limits.
 
-        Raises KafkaError when somebody else has set one of them differently at the same time.
+        Raises KafkaError if a concurrent change of another client set a different value.
         """
-        wanted = Limits().changed(given)  # refuses what is none before anything is written
+        wanted = Limits().changed(given)  # raises for unusable limits before any record is sent
         await self._ensure_topic()
         records = {name: wanted.as_properties()[name] for name in given}
         producer = self._new_producer()
@@ -108,8 +108,8 @@ class TopicLimits:
         lost = [name for name, value in records.items() if now.as_properties()[name] != value]
         if lost:
             raise KafkaError(
-                f"{', '.join(lost)} in {self}: somebody else has set another value at the same "
-                f"time, and theirs holds: {now}"
+                f"setting {', '.join(lost)} in {self}: another client set a different value at the "
+                f"same time, which is now in force: {now}; set it again if it is wrong"
             )
         return now
 
@@ -122,12 +122,12 @@ class TopicLimits:
             return Limits.parse(given)
         except (UnicodeDecodeError, ConfigError) as error:
             raise ProtocolError(
-                f"{self} has a record that this client does not understand: {error}; is it "
-                "written by a newer version of kafkaclient, or by something else?"
+                f"{self} has a record that this client does not understand: {error}; a newer "
+                "version of kafkaclient or another program may have written it"
             ) from error
 
     async def _ensure_topic(self) -> None:
-        """The topic, with as many replicas as there are brokers for."""
+        """Create the topic if it is missing, with up to 3 replicas, and wait for its leader."""
         if await self._topic() is not None:
             return
         brokers = (await self._session.metadata(())).brokers
@@ -138,8 +138,8 @@ class TopicLimits:
             raise outcome
         waits = 0
         while True:
-            told = await self._topic()
-            if told is not None and any(p.leader >= 0 for p in told.partitions):
+            info = await self._topic()
+            if info is not None and any(p.leader >= 0 for p in info.partitions):
                 return
             waits += 1
             await self._session.pause(waits)

@@ -1,21 +1,22 @@
-"""Where replicas go when brokers have room for so many only (KIP-578). No I/O, no state.
+"""Replica placement on brokers with limited capacity (KIP-578). No I/O.
 
-A placement is found whenever there is one. KIP-578's own way, to pass over full brokers, is not
-enough: it spends the room of brokers that later partitions cannot do without. Here it is decided
-first how many replicas each broker takes, then which:
+``place`` finds a placement whenever one exists. KIP-578's own algorithm skips full brokers. That is
+not enough, because it uses up the capacity of brokers that later partitions need. This algorithm
+first decides how many replicas each broker hosts, then which:
 
-1. A broker takes at most one replica of a partition, so it has ``min(capacity, partitions)``
-   places. Numbers of replicas per broker can be realised if none exceeds ``partitions`` and they
-   add up to ``partitions * replication factor``: lay the brokers' replicas one after the other,
-   round and round the partitions, and no partition meets a broker twice.
-2. So it is with racks, if the brokers of each lie side by side: with no more than ``partitions``
-   replicas no partition meets a rack twice, with no fewer every partition meets it.
-3. Partition by partition the replicas are then taken in KIP-36's order, except that a broker with
-   as many replicas left as there are partitions left has to be taken, and likewise a rack. This
-   keeps 1 and 2 true of what is left, so it never comes to a dead end.
+1. A broker hosts at most one replica of a partition, so it has ``min(capacity, partitions)`` slots.
+   Loads per broker are feasible if no load exceeds ``partitions`` and the loads add up to
+   ``partitions * replication factor``. Proof: deal the replicas of one broker after the other to
+   the partitions in a cycle, and no partition gets a broker twice.
+2. The same holds for racks if the brokers of a rack are dealt one after the other. A rack with at
+   most ``partitions`` replicas is never used twice by a partition. A rack with at least
+   ``partitions`` replicas is used by every partition.
+3. Each partition then takes replicas in KIP-36's order. A broker or rack with as many remaining
+   replicas as there are remaining partitions must be taken. This keeps 1 and 2 true for the
+   remaining replicas, so every partition gets its replicas.
 
-Racks are respected in every partition when that is possible within the capacities; otherwise as far
-as the order of choice allows, and replicas are placed all the same.
+The placement is rack-aware in every partition if the capacities allow that. Otherwise the replicas
+are still placed, and the order of choice prefers different racks.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ def place(
     rng: Random,
     start: Start | None = None,
 ) -> Placement | None:
-    """Replicas for new partitions; None when there is no way to place them.
+    """The replicas of new partitions; None if no placement exists.
 
-    ``brokers`` maps ids to racks, which count only when all are known. ``capacities`` says how
-    many replicas a broker may take; one that is not in it takes any number. ``start`` is where the
-    rounds of KIP-36 begin, by default anywhere: the same ``rng`` gives the same placement.
+    ``brokers`` maps ids to racks. Racks count only if all are known. ``capacities`` has the number
+    of replicas that a broker may host; a broker that is not in it has no limit. ``start`` is the
+    start of KIP-36's round robin, random by default: the same ``rng`` gives the same placement.
 
     Raises as :func:`~kafkaclient.admin.kip36.assign`.
     """
@@ -58,29 +59,29 @@ def place(
         brokers = dict.fromkeys(brokers)
     if start is None:
         start = Start(rng.randrange(len(brokers)), rng.randrange(len(brokers)))
-    usual = assign(brokers, partitions, replication_factor, start)
-    loads = Counter(broker for replicas in usual for broker in replicas)
+    unlimited = assign(brokers, partitions, replication_factor, start)
+    loads = Counter(broker for replicas in unlimited for broker in replicas)
     if all(loads[broker] <= capacity for broker, capacity in capacities.items()):
-        return usual
+        return unlimited
     ring = Ring(brokers, start)
-    places = {
+    slots = {
         broker: min(max(0, capacities.get(broker, partitions)), partitions) for broker in ring.order
     }
-    task = _Task(partitions, replication_factor, places)
-    if not is_feasible(places.values(), partitions, replication_factor):
+    task = _Task(partitions, replication_factor, slots)
+    if not is_feasible(slots.values(), partitions, replication_factor):
         return None
-    in_racks = _rack_groups(ring, places)
+    in_racks = _rack_groups(ring, slots)
     shares = _shares(task, in_racks) if in_racks else None
     if shares is not None:
-        return _realise(task, ring, in_racks, shares, start.leader)
+        return _assign_replicas(task, ring, in_racks, shares, start.leader)
     everywhere = [list(ring.order)]
     shares = _shares(task, everywhere)
-    assert shares is not None  # of the whole cluster it is the condition above
-    return _realise(task, ring, everywhere, shares, start.leader)
+    assert shares is not None  # for the whole cluster, is_feasible() is the same condition
+    return _assign_replicas(task, ring, everywhere, shares, start.leader)
 
 
 def is_feasible(capacities: Iterable[int], partitions: int, replication_factor: int) -> bool:
-    """Whether brokers with these capacities can take the partitions, racks aside. Exact."""
+    """Whether brokers with these capacities can host the partitions, without regard to racks."""
     room = sum(min(max(0, capacity), partitions) for capacity in capacities)
     return room >= partitions * replication_factor
 
@@ -89,46 +90,46 @@ def is_feasible(capacities: Iterable[int], partitions: int, replication_factor: 
 class _Task:
     partitions: int
     replication_factor: int
-    places: Mapping[int, int]
+    slots: Mapping[int, int]
 
     @property
     def replicas(self) -> int:
         return self.partitions * self.replication_factor
 
     def bounds(self, groups: int) -> tuple[int, int]:
-        """The fewest and the most replicas of a group of brokers, if there are so many groups and
-        each partition is to be in as many of them as it can."""
+        """The minimum and maximum number of replicas in one of ``groups`` groups of brokers, if
+        each partition uses as many groups as possible."""
         if groups >= self.replication_factor:
             return 0, self.partitions
         return self.partitions, self.replicas
 
 
-def _rack_groups(ring: Ring, places: Mapping[int, int]) -> list[list[int]]:
-    """The brokers with room by rack; without racks nothing."""
+def _rack_groups(ring: Ring, slots: Mapping[int, int]) -> list[list[int]]:
+    """The brokers with capacity, by rack; empty without racks."""
     groups: dict[str, list[int]] = defaultdict(list)
     for broker in ring.order:
-        if ring.racks and places[broker]:
+        if ring.racks and slots[broker]:
             groups[ring.racks[broker]].append(broker)
     return list(groups.values())
 
 
-# --- how many -----------------------------------------------------------------------------------
+# --- how many replicas each broker hosts --------------------------------------------------------
 
 
 def _shares(task: _Task, groups: Sequence[Sequence[int]]) -> list[int] | None:
-    """How many replicas each group takes, as evenly by broker as the bounds allow; None when the
-    bounds allow nothing."""
+    """The number of replicas of each group, as even per broker as the bounds allow; None if no
+    numbers are within the bounds."""
     low, high = task.bounds(len(groups))
-    room = [sum(task.places[broker] for broker in group) for group in groups]
-    if any(each < low for each in room) or sum(min(each, high) for each in room) < task.replicas:
+    room = [sum(task.slots[broker] for broker in group) for group in groups]
+    if any(size < low for size in room) or sum(min(size, high) for size in room) < task.replicas:
         return None
 
     def at(level: int) -> list[int]:
-        """The groups' shares if every broker took up to ``level``."""
-        filled = (sum(min(task.places[b], level) for b in group) for group in groups)
-        return [min(max(low, each), high) for each in filled]
+        """The groups' shares if every broker hosts up to ``level`` replicas."""
+        filled = (sum(min(task.slots[b], level) for b in group) for group in groups)
+        return [min(max(low, size), high) for size in filled]
 
-    level = _last(task.partitions, lambda level: sum(at(level)) <= task.replicas)
+    level = _largest(task.partitions, lambda level: sum(at(level)) <= task.replicas)
     shares, following = at(level), at(level + 1)
     missing = task.replicas - sum(shares)
     for index, more in enumerate(following):
@@ -138,24 +139,21 @@ def _shares(task: _Task, groups: Sequence[Sequence[int]]) -> list[int] | None:
     return shares
 
 
-def _loads(
-    places: Mapping[int, int], group: Sequence[int], share: int, turn: int
-) -> dict[int, int]:
-    """The group's share by broker, as evenly as their places allow; ``turn`` says with whom what
-    is left over begins."""
-    highest = max(places[broker] for broker in group)
-    level = _last(highest, lambda level: sum(min(places[b], level) for b in group) <= share)
-    loads = {broker: min(places[broker], level) for broker in group}
+def _loads(slots: Mapping[int, int], group: Sequence[int], share: int, turn: int) -> dict[int, int]:
+    """The group's share by broker, as even as the slots allow. ``turn`` is the index of the broker
+    that gets the first leftover replica."""
+    highest = max(slots[broker] for broker in group)
+    level = _largest(highest, lambda level: sum(min(slots[b], level) for b in group) <= share)
+    loads = {broker: min(slots[broker], level) for broker in group}
     missing = share - sum(loads.values())
-    able = [broker for broker in group if places[broker] > level]
+    able = [broker for broker in group if slots[broker] > level]
     for step in range(missing):
         loads[able[(turn + step) % len(able)]] += 1
     return loads
 
 
-def _last(highest: int, holds: Callable[[int], bool]) -> int:
-    """The last number up to ``highest`` for which ``holds`` is true; it is true of 0, and once it
-    is false it stays so."""
+def _largest(highest: int, holds: Callable[[int], bool]) -> int:
+    """The largest number up to ``highest`` for which the monotonic ``holds`` is true."""
     low = 0
     while low < highest:
         middle = (low + highest + 1) // 2
@@ -166,21 +164,22 @@ def _last(highest: int, holds: Callable[[int], bool]) -> int:
     return low
 
 
-# --- which --------------------------------------------------------------------------------------
+# --- which replicas each broker hosts -----------------------------------------------------------
 
 
-def _realise(
+def _assign_replicas(
     task: _Task, ring: Ring, groups: Sequence[Sequence[int]], shares: Sequence[int], turn: int
 ) -> Placement:
-    stock = _Stock(task, groups, shares, turn)
-    return tuple(stock.take(ring, offset) for offset in range(task.partitions))
+    remaining = _RemainingReplicas(task, groups, shares, turn)
+    return tuple(remaining.take(ring, offset) for offset in range(task.partitions))
 
 
-class _Stock:
-    """The replicas that are left to place; those of one partition are taken out at a time.
+class _RemainingReplicas:
+    """The replicas that are not placed yet. :meth:`take` removes the replicas of one partition.
 
-    Of every broker, and (if each partition shall be in as many groups as it can) of every group,
-    no more are left than partitions are, and of groups, if there are few of them, no fewer.
+    Invariant: no broker has more remaining replicas than there are remaining partitions. The same
+    holds for a group if partitions use a group at most once. If every partition uses every group,
+    no group has fewer remaining replicas than there are remaining partitions.
     """
 
     def __init__(
@@ -193,23 +192,23 @@ class _Stock:
         self._left: dict[int, int] = {}
         self._group_of: dict[int, int] = {}
         for index, group in enumerate(groups):
-            self._left |= _loads(task.places, group, shares[index], turn)
+            self._left |= _loads(task.slots, group, shares[index], turn)
             self._group_of |= dict.fromkeys(group, index)
         self._with_left: dict[int, set[int]] = defaultdict(set)
         for broker, left in self._left.items():
             self._with_left[left].add(broker)
 
     def take(self, ring: Ring, offset: int) -> tuple[int, ...]:
-        """The replicas of the next partition, in KIP-36's order as far as possible."""
+        """Remove and return the replicas of the next partition, if possible in KIP-36's order."""
         must = self._with_left.pop(self._partitions, set())
-        row = _Row(self._factor, [self._bounds(share) for share in self._shares])
+        choice = _PartitionChoice(self._factor, [self._bounds(share) for share in self._shares])
         for broker in must:
-            row.expect(self._group_of[broker])
+            choice.require(self._group_of[broker])
         chosen: list[int] = []
         for broker in _by_preference(ring, offset, chosen):
-            if self._left.get(broker) and row.accepts(self._group_of[broker], broker in must):
+            if self._left.get(broker) and choice.take(self._group_of[broker], broker in must):
                 chosen.append(broker)
-                if not row.open:
+                if not choice.missing:
                     break
         for broker in chosen:
             left = self._left[broker]
@@ -222,48 +221,49 @@ class _Stock:
         return tuple(chosen)
 
     def _bounds(self, share: int) -> tuple[int, int]:
-        """The fewest and the most replicas that a partition takes from a group."""
+        """The minimum and maximum number of replicas that a partition takes from a group."""
         if self._one_each:
             return int(share == self._partitions), 1
         return 1, share - self._partitions + 1
 
 
-class _Row:
-    """One partition: which groups its replicas may come from, and must come from."""
+class _PartitionChoice:
+    """The groups from which the replicas of one partition may come, and must come."""
 
     def __init__(self, replication_factor: int, bounds: Sequence[tuple[int, int]]) -> None:
-        self.open = replication_factor
-        """How many replicas it still needs."""
-        self._least = [low for low, _ in bounds]
-        self._most = [high for _, high in bounds]
-        self._expected = [0] * len(bounds)
-        self._owed = sum(self._least)
+        self.missing = replication_factor
+        """The number of replicas that are not chosen yet."""
+        self._min = [low for low, _ in bounds]
+        self._max = [high for _, high in bounds]
+        self._required = [0] * len(bounds)
+        self._reserved = sum(self._min)
 
-    def expect(self, group: int) -> None:
-        """One more broker of the group has to be taken."""
-        before = max(self._least[group], self._expected[group])
-        self._expected[group] += 1
-        self._owed += max(self._least[group], self._expected[group]) - before
+    def require(self, group: int) -> None:
+        """Require one more broker of the group."""
+        before = max(self._min[group], self._required[group])
+        self._required[group] += 1
+        self._reserved += max(self._min[group], self._required[group]) - before
 
-    def accepts(self, group: int, expected: bool) -> bool:
-        """Take a broker of the group, unless what has to be taken would then find no place."""
-        still_expected = self._expected[group] - expected
-        if self._most[group] < 1 + still_expected:
+    def take(self, group: int, required: bool) -> bool:
+        """Take a broker of the group, and return True, if that leaves enough missing replicas for
+        the required brokers and groups."""
+        still_required = self._required[group] - required
+        if self._max[group] < 1 + still_required:
             return False
-        before = max(self._least[group], self._expected[group])
-        after = max(self._least[group] - 1, still_expected)
-        if self._owed - before + after > self.open - 1:
+        before = max(self._min[group], self._required[group])
+        after = max(self._min[group] - 1, still_required)
+        if self._reserved - before + after > self.missing - 1:
             return False
-        self._owed += after - before
-        self._least[group] -= 1
-        self._most[group] -= 1
-        self._expected[group] = still_expected
-        self.open -= 1
+        self._reserved += after - before
+        self._min[group] -= 1
+        self._max[group] -= 1
+        self._required[group] = still_required
+        self.missing -= 1
         return True
 
 
 def _by_preference(ring: Ring, offset: int, chosen: list[int]) -> Iterator[int]:
-    """The brokers that are not ``chosen`` yet, those in racks that have none of them first."""
+    """The brokers that are not ``chosen`` yet; first the brokers in racks without a chosen one."""
     racks = ring.racks
     if racks:
         for broker in ring.candidates(offset):

@@ -1,4 +1,4 @@
-"""Calls to a cluster, made until they are answered or the time for them is over."""
+"""Sends requests to a cluster, and retries them within the time limit of an operation."""
 
 from __future__ import annotations
 
@@ -40,23 +40,21 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+# Stands for the broker that metadata names as the controller. A KRaft cluster names any broker,
+# which forwards requests to the controller.
 CONTROLLER = -2
-"""Stands for whichever broker metadata names as the controller. In a KRaft cluster that is any
-broker, which passes on what only the controller can do."""
 
-NOT_NOW = frozenset({7, 41})  # REQUEST_TIMED_OUT, NOT_CONTROLLER
-"""The answer of a controller that cannot do it now."""
+NOT_NOW = frozenset({7, 41})  # REQUEST_TIMED_OUT, NOT_CONTROLLER: the controller asks for a retry
 
-_PATIENCE_S = 3.0
-"""How long a broker has for an answer that any other can give as well; doubled with each failure,
-up to the request timeout."""
+# Seconds to wait for metadata, which every broker can answer. Doubled with each failure, up to the
+# request timeout.
+_METADATA_TIMEOUT_S = 3.0
 
 
 class Session:
-    """Connections, metadata on demand, retries, and the time limit of each operation.
+    """The connections, metadata requests, retries and operation time limits of an admin client.
 
-    Not reentrant in its limits: every operation opens :meth:`limit` once, and all calls within it
-    share its time.
+    Each operation enters :meth:`limit` once; all requests inside share this time limit.
     """
 
     def __init__(
@@ -78,20 +76,20 @@ class Session:
         self._refreshing: asyncio.Task[object] | None = None
 
     async def close(self) -> None:
-        """End every connection; calls under way fail."""
+        """Close every connection. Pending requests fail."""
         if self._refreshing is not None:
             self._refreshing.cancel()
             await asyncio.gather(self._refreshing, return_exceptions=True)
         await self._router.close()
 
-    # --- time ---------------------------------------------------------------------------------
+    # --- time limits --------------------------------------------------------------------------
 
     @asynccontextmanager
     async def limit(self, what: str, timeout_s: float | None = None) -> AsyncIterator[None]:
-        """Everything inside ends within ``timeout_s`` (default: ``default.api.timeout.ms``).
+        """Limit the block to ``timeout_s`` (default: ``default.api.timeout.ms``).
 
-        Raises AdminTimeoutError, which names what was met last; AdminStateError when the client
-        was closed meanwhile.
+        Raises AdminTimeoutError, which names the last error, and AdminStateError if the client is
+        closed during the block.
         """
         seconds = self.config.default_api_timeout_ms / 1000 if timeout_s is None else timeout_s
         self._last_error = None
@@ -104,21 +102,21 @@ class Session:
             cause = self._last_error
             raise AdminTimeoutError(
                 f"{what}: not done within {seconds:g} s (default.api.timeout.ms); last cause: "
-                f"{cause or 'no answer from any broker yet'}. Look first whether it has been done "
-                "before trying it again"
+                f"{cause or 'no answer from any broker yet'}. The operation may have taken effect: "
+                "check that before you retry"
             ) from cause
         except ProducerClosedError as error:
-            raise AdminStateError(f"{what}: the admin client was closed meanwhile") from error
+            raise AdminStateError(f"{what}: the admin client was closed") from error
 
     async def pause(self, failures: int) -> None:
-        """The pause before the next attempt (``retry.backoff.ms`` to ``.max.ms``)."""
+        """Wait before the next attempt: ``retry.backoff.ms`` to ``retry.backoff.max.ms``."""
         await asyncio.sleep(retry_pause_s(failures, self.config, self._rng))
 
-    # --- calls --------------------------------------------------------------------------------
+    # --- requests -----------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Reach the cluster. Raises BootstrapError after ``default.api.timeout.ms``, and at once
-        what no retry can mend."""
+        """Connect to the cluster. Raises BootstrapError after ``default.api.timeout.ms``. Errors
+        that no retry can fix are raised at once."""
         servers = ", ".join(f"{host}:{port}" for host, port in self.config.bootstrap_servers)
         try:
             async with self.limit("start"):
@@ -128,35 +126,43 @@ class Session:
                 f"no bootstrap server ({servers}) answered within "
                 f"{self.config.default_api_timeout_ms / 1000:g} s (default.api.timeout.ms): "
                 f"{error.__cause__ or 'no connection yet'}. Check the addresses, that brokers run "
-                "there, and that the network lets you through"
+                "there, and that the network allows connections to them"
             ) from error.__cause__
 
     async def metadata(self, topics: tuple[str, ...] | None) -> MetadataResult:
-        """Brokers and topics (None: all of them); no topic is ever created by asking."""
+        """Metadata of the brokers and of ``topics`` (None: all topics). Creates no topic."""
         call = MetadataCall(topics, allow_auto_topic_creation=False)
-        patience = _PATIENCE_S
+        timeout_s = _METADATA_TIMEOUT_S
 
         async def attempt() -> MetadataResult:
-            limit = min(self.config.request_timeout_ms / 1000, patience)
+            limit = min(self.config.request_timeout_ms / 1000, timeout_s)
             result = await self._router.call(call, timeout_s=limit)
             if result.error_code:
                 raise broker_error(result.error_code, "metadata request")
             if not result.brokers:
-                raise BrokerConnectionError("a broker answered that it knows of no brokers")
+                raise BrokerConnectionError("metadata request: the answer contains no brokers")
             return result
 
         async def before_retry(error: KafkaError, failures: int) -> None:
-            nonlocal patience
-            # One server that is no broker says nothing of the others.
+            nonlocal timeout_s
+            # If one bootstrap server is not a broker, the others may still be brokers.
             if isinstance(error, ProtocolError) and failures >= len(self.config.bootstrap_servers):
                 raise error
-            self._note(error)
-            patience *= 2
+            self._note_retriable(error)
+            timeout_s *= 2
             await self.pause(failures)
 
         result = await until_answered(attempt, before_retry)
         self._learn(result)
         return result
+
+    async def metadata_when(self, done: Callable[[MetadataResult], bool]) -> MetadataResult:
+        """Metadata of all topics, read again until ``done(metadata)`` is true."""
+        waits = 0
+        while not done(cluster := await self.metadata(None)):
+            waits += 1
+            await self.pause(waits)
+        return cluster
 
     def _learn(self, result: MetadataResult) -> None:
         brokers = {broker.node_id: Broker(*broker) for broker in result.brokers}
@@ -165,25 +171,25 @@ class Session:
         self._router.update_brokers(ClusterView(brokers=MappingProxyType(brokers)))
 
     async def call(self, call: Call[T], node: int | None = None) -> T:
-        """One answer, by a broker, by :data:`CONTROLLER`, or by any broker (None).
+        """The answer of broker ``node``, of :data:`CONTROLLER`, or of any broker (None).
 
-        A call that could not be made, or was not answered, is made again: only for calls that may
-        be repeated. Error codes in the answer are the caller's affair.
+        Retries a request that was not sent or not answered, so the request must be idempotent. The
+        caller handles error codes in the answer.
         """
         return await self.until_answered(lambda: self.once(call, node))
 
     async def until_answered(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """The result of the first attempt that does not fail in a way that may pass."""
+        """The result of the first attempt that does not fail with a retriable error."""
 
         async def before_retry(error: KafkaError, failures: int) -> None:
-            self._note(error)
+            self._note_retriable(error)
             await self.pause(failures)
             await self.metadata(())
 
         return await until_answered(attempt, before_retry)
 
     def coordinators(self) -> Coordinators:
-        """Who makes calls to the brokers that coordinate."""
+        """A client for requests to group and transaction coordinators."""
         return Coordinators(
             self._router,
             retry_backoff=self.config.retry_backoff_ms / 1000,
@@ -194,7 +200,7 @@ class Session:
         )
 
     def _refresh_soon(self, _reason: str) -> None:
-        """Metadata in the background, unless it is being asked for."""
+        """Refresh metadata in the background, unless a refresh is already running."""
         if self._refreshing is None or self._refreshing.done():
             self._refreshing = asyncio.create_task(self._refresh(), name="kafkaclient-refresh")
 
@@ -202,22 +208,22 @@ class Session:
         try:
             await self.metadata(())
         except KafkaError as error:
-            self.answered(error)
+            self.note_error(error)
 
     async def once(self, call: Call[T], node: int | None = None) -> T:
-        """One attempt of a call; raises what the router raises."""
+        """The answer to one attempt. Raises as :meth:`.Router.call`."""
         if node == CONTROLLER:
-            # With no controller elected any broker will do: it says so, and is asked again.
+            # Without a controller any broker answers NOT_CONTROLLER, and the caller retries.
             node = self._controller if self._controller in self._known else None
         return await self._router.call(call, node)
 
-    def answered(self, error: KafkaError) -> None:
-        """Note what an answer said, for the message when time runs out."""
+    def note_error(self, error: KafkaError) -> None:
+        """Remember the last error for the message of AdminTimeoutError."""
         self._last_error = error
-        _log.debug("trying again: %s", error)
+        _log.debug("retrying after: %s", error)
 
-    def _note(self, error: KafkaError) -> None:
-        """Raise an error that will not pass by itself."""
+    def _note_retriable(self, error: KafkaError) -> None:
+        """Raise an error that no retry can fix, note a retriable one."""
         if not (error.retriable or isinstance(error, ProtocolError)):
             raise error
-        self.answered(error)
+        self.note_error(error)

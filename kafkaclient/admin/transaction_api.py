@@ -1,4 +1,4 @@
-"""The methods of :class:`~kafkaclient.admin.Admin` about transactions of other clients."""
+"""The methods of :class:`~kafkaclient.admin.Admin` for transactions of other clients."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
     from contextlib import AbstractAsyncContextManager
 
-    from kafkaclient.admin.opened import Opened
+    from kafkaclient.admin.running import RunningAdmin
     from kafkaclient.admin.transactions import TransactionRequests
     from kafkaclient.errors import KafkaError
     from kafkaclient.types import PreparedTransaction
@@ -24,7 +24,7 @@ __all__ = ["TransactionAdmin"]
 
 
 class TransactionAdmin:
-    """A part of :class:`~kafkaclient.admin.Admin`."""
+    """The transaction methods of :class:`~kafkaclient.admin.Admin`."""
 
     async def end_transaction(
         self,
@@ -45,7 +45,7 @@ class TransactionAdmin:
         """
         how = "committing" if commit else "aborting"
         what = f"{how} the transaction of {prepared.transactional_id!r}"
-        async with self._noting(what, timeout_s) as requests:
+        async with self._coordinator_operation(what, timeout_s) as requests:
             await requests.end(prepared, commit=commit)
 
     async def list_transactions(
@@ -58,9 +58,9 @@ class TransactionAdmin:
         """The transactional ids that begin with ``prefix``, in order, each with the state of its
         last transaction. ``states``: only transactions in these states (default: all). Ids that
         this client may not describe are missing. Asks every broker (KIP-664; brokers from 3.0)."""
-        async with self._operation("listing transactions", timeout_s) as opened:
-            listed = await opened.transactions.listed(tuple(states))
-        return sorted(told for told in listed if told.transactional_id.startswith(prefix))
+        async with self._operation("listing transactions", timeout_s) as running:
+            listed = await running.transactions.listed(tuple(states))
+        return sorted(one for one in listed if one.transactional_id.startswith(prefix))
 
     async def describe_transactions(
         self, transactional_ids: Iterable[str], *, timeout_s: float | None = None
@@ -68,32 +68,32 @@ class TransactionAdmin:
         """The transactions of these transactional ids, by id; None for an unknown id. Raises
         AuthorizationError for an id that this client may not describe. Needs brokers from 3.0."""
         names = tuple(dict.fromkeys(transactional_ids))
-        async with self._noting("describing transactions", timeout_s) as requests:
-            told = await asyncio.gather(*map(requests.describe, names))
-        return dict(zip(names, told, strict=True))
+        async with self._coordinator_operation("describing transactions", timeout_s) as requests:
+            descriptions = await asyncio.gather(*map(requests.describe, names))
+        return dict(zip(names, descriptions, strict=True))
 
     async def fence_producers(
         self, transactional_ids: Iterable[str], *, timeout_s: float | None = None
     ) -> dict[str, KafkaError | None]:
-        """Fence the present producers of these transactional ids: their open transactions are
-        aborted, and their next requests are refused. Returns None or the error, by id (Java:
+        """Fence the current producers of these transactional ids. Their open transactions are
+        aborted, and their next requests fail. Returns by id None or the error (Java:
         ``Admin.fenceProducers``)."""
         names = tuple(dict.fromkeys(transactional_ids))
-        async with self._noting("fencing producers", timeout_s) as requests:
+        async with self._coordinator_operation("fencing producers", timeout_s) as requests:
             outcomes = await asyncio.gather(*map(requests.fence, names))
         return dict(zip(names, outcomes, strict=True))
 
     @asynccontextmanager
-    async def _noting(
+    async def _coordinator_operation(
         self, what: str, timeout_s: float | None
     ) -> AsyncIterator[TransactionRequests]:
-        async with self._operation(what, timeout_s) as opened:
+        async with self._operation(what, timeout_s) as running:
             try:
-                yield opened.transactions
+                yield running.transactions
             finally:
-                opened.transactions.note()
+                running.transactions.note_last_error()
 
     def _operation(
         self, what: str, timeout_s: float | None = None
-    ) -> AbstractAsyncContextManager[Opened]:
+    ) -> AbstractAsyncContextManager[RunningAdmin]:
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Calls about the transactions of other clients: list, describe, end, fence (KIP-664, KIP-939)."""
+"""The requests for transactions of other clients: list, describe, end, fence (KIP-664, KIP-939)."""
 
 from __future__ import annotations
 
@@ -29,21 +29,22 @@ __all__ = ["TransactionRequests"]
 
 _UNKNOWN_ID = 105  # TRANSACTIONAL_ID_NOT_FOUND
 _LOST = {
-    47: "its producer was fenced: the transaction had timed out, or another producer was started "
-    "with its transactional id",
-    48: "it was ended the other way, as after a time-out",
-    49: "its coordinator knows the transactional id with another producer id or not at all: it was "
-    "forgotten (transactional.id.expiration.ms), or is another cluster's",
-    59: "its producer id is not known any more",
+    47: "the producer was fenced: the transaction timed out, or another producer was started with "
+    "the transactional id",
+    48: "the transaction ended the other way, for example after a timeout",
+    49: "the coordinator has another producer id or none for the transactional id: the id expired "
+    "(transactional.id.expiration.ms), or belongs to another cluster",
+    59: "the coordinator no longer knows the producer id",
 }
 _LOST[90] = _LOST[47]
+
+# Brokers also use the transaction timeout as the time limit for the write to their own log. With
+# Java's earlier value of 1 ms the replicated write fails (KAFKA-16047).
 _FENCING_TIMEOUT_MS = 30_000
-"""No transaction will be open under the new epoch, but brokers use this as the time limit for the
-write to their own log, too. Within 1 ms, as Java had it, a replicated write fails (KAFKA-16047)."""
 
 
 class TransactionRequests:
-    """The calls. They have no time limit of their own: :meth:`.Session.limit` sets one."""
+    """The requests for transactions. Each runs within the time limit of the session."""
 
     def __init__(self, session: Session, coordinators: Coordinators) -> None:
         self._session = session
@@ -68,42 +69,44 @@ class TransactionRequests:
         call = ListTransactionsCall(states)
 
         async def ask(node: int) -> ListedTransactions:
-            told = await self._session.once(call, node)
-            if told.error_code:
-                raise broker_error(told.error_code, f"listing the transactions of broker {node}")
-            return told
+            answer = await self._session.once(call, node)
+            if answer.error_code:
+                raise broker_error(answer.error_code, f"listing the transactions of broker {node}")
+            return answer
 
         async def attempt() -> list[ListedTransactions]:
             brokers = (await self._session.metadata(())).brokers
             return await asyncio.gather(*(ask(broker.node_id) for broker in brokers))
 
         answers = await self._session.until_answered(attempt)
-        return [listing for told in answers for listing in told.transactions]
+        return [listing for answer in answers for listing in answer.transactions]
 
     async def describe(self, name: str) -> TransactionDescription | None:
         call = DescribeTransactionsCall(name)
-        told = await self._coordinators.call(CoordinatorKind.TRANSACTION, name, call)
-        if told.error_code and told.error_code != _UNKNOWN_ID:
+        answer = await self._coordinators.call(CoordinatorKind.TRANSACTION, name, call)
+        if answer.error_code and answer.error_code != _UNKNOWN_ID:
             what = f"describing the transactional id {name!r}"
-            advice = _advice(told.error_code, "Describe", name)
-            raise broker_error(told.error_code, what, advice=advice)
-        return told.description
+            advice = _advice(answer.error_code, "Describe", name)
+            raise broker_error(answer.error_code, what, advice=advice)
+        return answer.description
 
     async def fence(self, name: str) -> KafkaError | None:
         call = InitProducerIdCall(name, _FENCING_TIMEOUT_MS)
         try:
-            told = await self._coordinators.call(CoordinatorKind.TRANSACTION, name, call)
+            code = (
+                await self._coordinators.call(CoordinatorKind.TRANSACTION, name, call)
+            ).error_code
         except KafkaError as error:
             return error
-        if not told.error_code:
+        if not code:
             return None
         what = f"fencing producers with the transactional id {name!r}"
-        return broker_error(told.error_code, what, advice=_advice(told.error_code, "Write", name))
+        return broker_error(code, what, advice=_advice(code, "Write", name))
 
-    def note(self) -> None:
-        """Let the message of a timeout name the last error that a coordinator call met."""
+    def note_last_error(self) -> None:
+        """Remember the last error of a coordinator request for the message of AdminTimeoutError."""
         if self._coordinators.last_error is not None:
-            self._session.answered(self._coordinators.last_error)
+            self._session.note_error(self._coordinators.last_error)
 
 
 def _advice(code: int, operation: str, name: str) -> str | None:

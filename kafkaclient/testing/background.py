@@ -1,4 +1,4 @@
-"""Clusters that outlive the command that started them, each found again by its name."""
+"""Named clusters that keep running after the command that started them."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 class BackgroundCluster(ClusterHandle):
-    """A cluster without a parent: started by :meth:`up`, ended by :meth:`down`.
+    """A cluster that :meth:`up` starts and :meth:`down` stops.
 
-    Its entry in the user's state directory says where its supervisor works. An entry whose
-    supervisor has gone (a reboot, say) counts as no cluster.
+    A file in the user's state directory names the directory of the cluster's supervisor. A file
+    whose supervisor no longer runs, for example after a reboot, is ignored.
     """
 
     def __init__(self, name: str, running: Running) -> None:
@@ -58,16 +58,16 @@ class BackgroundCluster(ClusterHandle):
         say: Callable[[str], None] | None = None,
         timeout_s: float = START_TIMEOUT_S,
     ) -> BackgroundCluster:
-        """The running cluster of that name, started when there is none.
+        """The running cluster with this name, which is started if necessary.
 
-        ``say`` gets lines of progress, from another thread. Raises ConfigError when a cluster of
-        that name runs with another ``spec``, and what LocalCluster raises when it cannot start.
+        ``say`` gets lines of progress, in another thread. Raises ConfigError if a cluster with this
+        name runs with another ``spec``, and the errors of :meth:`LocalCluster.start`.
         """
         entry = _entry(name)
         with _locked(entry):
             found = await asyncio.to_thread(cls.find, name)
             if found is not None:
-                found._must_be(spec)
+                found._check_spec(spec)
                 return found
             cache = JarCache()
             try:
@@ -89,7 +89,7 @@ class BackgroundCluster(ClusterHandle):
 
     @classmethod
     def find(cls, name: str) -> BackgroundCluster | None:
-        """The running cluster of that name, or None."""
+        """The running cluster with this name, or None."""
         try:
             directory = Path(json.loads(_entry(name).read_text("utf-8"))["directory"])
             control = Control(directory)
@@ -100,7 +100,7 @@ class BackgroundCluster(ClusterHandle):
 
     @classmethod
     async def down(cls, name: str) -> bool:
-        """End the cluster of that name and throw its data away; False when there is none."""
+        """Stop the cluster with this name and delete its data. Returns False if there is none."""
         entry = _entry(name)
         with _locked(entry):
             found = await asyncio.to_thread(cls.find, name)
@@ -109,24 +109,26 @@ class BackgroundCluster(ClusterHandle):
             entry.unlink(missing_ok=True)
             return found is not None
 
-    def _must_be(self, spec: ClusterSpec) -> None:
+    def _check_spec(self, spec: ClusterSpec) -> None:
         running = self._running.launch.spec()
         if running != spec:
             raise ConfigError(
-                f"a cluster named {self.name!r} with {running.brokers} brokers of Kafka "
-                f"{running.version} and other settings than asked for is running; end it with "
+                f"the cluster {self.name!r} is already running with other settings "
+                f"({running.brokers} brokers of Kafka {running.version}); stop it with "
                 "`kafkaclient cluster down`, or choose another --name"
             )
 
 
 def _entry(name: str) -> Path:
     if _NAME.fullmatch(name) is None:
-        raise ConfigError(f"a cluster's name is made of letters, digits, '-', '_', '.': {name!r}")
+        raise ConfigError(
+            f"the cluster name {name!r} is not valid; use up to 64 letters, digits, '-', '_', '.'"
+        )
     return platformdirs.user_state_path("kafkaclient") / "clusters" / f"{name}.json"
 
 
 def _locked(entry: Path) -> FileLock:
-    """One `up` or `down` at a time; the second `up` finds what the first has started."""
+    """A lock for one `up` or `down` at a time: a second `up` finds the cluster of the first."""
     entry.parent.mkdir(parents=True, exist_ok=True)
     return FileLock(entry.with_suffix(".lock"))
 

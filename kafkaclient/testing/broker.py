@@ -1,4 +1,4 @@
-"""One Kafka broker: its files, its JVM, its signals."""
+"""One Kafka broker on this machine: its files, its JVM and its signals."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ __all__ = [
 
 CHECKPOINT_FILE = "bootstrap.checkpoint"
 
-_AOT_VERSION = 25
-_TERMINATE_TIMEOUT_S = 30.0
-_QUOTED_LINES = 20
-_PR_SET_PDEATHSIG = 1
+_AOT_VERSION = 25  # the first Java version with AOT caches
+_TERMINATE_TIMEOUT_S = 30.0  # seconds until SIGKILL follows SIGTERM
+_QUOTED_LINES = 20  # lines of a broker's log in an error message
+_PR_SET_PDEATHSIG = 1  # an option of prctl(2)
 
 _LOG_CONFIG = """\
 # INFO, without the dumps of all settings, which are in server.properties
@@ -60,7 +60,7 @@ appender.file.layout.pattern = %d{ISO8601} %-5p %m (%c)%n%ex
 
 
 class BrokerState(StrEnum):
-    """What a broker's JVM is doing."""
+    """The state of a broker's JVM."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -68,8 +68,7 @@ class BrokerState(StrEnum):
 
 
 class Broker(Protocol):
-    """A broker that a fleet starts, breaks and ends; a method that makes no sense in the broker's
-    state raises LocalClusterError."""
+    """A broker that a fleet controls. Methods raise LocalClusterError in a wrong state."""
 
     @property
     def node(self) -> int: ...
@@ -93,23 +92,21 @@ class Broker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Jvm:
-    """How to run a Java class of Kafka's.
+    """How to run a Java class of Kafka.
 
-    ``archive`` holds Kafka's classes as the JVM wants them (an AOT cache, JEP 514, from Java 25
-    on, before that a class data sharing archive): with it a broker starts at half the CPU time.
-    It is made by the first broker that ends in an orderly way (``record_to``), and ignored by a
-    JVM that it does not fit.
-    """
+    ``archive`` contains Kafka's preprocessed classes, with which a broker starts in half the CPU
+    time: an AOT cache (JEP 514) from Java 25 on, else a class data sharing archive. The first
+    broker that shuts down in an orderly way writes it (``record_to``). A JVM ignores an archive of
+    another JVM."""
 
     java: Path
     jars: tuple[Path, ...]
     archive: Path | None = None
     major: int = MINIMUM_VERSION
-    """Java's version."""
+    """The major version of Java."""
     quick: bool = False
-    """Without the compiler that optimises (C2). It keeps a core busy for a broker's first minutes;
-    without it one that has just started is soon as fast as it gets, which is fast enough for
-    tests."""
+    """Disable the optimizing compiler (C2), which keeps a core busy for a broker's first minutes.
+    Without it a broker soon reaches its final speed, which is enough for tests."""
     broker_heap_mb: int = HEAP_MB
 
     def command(
@@ -121,7 +118,7 @@ class Jvm:
         properties: Mapping[str, str] | None = None,
         record_to: Path | None = None,
     ) -> list[str]:
-        """The command line. The JVM itself writes nothing to stdout (``-Xlog:disable``)."""
+        """The command line. ``-Xlog:disable`` keeps the JVM itself from writing to stdout."""
         command = [str(self.java), f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", "-Xlog:disable"]
         if self.quick:
             command.append("-XX:TieredStopAtLevel=1")
@@ -140,8 +137,7 @@ class Jvm:
 class BrokerProcess:
     """A broker in ``directory``: ``server.properties``, ``data/``, ``broker.log``, ``console.log``.
 
-    Knows nothing of other brokers. Every method may be called in any state that makes sense of it
-    and raises LocalClusterError in the others.
+    A method that the broker's state does not allow raises LocalClusterError.
     """
 
     def __init__(self, node: int, directory: Path, jvm: Jvm) -> None:
@@ -164,13 +160,13 @@ class BrokerProcess:
 
     @property
     def pid(self) -> int | None:
-        """The JVM's process id while there is one."""
+        """The process id of the JVM; None if there is no JVM."""
         running = self._process is not None and self._process.returncode is None
         return self._process.pid if running and self._process else None
 
     @property
     def exit_code(self) -> int | None:
-        """How the last JVM ended; negative is the number of a signal."""
+        """The exit code of the last JVM; negative for the number of a signal."""
         return None if self._process is None else self._process.returncode
 
     @property
@@ -180,22 +176,22 @@ class BrokerProcess:
         return BrokerState.PAUSED if self._paused else BrokerState.RUNNING
 
     def prepare(self, properties: Mapping[str, str]) -> None:
-        """Write the settings."""
+        """Write the broker's settings."""
         self.log_dir.mkdir(parents=True)
         self.properties_file.write_text(render_properties(properties), "utf-8")
         (self.directory / "log4j2.properties").write_text(_LOG_CONFIG, "utf-8")
 
     def format(self, checkpoint: Path, cluster_id: str, directory_id: str) -> None:
-        """Make the log directory a new one, as ``kafka-storage format`` does; ``checkpoint`` is
-        the file by which that tool tells a cluster its first feature levels."""
+        """Format the log directory, as ``kafka-storage format`` does. ``checkpoint`` is the file of
+        that tool with the initial feature levels of a cluster."""
         shutil.copyfile(checkpoint, self.log_dir / CHECKPOINT_FILE)
         meta = meta_properties(self.node, cluster_id, directory_id)
         (self.log_dir / "meta.properties").write_text(meta, "utf-8")
 
     async def start(self, record_to: Path | None = None) -> None:
-        """Start the JVM; returns at once. ``record_to``: leave a class archive at the end."""
+        """Start the JVM, which writes a class archive to ``record_to`` at its end."""
         if self.pid is not None:
-            raise LocalClusterError(f"broker {self.node} is {self.state} already")
+            raise LocalClusterError(f"broker {self.node} cannot start: it is already {self.state}")
         command = self._jvm.command(
             "kafka.Kafka",
             [str(self.properties_file)],
@@ -219,13 +215,13 @@ class BrokerProcess:
             )
 
     async def kill(self) -> None:
-        """SIGKILL; returns when the JVM is gone. A stopped broker stays stopped."""
+        """Send SIGKILL and wait for the end of the JVM. A stopped broker stays stopped."""
         await self._end(signal.SIGKILL)
 
     async def terminate(self, timeout_s: float = _TERMINATE_TIMEOUT_S) -> None:
-        """SIGTERM: an orderly end, in which the broker hands its leaderships over.
+        """Send SIGTERM: the broker transfers its leaderships and shuts down in an orderly way.
 
-        SIGKILL follows when it takes longer than ``timeout_s``.
+        SIGKILL follows after ``timeout_s``.
         """
         if self._paused:
             await self.resume()
@@ -236,17 +232,17 @@ class BrokerProcess:
             await self.kill()
 
     async def pause(self) -> None:
-        """SIGSTOP: connections stay open and nothing is answered."""
+        """Send SIGSTOP: connections stay open, and the broker answers nothing."""
         self._signal(signal.SIGSTOP)
         self._paused = True
 
     async def resume(self) -> None:
-        """SIGCONT: go on after :meth:`pause`."""
+        """Send SIGCONT: continue after :meth:`pause`."""
         self._signal(signal.SIGCONT)
         self._paused = False
 
     def start_error(self) -> BrokerStartError:
-        """Why the broker is not up, as far as its log since the last start tells."""
+        """The error for a broker that is not up, with lines of its log since the last start."""
         how = "is not ready" if self.exit_code is None else f"ended with code {self.exit_code}"
         return BrokerStartError(f"broker {self.node} {how}; its log says:\n{self._quote()}")
 
@@ -285,7 +281,7 @@ class BrokerProcess:
 
 
 def meta_properties(node: int, cluster_id: str, directory_id: str) -> str:
-    """``meta.properties``, which says whose data a log directory holds."""
+    """The text of ``meta.properties``, which identifies the broker of a log directory."""
     return render_properties(
         {
             "cluster.id": cluster_id,
@@ -307,10 +303,10 @@ def _escape(value: str) -> str:
 
 
 def dies_with_parent(how: signal.Signals = signal.SIGKILL) -> Callable[[], None] | None:
-    """What a child does before it becomes a JVM, so that it never outlives this process.
+    """A ``preexec_fn`` for child processes that must not outlive this process.
 
-    The kernel sends the signal when the thread that made the child ends, however that happens;
-    elsewhere than on Linux only an orderly end of the supervisor takes the JVMs along.
+    On Linux the kernel sends the signal to the child when the thread that created it ends. On other
+    systems only an orderly end of the supervisor ends the JVMs.
     """
     if sys.platform != "linux":
         return None

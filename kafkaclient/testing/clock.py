@@ -1,9 +1,9 @@
 """Virtual time: an event loop whose clock jumps to the next timer instead of waiting for it.
 
-A test of a 120 s delivery timeout then takes milliseconds, and takes them every time: nothing
-depends on how busy the machine is. Everything that asks the loop for the time or for a timer
-(``asyncio.sleep``, ``asyncio.timeout``, ``loop.call_later``, ``loop.time``) follows along;
-``time.monotonic`` and ``time.time`` do not, so code under test takes its clock as an argument.
+A test of a 120 s delivery timeout takes milliseconds, however busy the machine is. Virtual time
+applies to everything that uses the loop's clock and timers: ``asyncio.sleep``, ``asyncio.timeout``,
+``loop.call_later``, ``loop.time``. It does not apply to ``time.monotonic`` and ``time.time``, so
+code under test takes its clock as an argument.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ T = TypeVar("T")
 P = ParamSpec("P")
 Ts = TypeVarTuple("Ts")
 
+# Real seconds to wait for sockets and other threads before an idle loop counts as deadlocked: a
+# poll that does not wait cannot see data that the kernel or another thread still handles.
 _KERNEL_GRACE_S = 1.0
-"""Real seconds granted to real sockets and other threads before an idle loop counts as deadlocked:
-what is on its way through the kernel or another thread is not visible to a poll without waiting."""
 
 
 class VirtualDeadlockError(RuntimeError):
-    """The loop waits for something that can never happen, or ran past its virtual time limit."""
+    """The loop waits for an event that cannot happen, or has passed its virtual time limit."""
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """An asyncio loop with a virtual clock that starts at ``start`` seconds.
 
-    Real file descriptors are polled, never waited for, before the clock jumps. Work handed to an
-    executor takes no virtual time: the clock stands still until it is done. When nothing is
-    ready and no timer is left, or when the clock would pass ``limit`` virtual seconds (a periodic
-    timer keeps a stuck program alive for ever), the loop raises :class:`VirtualDeadlockError`,
-    naming the tasks that wait.
+    The loop polls real file descriptors without waiting before the clock jumps. Work in an executor
+    takes no virtual time: the clock stops until the work is done. The loop raises
+    :class:`VirtualDeadlockError`, which names the waiting tasks, when nothing is ready and no timer
+    is left. It also does so when the clock would pass ``limit`` virtual seconds, because a periodic
+    timer keeps a stuck program running.
     """
 
     def __init__(self, start: float = 0.0, limit: float = 7 * 86_400.0) -> None:
@@ -65,15 +65,15 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self._executor_jobs -= 1
 
     def _idle(self, timeout: float | None, outside_help: bool) -> float | None:
-        """Nothing is ready: jump, or say how many real seconds to wait for the outside world."""
+        """Jump to the next timer when nothing is ready. Returns the real seconds to wait for
+        sockets and other threads; None waits without a limit."""
         if self._executor_jobs:
             return None
         if timeout is None:
             if outside_help:
                 return _KERNEL_GRACE_S
             raise self._deadlock("nothing is ready and no timer is scheduled")
-        # The timer's own value, not now + timeout: the sum may round to just before it, and the
-        # timer's owner would find its deadline not reached yet.
+        # Not now + timeout: that sum may be rounded to a time just before the timer.
         when: float = self._scheduled[0].when()  # type: ignore[attr-defined]
         if when > self._limit:
             raise self._deadlock(f"the next timer, at {when:.3f} s, is past the limit")
@@ -88,7 +88,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """Polls without waiting, and asks ``idle`` what to do when that finds nothing."""
+    """A selector that polls without waiting, and calls ``idle`` when no event is ready."""
 
     def __init__(self, idle: Callable[[float | None, bool], float | None]) -> None:
         super().__init__()
@@ -101,7 +101,7 @@ class _JumpingSelector(selectors.DefaultSelector):
         # The loop's own wake-up pipe is always registered.
         outside_help = len(self.get_map()) > 1 or threading.active_count() > 1
         if not outside_help and (events := super().select(0)):
-            return events  # a thread's last words, written since we looked
+            return events  # another thread woke the loop after the first poll
         wait = self._idle(timeout, outside_help)
         if wait == 0.0:
             return events

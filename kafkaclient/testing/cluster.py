@@ -1,4 +1,4 @@
-"""Real Kafka brokers on this machine, without Docker: :class:`LocalCluster`."""
+"""Real Kafka brokers on this machine without Docker: :class:`LocalCluster`."""
 
 from __future__ import annotations
 
@@ -50,20 +50,20 @@ class BrokerStatus:
 
 
 class Running(NamedTuple):
-    """What a handle of a running cluster works with."""
+    """The connection of a handle to its running cluster."""
 
     control: Control
     launch: Launch
     description: dict[str, Any]
-    """The supervisor's; of it only what does not change while the cluster runs is used."""
+    """The supervisor's description at the start. Only its constant parts are used."""
 
 
 class ClusterHandle:
-    """A running cluster and everything that can be done to it.
+    """Controls a running cluster: its brokers and their fault proxies.
 
-    The coroutines may be awaited in any event loop. Brokers are numbered from 0, times are
-    seconds. All raise :class:`~kafkaclient.testing.errors.LocalClusterError` (or ConfigError for
-    arguments that make no sense), ClusterNotRunningError when the cluster has ended.
+    The coroutines may be awaited in any event loop. Brokers are numbered from 0, times are in
+    seconds. Every method may raise :class:`~kafkaclient.testing.errors.LocalClusterError`,
+    ConfigError for invalid arguments, and ClusterNotRunningError if the cluster has stopped.
     """
 
     def __init__(self, running: Running | None) -> None:
@@ -81,12 +81,12 @@ class ClusterHandle:
 
     @property
     def bootstrap(self) -> str:
-        """The brokers' direct addresses, ``127.0.0.1:port`` joined by commas."""
+        """The brokers' direct addresses: comma-separated ``127.0.0.1:port``."""
         return str(self._description["bootstrap"])
 
     @property
     def proxied_bootstrap(self) -> str:
-        """The same brokers through their fault proxies; clients that start here stay there."""
+        """The addresses of the fault proxies. Clients that bootstrap here use only proxies."""
         return str(self._description["proxied_bootstrap"])
 
     def secured_bootstrap(self, listener: str) -> str:
@@ -98,12 +98,12 @@ class ClusterHandle:
 
     @property
     def certificates(self) -> Path:
-        """With ``security``, where ``ca.pem`` and ``client.pem`` (certificate and key) are."""
+        """With ``security``: the directory of ``ca.pem`` and ``client.pem`` (with its key)."""
         return self.directory / "certificates"
 
     @property
     def brokers(self) -> tuple[int, ...]:
-        """The brokers' node ids, whether they are up or not."""
+        """The node ids of all brokers, up or down."""
         return tuple(broker["node_id"] for broker in self._description["brokers"])
 
     @property
@@ -113,15 +113,15 @@ class ClusterHandle:
 
     @property
     def directory(self) -> Path:
-        """Where the brokers' settings, logs and data are while the cluster runs."""
+        """The directory with the brokers' settings, logs and data, while the cluster runs."""
         return Path(self._description["directory"])
 
     def log_dir(self, broker: int) -> Path:
-        """The directory that holds the broker's partitions, ``topic-partition/*.log``."""
+        """The broker's log directory, which contains ``topic-partition/*.log``."""
         return Path(self._static(broker)["log_dir"])
 
     def log_file(self, broker: int) -> Path:
-        """The broker's own log."""
+        """The log file of the broker's JVM."""
         return Path(self._static(broker)["log_file"])
 
     def address(self, broker: int) -> tuple[str, int]:
@@ -129,12 +129,12 @@ class ClusterHandle:
         return "127.0.0.1", int(self._static(broker)["port"])
 
     def proxy(self, broker: int) -> RemoteProxy:
-        """The broker's fault proxy; it sees what goes through :attr:`proxied_bootstrap`."""
+        """The broker's fault proxy, which forwards connections to :attr:`proxied_bootstrap`."""
         self._static(broker)
         return RemoteProxy(self._running.control, broker)
 
     async def status(self) -> tuple[BrokerStatus, ...]:
-        """The brokers as they are now."""
+        """The current state of the brokers."""
         description = await self._call("describe")
         return tuple(
             BrokerStatus(
@@ -145,52 +145,49 @@ class ClusterHandle:
         )
 
     async def kill(self, broker: int) -> None:
-        """SIGKILL; returns when the JVM is gone. Does nothing when it is gone already."""
+        """Send SIGKILL and wait for the end of the JVM. Does nothing if the broker is stopped."""
         await self._call("kill", broker=broker)
 
     async def terminate(self, broker: int) -> None:
-        """SIGTERM: the broker moves its leaderships away, then ends; returns when it has."""
+        """Send SIGTERM and wait: the broker transfers its leaderships, then shuts down."""
         await self._call("terminate", broker=broker)
 
     async def pause(self, broker: int) -> None:
-        """SIGSTOP: the kernel keeps accepting and acknowledging, the broker answers nothing."""
+        """Send SIGSTOP: the kernel accepts connections and data, the broker answers nothing."""
         await self._call("pause", broker=broker)
 
     async def resume(self, broker: int) -> None:
-        """SIGCONT after :meth:`pause`."""
+        """Send SIGCONT: continue after :meth:`pause`."""
         await self._call("resume", broker=broker)
 
     async def start_broker(
         self, broker: int, *, wait: bool = True, timeout_s: float = START_TIMEOUT_S
     ) -> None:
-        """Start a broker that was stopped, with its ports and data.
+        """Start a stopped broker with its earlier ports and data.
 
-        ``wait`` until it serves clients. That needs a majority of the controllers, and Kafka lets
-        a broker in again only when the session of its former life has run out, 9 s after that
-        life's last heartbeat (``broker.session.timeout.ms``).
-        """
+        ``wait`` until it serves clients. That needs a majority of the controllers. Kafka registers
+        a restarted broker only when the session of the killed broker has expired, 9 s after its
+        last heartbeat (``broker.session.timeout.ms``)."""
         await self._call("start_broker", broker=broker, wait=wait, timeout_s=timeout_s)
 
     async def restart(
         self, broker: int, *, wait: bool = True, timeout_s: float = START_TIMEOUT_S
     ) -> None:
-        """:meth:`terminate` (nothing, when it is stopped already), then :meth:`start_broker`."""
+        """:meth:`terminate` the broker if it is running, then :meth:`start_broker`."""
         await self._call("restart", broker=broker, wait=wait, timeout_s=timeout_s)
 
     async def heal(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Make everything well again: proxies healed, paused brokers resumed, stopped ones
-        started; returns when every broker sees all the others."""
+        """Heal all proxies, resume paused brokers and start stopped brokers. Returns when every
+        broker sees all other brokers."""
         await self._call("heal", timeout_s=timeout_s)
 
     async def delay_produce(self, broker: int, seconds: float) -> None:
-        """Delay each of the broker's Produce responses on the proxied way, one after the other.
-
-        KIP-794's slow broker; 0 ends it. The other faults are methods of :meth:`proxy`.
-        """
+        """Delay each of the broker's Produce responses in the proxy, one after the other (KIP-794's
+        slow broker); 0 ends the delay. The other faults are methods of :meth:`proxy`."""
         await self.proxy(broker).delay_produce(seconds)
 
     async def proxy_stats(self) -> tuple[dict[str, Any], ...]:
-        """Per broker the proxy's counters: ``connections``, ``request_bytes``,
+        """The counters of each broker's proxy: ``connections``, ``request_bytes``,
         ``response_bytes``, ``produce_bytes``, and ``requests`` and ``responses`` by API key."""
         return tuple(
             stats
@@ -211,32 +208,31 @@ class ClusterHandle:
     def _static(self, broker: int) -> dict[str, Any]:
         brokers: list[dict[str, Any]] = self._description["brokers"]
         if not 0 <= broker < len(brokers):
-            raise ConfigError(f"there is no broker {broker}: they are 0 to {len(brokers) - 1}")
+            raise ConfigError(f"there is no broker {broker}; choose one of 0 to {len(brokers) - 1}")
         return brokers[broker]
 
 
 class LocalCluster(ClusterHandle):
-    """A Kafka cluster of its own, for the length of an ``async with``::
+    """A Kafka cluster that runs during an ``async with`` block::
 
         async with LocalCluster(brokers=3) as cluster:
             async with Producer(cluster.proxied_bootstrap) as producer:
                 await cluster.kill(0)
 
-    ``racks``: one rack name per broker. ``config``: settings for every broker, by Kafka's dotted
-    names, over those of :func:`~kafkaclient.testing.settings.shared_settings`. ``version``: a
-    Kafka version there is a lock of jars for; those of 4.3.1, 4.0.2 and 3.9.2 come with this
-    package. ``features``: levels to format the storage with, as in ``{"transaction.version": 1}``,
-    instead of the version's own. ``security``: listeners with TLS and SASL beside the plain ones.
-    ``directory``: an empty or missing directory for logs and data, kept afterwards; by default a
-    temporary one that goes with the cluster. ``long_lived``: the JVMs compile the brokers' code for
-    throughput, which takes their first minutes a core each: for benchmarks, when they are warm.
-    ``heap_mb``: of each broker; the default is enough for some hundred partitions.
+    ``racks``: one rack name per broker. ``config``: settings of every broker by Kafka's dotted
+    names, in addition to :func:`~kafkaclient.testing.settings.shared_settings`. ``version``: a
+    Kafka version with a lock file of its jars; this package has those of 4.3.1, 4.0.2 and 3.9.2.
+    ``features``: feature levels for formatting the storage, as in ``{"transaction.version": 1}``.
+    ``security``: TLS and SASL listeners in addition to the plain ones. ``directory``: an empty or
+    missing directory for logs and data, which is kept; by default a temporary directory.
+    ``long_lived``: the JVMs optimize the brokers' code, which uses a core per broker for the first
+    minutes; for benchmarks. ``heap_mb``: the heap of each broker in MB; the default is enough for
+    several hundred partitions.
 
-    Brokers listen on 127.0.0.1 only. They end with the block, and also when this process dies
-    without leaving it. The first use of a version on a machine fetches its jars (56 MB, and 32 to
-    55 MB for each further version) into the user's cache. Raises ConfigError at once for
-    arguments that cannot work, and on entering JavaNotFoundError, JarsUnavailableError or
-    BrokerStartError, each saying what to do.
+    Brokers listen on 127.0.0.1 only. They stop at the end of the block, or when this process dies.
+    The first use of a version downloads its jars (56 MB, and 32 to 55 MB for each further version)
+    into the user's cache. The constructor raises ConfigError for invalid arguments. Entering raises
+    JavaNotFoundError, JarsUnavailableError or BrokerStartError.
     """
 
     def __init__(
@@ -265,7 +261,7 @@ class LocalCluster(ClusterHandle):
             long_lived=long_lived,
             heap_mb=heap_mb,
         )
-        self._kept = directory
+        self._directory = directory
         self._supervisor: subprocess.Popen[bytes] | None = None
 
     def __repr__(self) -> str:
@@ -280,15 +276,15 @@ class LocalCluster(ClusterHandle):
         await self.stop()
 
     async def start(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Bring the brokers up; returns when each serves clients and sees all the others."""
+        """Start the brokers. Returns when each serves clients and sees all other brokers."""
         if self._supervisor is not None:
-            raise ConfigError("the cluster is running already")
+            raise ConfigError("the cluster is already running")
         cache = JarCache()
         try:
             launch = await asyncio.to_thread(self._prepare, cache)
         finally:
             cache.stop_fetching()
-        directory = await asyncio.to_thread(_work_directory, self._kept)
+        directory = await asyncio.to_thread(_work_directory, self._directory)
         try:
             self._supervisor = launch_supervisor(directory, launch, attached=True)
             control = Control(directory)
@@ -301,10 +297,10 @@ class LocalCluster(ClusterHandle):
         self._current = Running(control, launch, description)
 
     def _prepare(self, cache: JarCache) -> Launch:
-        return prepare_launch(self._spec, cache, keep=self._kept is not None)
+        return prepare_launch(self._spec, cache, keep=self._directory is not None)
 
     async def stop(self) -> None:
-        """End the brokers; their data goes with them. Does nothing when they have ended."""
+        """Stop the brokers and delete their data, unless there is a ``directory``."""
         if self._current is None:
             return
         try:
@@ -318,12 +314,12 @@ class LocalCluster(ClusterHandle):
         supervisor, self._supervisor, self._current = self._supervisor, None, None
         if supervisor is not None:
             await asyncio.to_thread(_close_lifeline, supervisor)
-        if self._kept is None:
+        if self._directory is None:
             await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
 
 
 def _close_lifeline(supervisor: subprocess.Popen[bytes]) -> None:
-    """End the supervisor, and with it the JVMs."""
+    """End the supervisor and its JVMs."""
     try:
         supervisor.communicate(timeout=_STOP_TIMEOUT_S)
     except subprocess.TimeoutExpired:
@@ -331,11 +327,11 @@ def _close_lifeline(supervisor: subprocess.Popen[bytes]) -> None:
         supervisor.wait()
 
 
-def _work_directory(kept: Path | None) -> Path:
-    if kept is None:
-        # Short names: the path of a Unix socket is limited to about a hundred bytes.
+def _work_directory(given: Path | None) -> Path:
+    if given is None:
+        # A short name: the path of a Unix socket is limited to about 100 bytes.
         return Path(tempfile.mkdtemp(prefix="kafkaclient-"))
-    kept.mkdir(parents=True, exist_ok=True)
-    if any(kept.iterdir()):
-        raise ConfigError(f"the directory for the cluster is not empty: {kept}")
-    return kept.resolve()
+    given.mkdir(parents=True, exist_ok=True)
+    if any(given.iterdir()):
+        raise ConfigError(f"the directory for the cluster is not empty: {given}")
+    return given.resolve()

@@ -1,4 +1,4 @@
-"""The containers of docker-compose.yml in the place of a local cluster's processes."""
+"""The containers of docker-compose.yml as a local cluster."""
 
 from __future__ import annotations
 
@@ -15,15 +15,13 @@ __all__ = ["ComposeCluster"]
 
 
 class ComposeCluster(LocalCluster):
-    """The three brokers of a Docker Compose ``project`` that is up, made from docker-compose.yml.
+    """The three brokers of a running Docker Compose ``project``, created from docker-compose.yml.
 
-    Everything that can be done to a :class:`LocalCluster` is done to the containers: they are
-    killed, stopped, paused and started with the ``docker`` command, and a fault proxy listens at
-    each address that a ``PROXIED`` listener advertises. ``log_dir`` can be read if the containers'
-    ``KAFKA_LOG_DIRS`` is mounted from a directory of this machine. Kafka's tools run on this
-    machine. Entering raises LocalClusterError when the project's containers are not there;
-    leaving lets them run.
-    """
+    It has the methods of :class:`LocalCluster`. They kill, stop, pause and start the containers
+    with the ``docker`` command, and a fault proxy listens at each address that a ``PROXIED``
+    listener advertises. ``log_dir`` is readable if the containers' ``KAFKA_LOG_DIRS`` is mounted
+    from a directory of this machine. Kafka's tools run on this machine. Entering raises
+    LocalClusterError if the project has no containers; leaving does not stop them."""
 
     def __init__(self, project: str) -> None:
         super().__init__(3)

@@ -1,7 +1,7 @@
 """The containers of a Docker Compose project as the supervisor's fleet of brokers.
 
-The project is up already, and stays up when the fleet has stopped: only the fault proxies are the
-fleet's own. Everything about a broker is read from its container, which `docker inspect` describes.
+The project must already be up, and stays up when the fleet stops: the fleet owns only the fault
+proxies. All facts about a broker come from `docker inspect`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 __all__ = ["ContainerBroker", "ContainerFleet"]
 
-_TERMINATE_TIMEOUT_S = 30.0
-_QUOTED_LINES = 20
+_TERMINATE_TIMEOUT_S = 30.0  # seconds until SIGKILL follows SIGTERM
+_QUOTED_LINES = 20  # lines of a container's log in an error message
 _LISTENER = re.compile(r"([A-Z_]+)://[^:,]+:(\d+)")
 
 
 async def _docker(*arguments: str) -> str:
-    """What the command wrote to stdout. Raises LocalClusterError with what it wrote to stderr."""
+    """The stdout of a docker command. Raises LocalClusterError with its stderr if it fails."""
     try:
         process = await asyncio.create_subprocess_exec(
             "docker",
@@ -42,7 +42,7 @@ async def _docker(*arguments: str) -> str:
             stderr=subprocess.PIPE,
         )
     except FileNotFoundError as error:
-        raise LocalClusterError("there is no `docker` on the PATH") from error
+        raise LocalClusterError("cannot find `docker` on the PATH: install Docker") from error
     stdout, stderr = await process.communicate()
     if process.returncode != 0:
         text = stderr.decode("utf-8", "replace").strip()
@@ -58,8 +58,8 @@ async def _inspect(*containers: str) -> list[dict[str, Any]]:
 class ContainerBroker:
     """A broker in a container, with the methods of a :class:`~.broker.BrokerProcess`.
 
-    ``described`` is what ``docker inspect`` says of the container. Nobody else may stop, pause or
-    start it.
+    ``described`` is the output of ``docker inspect``. No other program may stop, pause or start the
+    container.
     """
 
     def __init__(self, described: dict[str, Any]) -> None:
@@ -79,7 +79,7 @@ class ContainerBroker:
 
     @property
     def ports(self) -> Ports:
-        """The ports on 127.0.0.1; those of the listeners that only containers reach are theirs."""
+        """The ports on 127.0.0.1, and INTERNAL and CONTROLLER in the containers' network."""
         bound = dict(_LISTENER.findall(self.environment["KAFKA_LISTENERS"]))
         advertised = dict(_LISTENER.findall(self.environment["KAFKA_ADVERTISED_LISTENERS"]))
         return Ports(
@@ -91,13 +91,13 @@ class ContainerBroker:
         )
 
     async def start(self) -> None:
-        """Start the container with its data; returns when its first process has started."""
+        """Start the container with its data. Returns when its first process has started."""
         if self.state is not BrokerState.STOPPED:
-            raise LocalClusterError(f"broker {self.node} is {self.state} already")
+            raise LocalClusterError(f"broker {self.node} cannot start: it is already {self.state}")
         await self._do("start")
 
     async def kill(self) -> None:
-        """SIGKILL; returns when the container has stopped. A stopped one stays stopped."""
+        """Send SIGKILL and wait until the container has stopped. A stopped one stays stopped."""
         if self.state is BrokerState.STOPPED:
             return
         await _docker("kill", self.id)
@@ -105,26 +105,26 @@ class ContainerBroker:
         await self._refresh()
 
     async def terminate(self, timeout_s: float = _TERMINATE_TIMEOUT_S) -> None:
-        """SIGTERM, and SIGKILL when the broker takes longer than ``timeout_s``."""
+        """Send SIGTERM, and SIGKILL after ``timeout_s``."""
         if self.state is BrokerState.PAUSED:
             await self.resume()
         if self.state is BrokerState.RUNNING:
             await self._do("stop", "--time", str(round(timeout_s)))
 
     async def pause(self) -> None:
-        """Freeze the container: connections stay open and nothing is answered."""
+        """Freeze the container: connections stay open, and the broker answers nothing."""
         self._check_running()
         if self.state is BrokerState.RUNNING:
             await self._do("pause")
 
     async def resume(self) -> None:
-        """Go on after :meth:`pause`."""
+        """Continue after :meth:`pause`."""
         self._check_running()
         if self.state is BrokerState.PAUSED:
             await self._do("unpause")
 
     def start_error(self) -> BrokerStartError:
-        """Why the broker is not up, as far as the end of the container's log tells."""
+        """The error for a broker that is not up, with the end of the container's log."""
         command = ["docker", "logs", "--tail", str(_QUOTED_LINES), self.id]
         log = subprocess.run(  # noqa: S603 - fixed words and a container's id
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
@@ -134,7 +134,7 @@ class ContainerBroker:
         )
 
     def address_in_use(self) -> bool:
-        """Never: `docker start` fails when a port is taken."""
+        """Always False: `docker start` fails if a port is in use."""
         return False
 
     def _check_running(self) -> None:
@@ -158,8 +158,8 @@ class ContainerBroker:
 
 
 class ContainerFleet(Fleet):
-    """The brokers of the Compose ``project``, each behind a fault proxy at the address that its
-    ``PROXIED`` listener advertises. The other arguments are a fleet's."""
+    """The brokers of the Compose ``project``. Each has a fault proxy at the address that its
+    ``PROXIED`` listener advertises. The other arguments are those of :class:`Fleet`."""
 
     def __init__(
         self,
@@ -174,7 +174,7 @@ class ContainerFleet(Fleet):
         self._project = project
 
     async def stop(self, *, orderly: bool = True) -> None:
-        """End the proxies. ``orderly`` changes nothing."""
+        """Stop the proxies. ``orderly`` has no effect."""
         await self._end_all()
 
     async def _try_start(self, deadline: float) -> None:
@@ -182,8 +182,8 @@ class ContainerFleet(Fleet):
         found = (await _docker("ps", "--all", "--quiet", "--filter", label)).split()
         if len(found) != self._spec.brokers:
             raise LocalClusterError(
-                f"the Compose project {self._project!r} has {len(found)} containers, and needs one "
-                f"for each of {self._spec.brokers} brokers: bring docker-compose.yml up first"
+                f"the Compose project {self._project!r} has {len(found)} containers, but needs "
+                f"{self._spec.brokers}, one for each broker: run `docker compose up` first"
             )
         brokers = sorted(map(ContainerBroker, await _inspect(*found)), key=lambda one: one.node)
         self._brokers = [*brokers]
@@ -195,7 +195,8 @@ class ContainerFleet(Fleet):
         except PortsTakenError as error:
             ports = ", ".join(str(ports.proxy) for ports in self._ports)
             raise LocalClusterError(
-                f"the fault proxies need the ports {ports} of 127.0.0.1, and one of them is taken"
+                f"the fault proxies need the ports {ports} of 127.0.0.1, but another process uses "
+                "one of them: stop that process"
             ) from error
         await self._all_ready(deadline)
 

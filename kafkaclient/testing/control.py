@@ -1,4 +1,4 @@
-"""The user's side of a supervisor: starting one, and giving it commands."""
+"""Starts a supervisor and sends it commands."""
 
 from __future__ import annotations
 
@@ -25,30 +25,25 @@ if TYPE_CHECKING:
 
 __all__ = ["START_TIMEOUT_S", "Control", "launch_supervisor", "prepare_launch"]
 
-START_TIMEOUT_S = 180.0
-"""How long brokers may take to be ready; seconds."""
-
-_SOCKET_TIMEOUT_S = 30.0
-_CONNECT_POLL_S = 0.02
+START_TIMEOUT_S = 180.0  # seconds that brokers may take to be ready
+_SOCKET_TIMEOUT_S = 30.0  # seconds that a supervisor may take to accept commands
+_CONNECT_POLL_S = 0.02  # seconds between two connection attempts
 _LOG_FILE = "supervisor.log"
 
 Say = Callable[[str], None]
 
 
 class Control:
-    """Commands for the supervisor that works in ``directory``; safe to use from any thread.
+    """Sends commands to the supervisor of ``directory``. It may be used from any thread.
 
-    Each command is a connection of its own, so that a slow one keeps no other waiting.
+    Each command uses its own connection, so a slow command does not delay the others.
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
     def wait(self, supervisor: subprocess.Popen[bytes]) -> None:
-        """Return when the supervisor just started takes commands.
-
-        Raises LocalClusterError when it does not get that far.
-        """
+        """Wait until a new supervisor accepts commands. Raises LocalClusterError if it does not."""
         deadline = time.monotonic() + _SOCKET_TIMEOUT_S
         while not _accepts(self.directory / SOCKET_FILE):
             if supervisor.poll() is not None or time.monotonic() > deadline:
@@ -57,10 +52,10 @@ class Control:
             time.sleep(_CONNECT_POLL_S)
 
     def call(self, command: str, *, say: Say | None = None, **arguments: Any) -> Any:
-        """Run a command and return its result; ``say`` gets lines of progress.
+        """Run a command and return its result. ``say`` gets lines of progress.
 
-        Raises the error that the supervisor reports, and ClusterNotRunningError when there is no
-        supervisor (any more).
+        Raises the error that the supervisor reports, and ClusterNotRunningError if the supervisor
+        does not run.
         """
         try:
             with socket.socket(socket.AF_UNIX) as connection:
@@ -78,7 +73,7 @@ class Control:
             raise ClusterNotRunningError(
                 f"no cluster is running in {self.directory}: {error}"
             ) from error
-        raise ClusterNotRunningError(f"the cluster in {self.directory} ended during {command!r}")
+        raise ClusterNotRunningError(f"the cluster in {self.directory} stopped during {command!r}")
 
 
 def _result(message: dict[str, Any]) -> Any:
@@ -90,7 +85,7 @@ def _result(message: dict[str, Any]) -> Any:
 
 
 def prepare_launch(spec: ClusterSpec, cache: JarCache, *, keep: bool) -> Launch:
-    """Find Java and the jars, fetching what is missing; shows a progress bar while it does."""
+    """Find Java and the jars. Missing jars are downloaded with a progress bar."""
     java = find_java()
     jars = cache.ensure(read_lock(spec.version))
     classes = _fingerprint(spec.version, java.path, java.banner, spec.long_lived)
@@ -119,11 +114,11 @@ def prepare_launch(spec: ClusterSpec, cache: JarCache, *, keep: bool) -> Launch:
 def launch_supervisor(
     directory: Path, launch: Launch, *, attached: bool
 ) -> subprocess.Popen[bytes]:
-    """Start a supervisor in ``directory``; :meth:`Control.wait` tells when it takes commands.
+    """Start a supervisor in ``directory``; then call :meth:`Control.wait`.
 
-    Attached, it ends when the returned process's stdin is closed, by this process or by its end.
-    In a session of its own in both cases: a Ctrl-C is for the one who can clean up.
-    """
+    An attached supervisor ends when stdin of the returned process is closed, also by the end of
+    this process. The supervisor has its own session, so that a Ctrl-C does not reach it: this
+    process handles the Ctrl-C and cleans up."""
     launch.write(directory)
     command = [sys.executable, "-m", "kafkaclient.testing.supervisor", str(directory)]
     with (directory / _LOG_FILE).open("wb") as log:

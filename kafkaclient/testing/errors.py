@@ -1,4 +1,4 @@
-"""What can go wrong with a cluster on this machine, before any Kafka client is involved."""
+"""The errors of local clusters."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ __all__ = [
 
 
 class LocalClusterError(KafkaError, RuntimeError):
-    """A local cluster could not do what it was asked to; the root of the errors below."""
+    """An operation of a local cluster failed. Base class of the errors below."""
 
 
 class JavaNotFoundError(LocalClusterError):
-    """No Java runtime that is new enough for Kafka's brokers."""
+    """There is no Java runtime that is new enough for Kafka's brokers."""
 
 
 class JarsUnavailableError(LocalClusterError):
-    """Kafka's jars are not in the cache and could not be fetched, or are not what they should be.
+    """Kafka's jars are not in the cache and cannot be downloaded, or have a wrong checksum.
 
-    ``missing`` names them as Maven does, ``group:artifact:version``.
+    ``missing`` has the Maven coordinates of the missing jars, ``group:artifact:version``.
     """
 
     missing: tuple[str, ...] = ()
 
 
 class BrokerStartError(LocalClusterError):
-    """A broker ended while it started, or was not ready in time; the message quotes its log."""
+    """A broker stopped during its start, or was not ready in time. The message quotes its log."""
 
 
 class ClusterNotRunningError(LocalClusterError):
-    """There is no running cluster behind the name or the object."""
+    """The cluster is not running."""

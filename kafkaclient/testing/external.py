@@ -1,4 +1,4 @@
-"""A cluster that somebody else runs, in the place of a local one."""
+"""An external cluster in place of a local one."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["ExternalCluster"]
 
 
 class ExternalCluster:
-    """The addresses of a running cluster, whose brokers cannot be stopped or made slow.
+    """A running cluster whose brokers cannot be stopped or slowed down.
 
-    ``bootstrap`` is ``host:port``, several joined by commas. It has no fault proxies, so both
-    kinds of address are the same.
+    ``bootstrap`` is a comma-separated list of ``host:port``. There are no fault proxies, so
+    :attr:`proxied_bootstrap` is the same.
     """
 
     def __init__(self, bootstrap: str) -> None:
         servers = [server.strip() for server in bootstrap.split(",") if server.strip()]
         if not servers or not all(":" in server for server in servers):
-            raise ConfigError(f"a bootstrap is host:port[,host:port...], not {bootstrap!r}")
+            raise ConfigError(f"bootstrap must be host:port[,host:port...], not {bootstrap!r}")
         self.bootstrap = ",".join(servers)
 
     @property

@@ -1,4 +1,4 @@
-"""The brokers of one cluster with their fault proxies, as the supervisor process owns them."""
+"""The brokers and fault proxies of one cluster, which run in the supervisor process."""
 
 from __future__ import annotations
 
@@ -55,20 +55,22 @@ PROXY_FAULTS = frozenset(
         "truncate_response",
     }
 )
-"""The methods of FaultProxy that may be called from another process."""
+"""The methods of FaultProxy that other processes may call."""
 
-_PORT_ATTEMPTS = 4
-_POLL_S = 0.1
-_RECORDING_TIMEOUT_S = 50.0
+_PORT_ATTEMPTS = 4  # starts with different ports before the fleet gives up
+_POLL_S = 0.1  # seconds between two checks whether a broker is ready
+_RECORDING_TIMEOUT_S = 50.0  # seconds for an orderly end that writes a class archive
 
 
 class PortsTakenError(Exception):
-    """Another process was faster; choose other ports."""
+    """Another process uses one of the chosen ports."""
 
 
 class Fleet:
-    """``directory`` holds everything of the cluster; ``template`` is where the result of
-    formatting is kept for the next cluster with the same settings; ``say`` takes progress."""
+    """The brokers of one cluster and their fault proxies.
+
+    ``directory`` contains all files of the cluster. ``template`` is the cached result of formatting
+    for clusters with the same settings. ``say`` gets lines of progress."""
 
     def __init__(
         self,
@@ -89,12 +91,12 @@ class Fleet:
         self._brokers: list[Broker] = []
         self._proxies: list[FaultProxy] = []
 
-    # --- life ---
+    # --- start and stop ---
 
     async def start(self, timeout_s: float) -> None:
-        """Start every broker and wait until each sees all of them.
+        """Start every broker and wait until each sees all brokers.
 
-        Raises BrokerStartError, with everything ended again.
+        Raises BrokerStartError after it stopped all brokers.
         """
         deadline = asyncio.get_running_loop().time() + timeout_s
         for attempt in range(1, _PORT_ATTEMPTS + 1):
@@ -104,7 +106,7 @@ class Fleet:
                 await self._end_all()
                 if attempt == _PORT_ATTEMPTS:
                     raise self._brokers[0].start_error() from None
-                self._say("a port was taken meanwhile: starting again with others")
+                self._say("another process uses a chosen port: starting again with other ports")
             except BaseException:
                 await self._end_all()
                 raise
@@ -112,8 +114,8 @@ class Fleet:
                 return
 
     async def stop(self, *, orderly: bool = True) -> None:
-        """End everything. The data is thrown away, so SIGKILL does; ``orderly`` allows the time
-        to leave an archive of classes when there is none yet."""
+        """Kill all brokers. SIGKILL is enough because the data is deleted. ``orderly`` allows time
+        to write a class archive if there is none."""
         archive = self._jvm.archive
         if orderly and archive is not None and self._recording.parent.is_dir():
             first = self._brokers[0] if self._brokers else None
@@ -167,10 +169,10 @@ class Fleet:
             raise
 
     async def _format(self, brokers: Sequence[BrokerProcess]) -> None:
-        """Give every broker the file that says which features a new cluster starts with.
+        """Write the file with the initial feature levels for every broker.
 
-        It depends on Kafka's version and settings alone, not on the broker, so that one run of
-        Kafka's own tool serves them all, and the next clusters too.
+        The file depends only on Kafka's version and settings. So one run of Kafka's tool is enough
+        for all brokers, and for later clusters.
         """
         if not self._template.exists():
             self._say("formatting")
@@ -222,12 +224,12 @@ class Fleet:
         return self._recording if wanted else None
 
     async def _all_ready(self, deadline: float) -> None:
-        """Return when each broker serves clients and sees all the others."""
+        """Wait until each broker serves clients and sees all other brokers."""
         everyone = frozenset(range(len(self._brokers)))
         await asyncio.gather(*(self._ready(broker, everyone, deadline) for broker in self._brokers))
 
     async def _ready(self, broker: Broker, expected: Iterable[int], deadline: float) -> None:
-        """Return when the broker serves clients and sees the ``expected`` brokers up."""
+        """Wait until the broker serves clients and sees the ``expected`` brokers."""
         loop = asyncio.get_running_loop()
         while True:
             if broker.pid is None:
@@ -247,26 +249,27 @@ class Fleet:
     # --- one broker ---
 
     def broker(self, node: int) -> Broker:
-        """Raises ConfigError when there is no such broker."""
+        """The broker with this node id. Raises ConfigError if it does not exist."""
         if not 0 <= node < len(self._brokers):
-            raise ConfigError(f"there is no broker {node}: they are 0 to {len(self._brokers) - 1}")
+            known = f"0 to {len(self._brokers) - 1}"
+            raise ConfigError(f"there is no broker {node}; choose one of {known}")
         return self._brokers[node]
 
     async def start_broker(self, node: int, *, wait: bool, timeout_s: float) -> None:
-        """Start a broker that is stopped, on its ports and its data."""
+        """Start a stopped broker with its earlier ports and data."""
         broker = self.broker(node)
         await broker.start()
         if wait:
             await self._wait_ready(broker, timeout_s)
 
     async def restart_broker(self, node: int, *, wait: bool, timeout_s: float) -> None:
-        """End the broker in an orderly way (it may be stopped already) and start it."""
+        """Terminate the broker if it is running, then start it."""
         await self.broker(node).terminate()
         await self.start_broker(node, wait=wait, timeout_s=timeout_s)
 
     async def heal(self, timeout_s: float) -> None:
-        """End every fault: proxies healed, paused brokers resumed, stopped ones started, all seen
-        by each other again."""
+        """Heal all proxies, resume paused brokers and start stopped brokers. Returns when every
+        broker sees all other brokers."""
         for proxy in self._proxies:
             proxy.heal()
         for broker in self._brokers:
@@ -277,7 +280,7 @@ class Fleet:
         try:
             await self._all_ready(asyncio.get_running_loop().time() + timeout_s)
         except PortsTakenError as error:
-            raise BrokerStartError("a port of a stopped broker was taken meanwhile") from error
+            raise BrokerStartError("another process uses a port of a stopped broker") from error
 
     async def _wait_ready(self, broker: Broker, timeout_s: float) -> None:
         deadline = asyncio.get_running_loop().time() + timeout_s
@@ -289,11 +292,12 @@ class Fleet:
     # --- proxies ---
 
     def set_fault(self, node: int, fault: str, arguments: dict[str, Any]) -> int | None:
-        """Call a method of the broker's proxy; raises ConfigError when it refuses."""
+        """Call a method of the broker's proxy. Raises ConfigError for an unknown fault or invalid
+        arguments."""
         self.broker(node)
         if fault not in PROXY_FAULTS:
             known = ", ".join(sorted(PROXY_FAULTS))
-            raise ConfigError(f"no fault {fault!r}; there are: {known}")
+            raise ConfigError(f"unknown fault {fault!r}; the known faults are {known}")
         if "xor" in arguments:  # JSON has no integer keys
             arguments = arguments | {"xor": dict(arguments["xor"])}
         try:
@@ -302,10 +306,10 @@ class Fleet:
             raise ConfigError(f"fault {fault} refused {arguments}: {error}") from error
         return result if isinstance(result, int) else None
 
-    # --- what there is ---
+    # --- descriptions ---
 
     def describe(self) -> dict[str, Any]:
-        """Everything worth knowing, as JSON values."""
+        """The cluster's description as JSON values."""
         controllers = controller_ids(self._spec.brokers)
         racks: Sequence[str | None] = self._spec.racks or [None] * self._spec.brokers
         return {
@@ -338,7 +342,7 @@ class Fleet:
         }
 
     def proxy_stats(self) -> list[dict[str, Any]]:
-        """The proxies' counters, by broker."""
+        """The counters of each broker's proxy."""
         return [
             {
                 "connections": counters.connections,
@@ -353,7 +357,7 @@ class Fleet:
 
 
 def _install(source: Path, target: Path) -> None:
-    """Put a file into the cache so that nobody ever sees a part of it."""
+    """Copy a file into the cache atomically."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         Path(shutil.copy(source, scratch)).replace(target)

@@ -1,9 +1,9 @@
-"""Kafka's jars: which ones (a shipped lock), and how they get into the user's cache.
+"""Downloads Kafka's jars, which a lock file lists, into the user's cache.
 
-Nothing is resolved here: a lock names every jar with its SHA-256, ``lock.py`` makes locks.
-``jgo`` knows where Maven artifacts are; each jar is fetched by itself into a directory of its own,
-checked, and moved into the cache in one step, so that a cache never holds half a jar and an
-interrupted download goes on with the jars that are missing.
+A lock file has every jar with its SHA-256; ``lock.py`` creates lock files. ``jgo`` downloads each
+jar from a Maven repository into a temporary directory. The jar is checked and moved into the cache
+atomically, so the cache never contains a partial jar. An interrupted download continues with the
+missing jars.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ __all__ = [
 ]
 
 CACHE_VARIABLE = "KAFKACLIENT_CACHE"
-"""Overrides the directory that jars are kept in."""
+"""The environment variable that overrides the cache directory."""
 REPOSITORY_VARIABLE = "KAFKACLIENT_MAVEN_REPOSITORY"
-"""The URL of a Maven repository to use instead of the one that jgo knows."""
+"""The environment variable with the URL of a Maven repository instead of jgo's default."""
 
-_WORKERS = 8
-_ATTEMPTS = 3
-_TIMEOUT_S = 60
+_WORKERS = 8  # concurrent downloads
+_ATTEMPTS = 3  # attempts to download a jar
+_TIMEOUT_S = 60  # seconds for one download
 _LINE = re.compile(
     r"(?P<sha256>[0-9a-f]{64}) +(?P<size>[0-9]+) +"
     r"(?P<group>[^\s:]+):(?P<artifact>[^\s:]+):(?P<version>[^\s:]+)"
@@ -58,7 +58,7 @@ _LINE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """One locked jar; ``size`` in bytes serves the progress bar, ``sha256`` decides."""
+    """One jar of a lock file. ``size`` is in bytes; ``sha256`` is checked after the download."""
 
     group: str
     artifact: str
@@ -72,47 +72,47 @@ class Jar:
 
     @property
     def path(self) -> Path:
-        """Where Maven's layout has it, below the root of a repository."""
+        """The path in Maven's layout, relative to the root of a repository."""
         name = f"{self.artifact}-{self.version}.jar"
         return Path(*self.group.split("."), self.artifact, self.version, name)
 
 
 class Fetch(Protocol):
-    """Fetches one jar into ``directory`` and returns its path; raises OSError or RuntimeError."""
+    """Downloads one jar into ``directory`` and returns its path. Raises OSError or RuntimeError."""
 
     def __call__(self, jar: Jar, directory: Path) -> Path: ...
 
 
 def cache_dir() -> Path:
-    """The user's cache of this package, or what ``KAFKACLIENT_CACHE`` says."""
+    """The directory in ``KAFKACLIENT_CACHE``, or the user's cache directory of this package."""
     if named := os.environ.get(CACHE_VARIABLE):
         return Path(named).expanduser()
     return platformdirs.user_cache_path("kafkaclient")
 
 
 def shipped_versions() -> tuple[str, ...]:
-    """The Kafka versions whose locks come with this package."""
+    """The Kafka versions whose lock files are part of this package."""
     names = Path(__file__).parent.glob("kafka-*.lock")
     return tuple(sorted(path.stem.removeprefix("kafka-") for path in names))
 
 
 def read_lock(version: str) -> tuple[Jar, ...]:
-    """The jars of a Kafka version: from this package, or from a lock the user made.
+    """The jars of a Kafka version, from a lock file of this package or of the user.
 
-    Raises ConfigError when there is no lock for the version.
+    Raises ConfigError if there is no lock file for the version.
     """
     name = f"kafka-{version}.lock"
     for path in (Path(__file__).parent / name, cache_dir() / "locks" / name):
         if path.is_file():
             return parse_lock(path.read_text("utf-8"))
     raise ConfigError(
-        f"no lock for Kafka {version}: there is one for {', '.join(shipped_versions())}. "
-        f"Make one where Maven is installed: python -m kafkaclient.testing.lock {version}"
+        f"no lock for Kafka {version}; there are locks for {', '.join(shipped_versions())}. Create "
+        f"one on a machine with Maven: python -m kafkaclient.testing.lock {version}"
     )
 
 
 def parse_lock(text: str) -> tuple[Jar, ...]:
-    """The jars that a lock names, in its order, which is the class path's."""
+    """The jars of a lock file, in the order of the class path."""
     jars = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
@@ -128,7 +128,7 @@ def parse_lock(text: str) -> tuple[Jar, ...]:
 
 
 def format_lock(version: str, jars: Sequence[Jar]) -> str:
-    """The text of a lock. Kafka's own jars go first, which saves searching in the others."""
+    """The text of a lock file. Kafka's jars are first, which makes class loading faster."""
     ordered = sorted(jars, key=lambda jar: (jar.group != "org.apache.kafka", jar.coordinates))
     lines = [f"{jar.sha256} {jar.size:>8} {jar.coordinates}" for jar in ordered]
     head = (
@@ -140,7 +140,7 @@ def format_lock(version: str, jars: Sequence[Jar]) -> str:
 
 
 def fetch_with_jgo(repository: str | None = None) -> Fetch:
-    """Fetch from the Maven repository that jgo knows, or from the one at this URL."""
+    """A function that downloads from ``repository``, or from jgo's default Maven repository."""
 
     def fetch(jar: Jar, directory: Path) -> Path:
         from jgo.maven import MavenContext  # noqa: PLC0415 - slow, and only the first use needs it
@@ -157,7 +157,7 @@ def fetch_with_jgo(repository: str | None = None) -> Fetch:
 
 
 class JarCache:
-    """The jars below one directory. Any number of processes may share it."""
+    """The cached jars in one directory, which several processes may share."""
 
     def __init__(
         self,
@@ -171,26 +171,26 @@ class JarCache:
         self._stopped = threading.Event()
 
     def ensure(self, jars: Sequence[Jar]) -> tuple[Path, ...]:
-        """The jars' paths, in order, once all are there; fetches those that are not.
+        """The paths of the jars, in order. Downloads the missing jars.
 
-        Raises :class:`~kafkaclient.testing.errors.JarsUnavailableError`; what was fetched until
-        then stays and is not fetched again.
+        Raises :class:`~kafkaclient.testing.errors.JarsUnavailableError`. Jars that were downloaded
+        before the error stay in the cache.
         """
         if self._missing(jars):
             with self._locked():
-                # Another process may have fetched them while this one waited for the lock.
+                # Check again: another process may have downloaded the jars before this lock.
                 self._fetch_all(self._missing(jars))
         return tuple(self._path(jar) for jar in jars)
 
     def stop_fetching(self) -> None:
-        """Let an :meth:`ensure` in another thread end after the jars under way."""
+        """End an :meth:`ensure` in another thread after its current downloads."""
         self._stopped.set()
 
     def _path(self, jar: Jar) -> Path:
         return self.directory / "jars" / jar.path
 
     def _missing(self, jars: Sequence[Jar]) -> list[Jar]:
-        # The digest was checked before the jar got its name; the size finds a damaged disk.
+        # The checksum was checked after the download. The size detects truncated files.
         return [jar for jar in jars if _size(self._path(jar)) != jar.size]
 
     def _fetch_all(self, jars: Sequence[Jar]) -> None:
@@ -220,10 +220,10 @@ class JarCache:
             failed.result()
         missing = [jar.coordinates for jar in self._missing(list(tasks.values()))]
         error = JarsUnavailableError(
-            f"could not fetch {tasks[failed].coordinates}: {cause}. {len(missing)} of the jars of "
-            f"Kafka are missing in {self.directory / 'jars'}; those already there are kept. "
-            "Run it again with a network, name a Maven repository in "
-            f"{REPOSITORY_VARIABLE}, or copy that directory from a machine that has it"
+            f"could not fetch {tasks[failed].coordinates}: {cause}. {len(missing)} of Kafka's jars "
+            f"are missing in {self.directory / 'jars'}; downloaded jars are kept. Retry with a "
+            f"network, set a Maven repository in {REPOSITORY_VARIABLE}, or copy this directory "
+            "from a machine that has all jars"
         )
         error.missing = tuple(missing)
         raise error from cause
@@ -231,8 +231,8 @@ class JarCache:
     def _fetch_one(self, jar: Jar, scratch: Path, progress: Progress) -> None:
         for attempt in range(1, _ATTEMPTS + 1):
             if self._stopped.is_set():
-                raise JarsUnavailableError("the fetching was stopped")
-            # A new place for each attempt: jgo takes a file that is there for a whole one.
+                raise JarsUnavailableError("the download was stopped")
+            # A new directory for each attempt: jgo accepts a partial file of an earlier attempt.
             place = scratch / f"{jar.artifact}-{jar.version}-{attempt}"
             try:
                 fetched = self._fetch(jar, place)
@@ -252,7 +252,7 @@ class JarCache:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         if digest != jar.sha256:
             raise JarsUnavailableError(
-                f"{jar.coordinates} is not the jar that the lock names: SHA-256 {digest} "
+                f"{jar.coordinates} is not the jar that the lock names: its SHA-256 is {digest} "
                 f"instead of {jar.sha256}"
             )
 

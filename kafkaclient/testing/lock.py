@@ -1,7 +1,7 @@
-"""Makes the lock of a Kafka version: ``python -m kafkaclient.testing.lock 4.3.1``.
+"""Creates the lock file of a Kafka version: ``python -m kafkaclient.testing.lock 4.3.1``.
 
-Maven resolves, once; what it copied is hashed and written down. Running brokers needs neither
-this module nor Maven.
+Maven resolves and copies the jars once, and this module writes their hashes into the lock file.
+Brokers run without this module and without Maven.
 """
 
 from __future__ import annotations
@@ -35,29 +35,28 @@ _DEPENDENCY = (
 )
 _KAFKA = "org.apache.kafka"
 _LOG4J = "org.apache.logging.log4j"
-_LOG4J_VERSION = "2.25.4"
-"""For brokers whose poms name none."""
+_LOG4J_VERSION = "2.25.4"  # for Kafka versions whose poms have no log4j
+# Poms up to Kafka 3 contain this binding. With two bindings slf4j uses the first one that it finds.
 _OTHER_BINDING = ("org.slf4j", "slf4j-reload4j")
-"""Up to Kafka 3 the poms bring it; with two bindings slf4j takes whichever it finds first."""
 
 
 def make_lock(version: str, maven: str) -> str:
-    """The text of the lock of a Kafka version: the broker, its tools, what they need to run."""
+    """The text of the lock file: a broker of this version, its tools, their dependencies."""
     roots = [(_KAFKA, "kafka_2.13", version), (_KAFKA, "kafka-tools", version)]
     jars = _resolve(roots, maven)
-    # Kafka's published poms leave out the bridge from slf4j to log4j, which its distribution adds.
+    # Kafka's published poms lack the bridge from slf4j to log4j, which its distribution contains.
     by_name = {(jar.group, jar.artifact): jar.version for jar in jars}
     slf4j = by_name["org.slf4j", "slf4j-api"]
     bridge = "log4j-slf4j-impl" if slf4j.startswith("1.") else "log4j-slf4j2-impl"
     log4j = by_name.get((_LOG4J, "log4j-core"), _LOG4J_VERSION)
     jars = _resolve([*roots, (_LOG4J, bridge, log4j)], maven)
-    # All brokers log by the same log4j2.properties.
+    # All versions use the same log4j2.properties.
     jars = [jar for jar in jars if (jar.group, jar.artifact) != _OTHER_BINDING]
     return format_lock(version, jars)
 
 
 def scan(repository: Path) -> list[Jar]:
-    """The jars below a directory in Maven's layout."""
+    """The jars in a directory with Maven's layout."""
     jars = []
     for path in sorted(repository.rglob("*.jar")):
         *group, artifact, version, _ = path.relative_to(repository).parts
@@ -86,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     maven = shutil.which("mvn")
     if maven is None:
-        raise JarsUnavailableError("making a lock needs Maven: there is no `mvn` on the PATH")
+        raise JarsUnavailableError("creating a lock needs Maven: there is no `mvn` on the PATH")
     output: Path = options.output or cache_dir() / "locks" / f"kafka-{options.version}.lock"
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(make_lock(options.version, maven), "utf-8")

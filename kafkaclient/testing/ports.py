@@ -1,4 +1,4 @@
-"""Ports that stay free: for the time between choosing and binding, and while a broker is down."""
+"""Chooses ports that stay free until a broker binds them, and while a broker is down."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from kafkaclient.testing.settings import HOST
 
 __all__ = ["free_ports", "port_range"]
 
-_LOWEST = 20_000
-_EPHEMERAL_START = 32_768
+_LOWEST = 20_000  # the first port to choose from
+_EPHEMERAL_START = 32_768  # the first port for outgoing connections, by Linux's default
 _EPHEMERAL = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def port_range(ephemeral: str | None = None) -> range:
-    """The ports to choose from: below those that the kernel gives to outgoing connections.
+    """The ports to choose from, which are below the kernel's range for outgoing connections.
 
-    A broker's port must still be its own when it comes back. In the ephemeral range any
-    connection may take it meanwhile: even a client's attempt to reach the dead broker, which the
-    kernel may then connect to itself.
+    A broker that restarts needs its port again. An outgoing connection may use a port of the
+    ephemeral range: even a client that connects to the dead broker, which the kernel may connect to
+    itself.
     """
     if ephemeral is None:
         try:
@@ -33,10 +33,10 @@ def port_range(ephemeral: str | None = None) -> range:
 
 
 def free_ports(count: int, chooser: random.Random | None = None) -> list[int]:
-    """Distinct ports on 127.0.0.1 that nothing listens on, chosen at random.
+    """Distinct random ports on 127.0.0.1 without a listener.
 
-    At random, so that clusters that start at the same time do not choose alike; whoever binds
-    must still be ready to choose again.
+    The choice is random, so that clusters that start at the same time choose different ports. The
+    caller must still handle a port that another process binds first.
     """
     candidates = list(port_range())
     (chooser or random.SystemRandom()).shuffle(candidates)
@@ -46,7 +46,7 @@ def free_ports(count: int, chooser: random.Random | None = None) -> list[int]:
             ports.append(port)
         if len(ports) == count:
             return ports
-    raise LocalClusterError(f"fewer than {count} free ports on {HOST} in {port_range()}")
+    raise LocalClusterError(f"there are fewer than {count} free ports on {HOST} in {port_range()}")
 
 
 def _is_free(port: int) -> bool:

@@ -1,7 +1,6 @@
-"""Asks a broker who is in its cluster: a bare Metadata request.
+"""Asks a broker for the members of its cluster with a minimal Metadata request.
 
-Written out by hand because the supervisor needs nothing else of the protocol: importing the
-codecs would delay the start of the brokers.
+The request is encoded by hand, because importing the codecs would delay the start of the brokers.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ __all__ = ["Membership", "membership", "parse_membership"]
 _VERSION = 4
 _TIMEOUT_S = 2.0
 _MAX_FRAME = 1 << 20
-# API key, version, correlation id, null client id; no topics; no creation of topics.
+# API key, version, correlation id, null client id, no topics, no topic creation.
 _REQUEST = struct.pack(">hhihi?", ApiKey.METADATA, _VERSION, 0, -1, 0, False)
 _SIZE = struct.Struct(">i")
 
@@ -32,7 +31,7 @@ class Membership(NamedTuple):
 
 
 async def membership(port: int) -> Membership | None:
-    """What the broker at this port on 127.0.0.1 says; None while it does not answer."""
+    """The answer of the broker at this port on 127.0.0.1; None if it does not answer."""
     try:
         async with asyncio.timeout(_TIMEOUT_S):
             reader, writer = await asyncio.open_connection(HOST, port)
@@ -49,7 +48,7 @@ async def membership(port: int) -> Membership | None:
 
 
 def parse_membership(response: bytes) -> Membership:
-    """Read a Metadata response of version 4, from its correlation id on."""
+    """Parse a Metadata response of version 4, starting at its correlation id."""
     reader = Reader(response, flexible=False)
     reader.advance(8)  # correlation id, throttle time
     brokers = set()

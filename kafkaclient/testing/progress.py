@@ -1,4 +1,4 @@
-"""Progress of a download: a bar on a terminal, a few plain lines elsewhere, always on stderr."""
+"""Shows the progress of a download on stderr: a bar on a terminal, else a few plain lines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Progress", "default_progress"]
 
 
 class Progress(Protocol):
-    """Something that wants to know how many bytes have come; called from several threads."""
+    """Receives the number of downloaded bytes. Several threads may call it."""
 
     def __enter__(self) -> Self: ...
 
@@ -20,7 +20,7 @@ class Progress(Protocol):
 
 
 def default_progress(title: str, total: int) -> Progress:
-    """A rich bar when stderr is a terminal and rich is installed, else plain lines."""
+    """A rich bar if stderr is a terminal and rich is installed, else plain lines."""
     if sys.stderr.isatty():
         try:
             return _bar(title, total)
@@ -60,7 +60,7 @@ def _bar(title: str, total: int) -> Progress:
 
 
 class _Lines:
-    """One line at the start, at each quarter, and at the end."""
+    """Writes a line at the start, at each quarter and at the end."""
 
     def __init__(self, title: str, total: int, stream: TextIO) -> None:
         self._title = title

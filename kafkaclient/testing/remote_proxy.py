@@ -1,4 +1,4 @@
-"""A broker's fault proxy, which runs in the supervisor, seen from the user's process."""
+"""Controls a broker's fault proxy, which runs in the supervisor, from the user's process."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ __all__ = ["RemoteProxy"]
 class RemoteProxy:
     """The methods of :class:`~kafkaclient.testing.proxy.FaultProxy` as coroutines.
 
-    What they do is said there. Predicates over frames (``when``) cannot be sent to another
-    process; ``api_key``, ``every`` and ``times`` can.
-    """
+    See there for details. ``api_key``, ``every`` and ``times`` are supported. Predicates over
+    frames (``when``) are not, because they cannot be sent to another process."""
 
     def __init__(self, control: Control, broker: int) -> None:
         self._control = control
@@ -32,19 +31,19 @@ class RemoteProxy:
         return f"<RemoteProxy of broker {self.broker}>"
 
     async def delay_produce(self, seconds: float) -> None:
-        """Delay Produce responses, one after the other (KIP-794's slow broker); 0 ends it."""
+        """Delay Produce responses one after the other (KIP-794's slow broker); 0 ends the delay."""
         await self._fault("delay_produce", seconds=seconds)
 
     async def delay_all(self, seconds: float) -> None:
-        """Delay all responses, one after the other; 0 ends it."""
+        """Delay all responses one after the other; 0 ends the delay."""
         await self._fault("delay_all", seconds=seconds)
 
     async def round_trip(self, seconds: float) -> None:
-        """Add a network distance to everything; 0 ends it."""
+        """Add a network round-trip time to all bytes; 0 ends it."""
         await self._fault("round_trip", seconds=seconds)
 
     async def stall(self) -> None:
-        """Forward nothing, keep connections open, until :meth:`resume`."""
+        """Forward nothing and keep connections open until :meth:`resume`."""
         await self._fault("stall")
 
     async def resume(self) -> None:
@@ -56,7 +55,7 @@ class RemoteProxy:
         await self._fault("heal")
 
     async def cut(self, *, reset: bool = False) -> int:
-        """Close every connection now; returns how many there were."""
+        """Close every connection now. Returns the number of connections."""
         return int(await self._fault("cut", reset=reset) or 0)
 
     async def cut_before(
@@ -66,7 +65,7 @@ class RemoteProxy:
         reset: bool = False,
         **often: Unpack[HowOften],
     ) -> None:
-        """Cut when a matching request comes; the broker never sees it."""
+        """Cut the connection at a matching request, which the broker does not receive."""
         await self._fault("cut_before", api_key=api_key, reset=reset, **often)
 
     async def cut_after(
@@ -76,7 +75,7 @@ class RemoteProxy:
         reset: bool = False,
         **often: Unpack[HowOften],
     ) -> None:
-        """Cut when a matching request was answered; the client never sees the answer."""
+        """Cut the connection at the response to a matching request; the client does not get it."""
         await self._fault("cut_after", api_key=api_key, reset=reset, **often)
 
     async def truncate_request(

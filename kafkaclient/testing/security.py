@@ -1,8 +1,8 @@
-"""Listeners with TLS and SASL for local brokers, their certificates and their users.
+"""TLS and SASL listeners for local brokers, with their certificates and users.
 
-Certificates are made by trustme (the extra ``testing``), for 127.0.0.1 and localhost, by an
-authority of the cluster's own. Everything here is for tests: passwords stand in plain text in the
-brokers' settings.
+trustme (the extra ``testing``) creates a certificate authority for each cluster, and certificates
+for 127.0.0.1 and localhost. This module is for tests only: the brokers' settings contain passwords
+in plain text.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _LONG_AGO = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
 
 @dataclass(frozen=True, slots=True)
 class SecureListener:
-    """One more listener of each broker.
+    """An additional listener of each broker.
 
-    ``certificate``: ``valid``, ``expired``, or ``elsewhere``, which is for another host's name.
-    ``client_certificate``: whether clients need one of the cluster's authority.
-    ``mechanisms`` are those of SASL. ``max_reauth_ms``: after how long SASL must be done again
-    (KIP-368); 0 is never.
+    ``certificate`` is ``valid``, ``expired``, or ``elsewhere`` (for another host name).
+    ``client_certificate``: whether clients need a certificate of the cluster's authority.
+    ``mechanisms`` are the SASL mechanisms. ``max_reauth_ms`` is the time in milliseconds until a
+    client must authenticate again (KIP-368); 0 is never.
     """
 
     name: str
@@ -54,11 +54,11 @@ _USUAL = (
 
 @dataclass(frozen=True, slots=True)
 class ClusterSecurity:
-    """What ``LocalCluster(security=...)`` takes.
+    """The security settings for ``LocalCluster(security=...)``.
 
-    ``listeners`` come beside the plain ones. ``users``: names and passwords, for PLAIN and both
-    SCRAM mechanisms; OAUTHBEARER takes unsigned tokens. ``acls``: nobody may do anything that was
-    not allowed by an ACL, except ``admin`` and whoever comes without a name (the plain listeners).
+    ``listeners`` are added to the plain listeners. ``users`` maps names to passwords for PLAIN and
+    both SCRAM mechanisms; OAUTHBEARER accepts unsigned tokens. ``acls``: each operation needs an
+    ACL, except for ``admin`` and for anonymous clients (the plain listeners).
     """
 
     users: Mapping[str, str] = field(default_factory=dict)
@@ -68,10 +68,13 @@ class ClusterSecurity:
     def __post_init__(self) -> None:
         for listener in self.listeners:
             if listener.protocol not in _PROTOCOLS or listener.certificate not in _CERTIFICATES:
-                raise ConfigError(f"there is no such kind of listener: {listener}")
+                raise ConfigError(
+                    f"{listener}: the protocol must be one of {', '.join(_PROTOCOLS)}, the "
+                    f"certificate one of {', '.join(_CERTIFICATES)}"
+                )
         for text in (*self.users, *self.users.values()):
             if any(letter in text for letter in '"\\,=[]'):
-                raise ConfigError("names and passwords of test users have no signs of JAAS in them")
+                raise ConfigError('names and passwords of users must not contain " \\ , = [ or ]')
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> ClusterSecurity:
@@ -85,7 +88,7 @@ class ClusterSecurity:
         return asdict(self)
 
     def scram_arguments(self) -> list[str]:
-        """What tells Kafka's storage tool of the users."""
+        """The arguments with which Kafka's storage tool creates the users."""
         return [
             argument
             for name, password in self.users.items()
@@ -98,7 +101,7 @@ class ClusterSecurity:
         return "".join(f",{listener.name}:{listener.protocol}" for listener in self.listeners)
 
     def properties(self, certificates: Path) -> dict[str, str]:
-        """The additions to a broker's settings, but for the listeners themselves."""
+        """The additional broker settings, without the listeners themselves."""
         found: dict[str, str] = {}
         for listener in self.listeners:
             prefix = f"listener.name.{listener.name.lower()}."
@@ -142,8 +145,8 @@ def _tls(listener: SecureListener, certificates: Path) -> dict[str, str]:
 
 
 def make_certificates(directory: Path) -> None:
-    """Write ``ca.pem``, the brokers' ``valid.pem``, ``expired.pem`` and ``elsewhere.pem``, and for
-    clients ``client.pem`` (CN=client); all but the first hold certificate and key."""
+    """Write ``ca.pem``, the brokers' ``valid.pem``, ``expired.pem`` and ``elsewhere.pem``, and
+    ``client.pem`` (CN=client) for clients. All except ``ca.pem`` have a certificate and a key."""
     try:
         import trustme  # noqa: PLC0415 - few clusters need certificates
     except ImportError as error:
@@ -168,7 +171,7 @@ def make_certificates(directory: Path) -> None:
 
 
 def _pkcs8(key: bytes) -> bytes:
-    """The same private key in the one form that Java reads."""
+    """The same private key in PKCS #8, the only format that Java reads."""
     from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - trustme needs it
 
     return serialization.load_pem_private_key(key, None).private_bytes(

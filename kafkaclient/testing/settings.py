@@ -1,13 +1,12 @@
-"""What a local broker is told: the settings that LocalCluster and docker-compose.yml share.
+"""The broker settings of LocalCluster and docker-compose.yml.
 
-Four listeners per broker, all on 127.0.0.1:
+Each broker has four listeners on 127.0.0.1:
 
-- ``DIRECT``: for clients, straight to the broker.
-- ``PROXIED``: for clients, through the broker's fault proxy: the broker listens on one port and
-  advertises another, the proxy's.
-- ``INTERNAL``: replication and the rest between the brokers, so that no fault of a client's way
-  disturbs it.
-- ``CONTROLLER``: KRaft, on those that are controllers.
+- ``DIRECT``: for clients that connect to the broker directly.
+- ``PROXIED``: for clients that connect through the broker's fault proxy. The broker advertises the
+  port of the proxy instead of its own port.
+- ``INTERNAL``: for replication between the brokers, which faults of the proxy do not affect.
+- ``CONTROLLER``: for KRaft, on controllers only.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _MAX_BROKERS = 15
 
 _SECURITY_PROTOCOLS = "CONTROLLER:PLAINTEXT,DIRECT:PLAINTEXT,INTERNAL:PLAINTEXT,PROXIED:PLAINTEXT"
 
-# Decided per broker by broker_properties; a caller's value would break the cluster.
+# broker_properties() sets these keys. A caller's value would break the cluster.
 _OWN_KEYS = frozenset(
     {
         "advertised.listeners",
@@ -67,7 +66,7 @@ _OWN_KEYS = frozenset(
 
 
 class Ports(NamedTuple):
-    """One broker's ports; ``proxy`` is the one that ``proxied`` is advertised as."""
+    """The ports of one broker. It advertises ``proxy`` as the port of its ``proxied`` listener."""
 
     direct: int
     proxied: int
@@ -77,7 +76,7 @@ class Ports(NamedTuple):
 
 
 class Secured(NamedTuple):
-    """One broker's ports by secure listener, and where the certificates are."""
+    """The ports of one broker by secure listener, and the directory of the certificates."""
 
     ports: dict[str, int]
     certificates: Path
@@ -85,13 +84,11 @@ class Secured(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """A cluster as asked for. Raises ConfigError when it cannot be built.
+    """The specification of a cluster.
 
-    ``config`` adds to or replaces broker settings, by Kafka's dotted names, on every broker;
-    ``racks`` names one rack per broker; ``features`` are levels other than the version's own;
-    ``long_lived`` brokers are compiled for throughput, however long that takes; ``heap_mb`` is
-    each broker's.
-    """
+    ``config`` adds or replaces settings of every broker by Kafka's dotted names. ``racks`` has one
+    rack per broker. ``features`` replaces default feature levels. The JVMs of ``long_lived``
+    brokers optimize for throughput. ``heap_mb`` is the heap of each broker in MB."""
 
     brokers: int
     racks: tuple[str, ...] | None
@@ -115,14 +112,14 @@ class ClusterSpec:
         long_lived: bool = False,
         heap_mb: int = HEAP_MB,
     ) -> ClusterSpec:
-        """Check and normalise what a caller gave."""
+        """The specification from a caller's arguments. Raises ConfigError if they are invalid."""
         if not 1 <= brokers <= _MAX_BROKERS:
             raise ConfigError(f"brokers must be 1 to {_MAX_BROKERS}, not {brokers}")
         if racks is not None and (isinstance(racks, str) or len(racks) != brokers):
             raise ConfigError(f"racks must name one rack for each of {brokers} brokers: {racks!r}")
         for key in config:
             if key in _OWN_KEYS:
-                raise ConfigError(f"{key} is decided by the local cluster and cannot be set")
+                raise ConfigError(f"{key} cannot be set: the local cluster sets it")
         return cls(
             brokers=brokers,
             racks=None if racks is None else tuple(racks),
@@ -143,19 +140,19 @@ class ClusterSpec:
 
 
 def controller_ids(brokers: int) -> tuple[int, ...]:
-    """Which brokers are controllers as well: the first three, or of fewer than three the first.
+    """The brokers that are also controllers: the first three, or only the first of one or two.
 
-    Three survive the loss of any one. Two would survive none, so a pair has one controller, and
-    its other broker can be stopped and started freely.
+    Three controllers tolerate the loss of one. Two would tolerate none, so a cluster of two brokers
+    has one controller, and its other broker can be stopped.
     """
     return (0, 1, 2) if brokers >= 3 else (0,)
 
 
 def shared_settings(brokers: int) -> dict[str, str]:
-    """The settings that every broker of a cluster of this size has in common.
+    """The settings of every broker in a cluster of this size.
 
-    Topics made by being used have 6 partitions and, where there are as many brokers, 3 replicas
-    of which 2 must be in sync: losing one broker loses nothing.
+    Auto-created topics have 6 partitions. With three brokers they have 3 replicas and
+    ``min.insync.replicas=2``, so that the loss of one broker loses no records.
     """
     replicas = str(min(3, brokers))
     in_sync = str(min(2, brokers))
@@ -166,11 +163,11 @@ def shared_settings(brokers: int) -> dict[str, str]:
         "group.initial.rebalance.delay.ms": "0",
         "inter.broker.listener.name": "INTERNAL",
         "listener.security.protocol.map": _SECURITY_PROTOCOLS,
-        # The default takes 128 MB of a heap that has 384.
+        # The default needs 128 MB, but the heap has 384 MB.
         "log.cleaner.dedupe.buffer.size": "4194304",
         "min.insync.replicas": in_sync,
         "num.partitions": "6",
-        # Kafka's 50 partitions each take a small machine seconds to create.
+        # Kafka's default of 50 partitions takes seconds on a small machine.
         "offsets.topic.num.partitions": "6",
         "offsets.topic.replication.factor": replicas,
         "share.coordinator.state.topic.min.isr": in_sync,
@@ -189,8 +186,7 @@ def broker_properties(
     log_dir: str,
     secured: Secured | None = None,
 ) -> dict[str, str]:
-    """One broker's ``server.properties``; ``ports`` are all brokers', ``log_dir`` and ``secured``
-    its own."""
+    """The ``server.properties`` of one broker. ``ports`` has the ports of all brokers."""
     controllers = controller_ids(spec.brokers)
     own = ports[broker]
     bound = {"DIRECT": own.direct, "PROXIED": own.proxied, "INTERNAL": own.internal}
@@ -218,7 +214,7 @@ def broker_properties(
 
 
 def new_uuid() -> str:
-    """A random id in Kafka's notation: 16 bytes in URL-safe base64, without a leading dash."""
+    """A random id in Kafka's format: 16 bytes in URL-safe base64, without a leading dash."""
     while (text := _base64(uuid.uuid4())).startswith("-"):
         pass
     return text

@@ -1,16 +1,16 @@
 """The process that owns a cluster's JVMs and fault proxies: ``python -m
 kafkaclient.testing.supervisor DIRECTORY``.
 
-Its own process, so that the proxies do not share an interpreter with the client under test, and
-so that somebody is left to end the JVMs when a test run is killed. It reads ``launch.json`` in
-the directory, listens on ``control.sock`` there, and takes one JSON line per connection:
+It is a separate process, so that the proxies do not slow down the client under test, and so that
+the JVMs end when a test run is killed. It reads ``launch.json`` in the directory, listens on
+``control.sock`` there, and accepts one JSON line per connection:
 
     {"command": "kill", "broker": 0}  ->  {"result": null} | {"error": "...", "kind": "ConfigError"}
 
 with any number of ``{"progress": "..."}`` lines before the answer.
 
-Attached to a parent, it ends with it: its standard input is a pipe that nobody writes to and that
-reaches its end when the parent is gone, however that happened. Detached, it runs until ``stop``.
+An attached supervisor ends with its parent process: its standard input is a pipe that reaches its
+end when the parent ends in any way. A detached supervisor runs until ``stop``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MAX_LINE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What a supervisor is started with, as a file: nothing of it is asked for again."""
+    """The arguments of a supervisor, which it reads from a file."""
 
     brokers: int
     racks: list[str] | None
@@ -57,13 +57,13 @@ class Launch:
     archive: str
     template: str
     keep: bool
-    """Whether the directory stays when the cluster has ended."""
+    """Whether to keep the directory after the end of the cluster."""
     security: dict[str, Any] | None = None
     features: dict[str, int] = field(default_factory=dict)
     long_lived: bool = False
     heap_mb: int = HEAP_MB
     compose: str | None = None
-    """The Docker Compose project whose containers are the brokers, in the place of processes."""
+    """The Docker Compose project whose containers are the brokers; None for processes."""
 
     def write(self, directory: Path) -> None:
         text = json.dumps({name: getattr(self, name) for name in self.__slots__})
@@ -95,7 +95,7 @@ class Launch:
 
 
 class Supervisor:
-    """Serves commands for one fleet until it is told, or has reason, to end."""
+    """Serves commands for one fleet until ``stop``, a signal, or the end of its parent."""
 
     def __init__(self, directory: Path, launch: Launch) -> None:
         self._directory = directory
@@ -122,7 +122,7 @@ class Supervisor:
         }
 
     async def serve(self, *, attached: bool) -> None:
-        """Run until the end; leaves no JVM."""
+        """Run until the end, then stop all JVMs."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._end)
@@ -191,7 +191,7 @@ class Supervisor:
                 raise
 
     async def _stop(self) -> None:
-        # The answer waits for the JVMs' end, so that who asked may rely on it.
+        # Answer only after the JVMs have ended.
         async with self._busy:
             await self._fleet.stop()
             self._end()
@@ -243,7 +243,7 @@ def main() -> None:
     try:
         asyncio.run(run())
     finally:
-        # Only now is a start that was under way cancelled, and its brokers ended.
+        # asyncio.run() has cancelled a pending start and stopped its brokers.
         if not launch.keep:
             shutil.rmtree(directory, ignore_errors=True)
 

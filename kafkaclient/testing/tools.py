@@ -1,4 +1,4 @@
-"""Kafka's own Java tools, run on this machine."""
+"""Runs Kafka's Java tools on this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HEAP_MB = 512
 
 
 class ToolResult(NamedTuple):
-    """How a Java tool ended, and what it wrote."""
+    """The exit code and the output of a Java tool."""
 
     returncode: int
     stdout: str
@@ -24,7 +24,7 @@ class ToolResult(NamedTuple):
 async def run_tool(
     jvm: Jvm, main_class: str, arguments: tuple[str, ...], stdin: bytes
 ) -> ToolResult:
-    """Run one of Kafka's Java classes; log4j stays silent."""
+    """Run one of Kafka's Java classes, without log4j output."""
     command = jvm.command(
         main_class, arguments, heap_mb=_HEAP_MB, properties={"log4j2.level": "OFF"}
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaclient.admin.description import report
+from kafkaclient.admin.description import limits_report
 from kafkaclient.admin.limits import OFF, Limits, Request, Usage
 from kafkaclient.errors import ConfigError, PartitionLimitRaceError, PolicyViolationError
 from kafkaclient.wire.api import BrokerInfo
@@ -32,7 +32,7 @@ def test_limits_by_their_names() -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ({"max.partition": "3"}, "there is no limit 'max.partition'"),
+        ({"max.partition": "3"}, "unknown partition limit 'max.partition'"),
         ({"max.partitions": "-1"}, "max.partitions=-1"),
         ({"max.partitions": "many"}, "max.partitions=many"),
         ({"max.partitions": str(OFF + 1)}, f"from 0 to {OFF}, or off"),
@@ -128,7 +128,7 @@ def test_a_race_is_told_by_what_came_of_it() -> None:
 
 
 def test_a_report_has_every_broker_and_the_cluster() -> None:
-    told = report(Limits(10, 100), usage({1: 12, 2: 8}, partitions=90))
+    told = limits_report(Limits(10, 100), usage({1: 12, 2: 8}, partitions=90))
     assert [(b.node_id, b.hosted, b.headroom) for b in told.brokers] == [(1, 12, -2), (2, 8, 2)]
     assert told.headroom == 10
     assert told.violations == ("broker 1 has 12 of max.broker.partitions=10",)

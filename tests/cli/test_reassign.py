@@ -232,14 +232,14 @@ def test_brokers_that_do_not_tell_what_they_have(run: Run, fake: FakeCluster) ->
     told = run(*words)
     assert told.exit_code == 0
     assert "broker 1 did not tell what it has" in told.stderr
-    assert "looking at its disk /fake/logs: KAFKA_STORAGE_ERROR (56)" in told.stderr
+    assert "describing its log directory /fake/logs: KAFKA_STORAGE_ERROR (56)" in told.stderr
     assert json.loads(run(*words, "--json").stdout)["silent"].keys() == {"0", "1", "2", "3"}
     control.remove()
     denied = fake.control(ApiKey.DESCRIBE_LOG_DIRS, {"error_code": 31, "results": []}, keep=True)
     assert "--operation Describe --cluster allows it" in run(*words).stderr
     denied.remove()
     denied = fake.control(ApiKey.DESCRIBE_LOG_DIRS, {"results": []}, keep=True)
-    assert "it shows no disk, perhaps for want of Describe" in run(*words).stderr
+    assert "it lists no log directory; Describe on the cluster may be missing" in run(*words).stderr
     denied.remove()
 
 

@@ -71,7 +71,7 @@ async def test_what_makes_no_sense_is_refused(broker: BrokerProcess) -> None:
     with pytest.raises(LocalClusterError, match="broker 7 is not running"):
         await broker.pause()
     await broker.start()
-    with pytest.raises(LocalClusterError, match="broker 7 is running already"):
+    with pytest.raises(LocalClusterError, match="broker 7 cannot start: it is already running"):
         await broker.start()
     await broker.kill()
 

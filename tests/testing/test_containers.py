@@ -181,7 +181,7 @@ async def test_containers_are_killed_paused_and_started(fleet: ContainerFleet) -
     for act in (fleet.broker(0).pause, fleet.broker(0).resume):
         with pytest.raises(LocalClusterError, match="broker 0 is not running"):
             await act()
-    with pytest.raises(LocalClusterError, match="broker 1 is paused already"):
+    with pytest.raises(LocalClusterError, match="broker 1 cannot start: it is already paused"):
         await fleet.broker(1).start()
     await fleet.broker(1).terminate()
     await fleet.broker(1).terminate()
@@ -207,7 +207,9 @@ async def test_heal_and_stop_leave_the_containers_running(
 
 
 async def test_a_project_that_is_not_up(make: Callable[..., ContainerFleet]) -> None:
-    with pytest.raises(LocalClusterError, match="'other' has 0 containers, and needs one for each"):
+    with pytest.raises(
+        LocalClusterError, match="'other' has 0 containers, but needs 3, one for each"
+    ):
         await make("other").start(TIMEOUT_S)
     with pytest.raises(LocalClusterError, match="'stub' has 3 containers"):
         await make(brokers=2).start(TIMEOUT_S)
@@ -227,7 +229,9 @@ async def test_a_proxys_address_that_is_taken(
     await started()
     server = await asyncio.start_server(lambda *_: None, "127.0.0.1", project[2])
     async with server:
-        with pytest.raises(LocalClusterError, match=f"ports {project[2]}, .*one of them is taken"):
+        with pytest.raises(
+            LocalClusterError, match=f"ports {project[2]}, .*another process uses one"
+        ):
             await make().start(TIMEOUT_S)
 
 
@@ -239,7 +243,7 @@ async def test_what_docker_says_is_told(
         await fleet.broker(0).pause()
     (tmp_path / "bin" / "docker").unlink()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    with pytest.raises(LocalClusterError, match="no `docker` on the PATH"):
+    with pytest.raises(LocalClusterError, match="cannot find `docker` on the PATH"):
         await fleet.broker(0).pause()
 
 

@@ -75,7 +75,7 @@ def test_with_containers_only_what_they_cannot_do_is_skipped(
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "2 passed, 2 skipped" in result.stdout, result.stdout + result.stderr
     assert "test_looks_at_processes - Skipped: asks for pids" in result.stdout
-    assert "test_starts_its_own - Skipped: starts brokers of its own" in result.stdout
+    assert "test_starts_its_own - Skipped: starts its own brokers" in result.stdout
 
 
 async def test_kafkas_tools_beside_an_external_cluster(

@@ -87,7 +87,7 @@ def test_config_goes_over_the_defaults_and_racks_to_their_brokers() -> None:
         (99, {}, "brokers must be 1 to"),
         (3, {"racks": ["a"]}, "one rack for each of 3 brokers"),
         (3, {"racks": "abc"}, "one rack for each of 3 brokers"),
-        (3, {"config": {"listeners": "X://0.0.0.0:1"}}, "listeners is decided"),
+        (3, {"config": {"listeners": "X://0.0.0.0:1"}}, "listeners cannot be set"),
         (3, {"config": {"num.partitions": None}}, "num.partitions must be"),
     ],
 )

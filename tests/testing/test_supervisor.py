@@ -103,7 +103,7 @@ def test_errors_come_back_as_what_they_were(start: Start) -> None:
         control.call("explode")
     with pytest.raises(LocalClusterError, match="unexpected keyword"):
         control.call("kill", brokers=1)
-    with pytest.raises(LocalClusterError, match="broker 0 is running already"):
+    with pytest.raises(LocalClusterError, match="broker 0 cannot start: it is already running"):
         control.call("start_broker", broker=0, wait=True, timeout_s=1)
 
 

@@ -1,1 +1,1 @@
-"""Replicas moved to other brokers (KIP-455), within a quota of bandwidth (KIP-73)."""
+"""Partition reassignments (KIP-455) with replication throttles (KIP-73)."""

@@ -1,7 +1,7 @@
-"""What a quota means for a reassignment: how much moves, for how long, and which quota is safe.
+"""Estimates the bytes and the time of a reassignment, and which quota is safe. No I/O.
 
-The formulas are KIP-73's (its questions 1, 4 and 5), with its symbols: T the quota, IN the bytes
-per second that come into a broker, N what its network carries, R the replication factor. Pure.
+The formulas and symbols are KIP-73's (questions 1, 4 and 5). T is the quota, IN the inbound bytes
+per second of a broker, N the network bandwidth of a broker, R the replication factor.
 """
 
 from __future__ import annotations
@@ -23,27 +23,29 @@ if TYPE_CHECKING:
 __all__ = ["Estimate", "SafeRange", "Sizes", "estimate"]
 
 Sizes: TypeAlias = dict[int, dict[TopicPartition, int]]
-"""By broker, the bytes of each of its replicas."""
+"""The bytes of each replica, by broker."""
 
+# Seconds over which a broker averages its rate, by default: replication.quota.window.num times
+# replication.quota.window.size.seconds.
 QUOTA_WINDOW_S = 11.0
-"""``replication.quota.window.num`` times ``.size.seconds``, by default."""
 
+# Bytes of the largest fetch response, by default: replica.fetch.response.max.bytes.
 FETCH_RESPONSE_BYTES = 10 * 1024 * 1024
-"""``replica.fetch.response.max.bytes``, by default: what comes at once."""
 
+# Share of its quota that a destination broker reaches on average, measured on Kafka 4.3. Above its
+# quota it pauses fetching for replica.fetch.backoff.ms. A source broker does not pause, and reaches
+# its quota.
 REACHED = 0.88
-"""The share of its quota that a broker takes over the whole time of a move, as seen on Kafka 4.3:
-when it is above, it asks again a second later (``replica.fetch.backoff.ms``). One that gives does
-not wait so, and reaches its quota."""
 
 
 class SafeRange(NamedTuple):
-    """IN < T < N - IN/R, both ends excluded; ``above`` is None when N is not known."""
+    """The safe quotas: IN < T < N - IN/R. ``below`` and ``above`` are the excluded bounds;
+    ``above`` is None if N is unknown."""
 
     below: float
     above: float | None
     least_network: int
-    """The smallest N, in bytes per second, with which a quota is safe."""
+    """The smallest N, in bytes per second, for which a safe quota exists."""
 
     @property
     def is_empty(self) -> bool:
@@ -51,95 +53,94 @@ class SafeRange(NamedTuple):
         return self.above is not None and math.floor(self.below) + 1 >= self.above
 
     def problem(self, quota: int) -> str | None:
-        """What is wrong with a quota, in words; None: it is safe."""
+        """Why a quota is not safe, as a sentence; None if it is safe."""
         if self.is_empty:
             return self.why_empty()
         if quota <= self.below:
             return (
-                f"{shown(self.below)}/s come into a broker, so that with a quota of "
-                f"{shown(quota)}/s the moves would never end: it has to be above that"
+                f"with a quota of {shown(quota)}/s the reassignment would never end, because "
+                f"{shown(self.below)}/s come into a broker: use a quota above that"
             )
         if self.above is not None and quota >= self.above:
             return (
-                f"a quota of {shown(quota)}/s leaves clients too little of the network: it has to "
-                f"be below {shown(self.above)}/s (N - IN/R)"
+                f"a quota of {shown(quota)}/s leaves clients too little network bandwidth; use a "
+                f"quota below {shown(self.above)}/s (N - IN/R)"
             )
         return None
 
     def why_empty(self) -> str:
-        """Why no quota is safe, and what would help."""
+        """Why no quota is safe, and which bandwidth makes one safe."""
         return (
-            "no quota is safe with this network bandwidth (N): a quota (T) has to be above the "
-            f"{shown(self.below)}/s that come into a broker (IN), and T + IN/R has to be below N. "
-            f"--network-bandwidth has to be at least {self.least_network} bytes per second"
+            "no quota is safe with this network bandwidth (N): a quota (T) must be above the "
+            f"{shown(self.below)}/s that come into a broker (IN), and T + IN/R must be below N. "
+            f"--network-bandwidth must be at least {self.least_network} bytes per second"
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """How much a reassignment moves. Bytes are those on disk when it was made."""
+    """The size of a reassignment. Bytes are sizes on disk at the time of the estimate."""
 
     partitions: int
-    """That get a replica on a broker that has none of them yet."""
+    """Number of partitions that get a new replica."""
     total_partitions: int
-    """Of the cluster."""
+    """Number of partitions in the cluster."""
     bytes_to_move: int
-    """Over all new replicas."""
+    """Bytes of all new replicas."""
     bytes_in: Mapping[int, int]
-    """By broker that gets replicas."""
+    """Bytes to receive, by destination broker."""
     bytes_out: Mapping[int, int]
-    """By broker that is copied from."""
+    """Bytes to send, by source broker."""
     log_bytes_per_broker: float
-    """The mean over all brokers that answered: TotalLogSizePerBroker."""
+    """KIP-73's TotalLogSizePerBroker: the mean over the brokers that answered."""
     brokers: int
     inbound: float
-    """IN: bytes per second that came into the busiest broker, replication included; 0.0 when
-    that was not measured."""
+    """IN: inbound bytes per second of the busiest broker; 0.0 if not measured."""
     replication_factor: int
-    """R: the smallest among what moves, which makes the safe range the narrowest."""
+    """R: the smallest replication factor that moves, which gives the narrowest safe range."""
     silent: Mapping[int, str] = field(default_factory=dict)
-    """Brokers that did not tell what they have, and why: all the rest is without them."""
+    """Brokers that did not answer, with the reason. The other numbers do not include them."""
     waiting: tuple[str, ...] = ()
-    """Topics whose records with acks=all are refused until new replicas are in sync, which is
-    until the end of the move; see :func:`waiting_topics`."""
+    """Topics that refuse records with ``acks=all`` until the new replicas are in sync, at the end
+    of the reassignment; see :func:`waiting_topics`."""
 
     leader_changes: int = 0
-    """Partitions that get another leader. Each of them holds up records with ``acks=all`` once, for
-    one or two times ``replica.fetch.backoff.ms`` of the brokers, whatever the quota is."""
+    """Number of partitions that change their leader. A leader change delays records with
+    ``acks=all`` by one or two times the brokers' ``replica.fetch.backoff.ms``, with any quota."""
 
     @property
     def move_ratio(self) -> float:
-        """#partitions to be moved / #total partition count."""
+        """The share of the cluster's partitions that move, from 0.0 to 1.0."""
         return self.partitions / self.total_partitions if self.total_partitions else 0.0
 
     def move_time_s(self, quota: int) -> float | None:
-        """KIP-73's MoveTime; None: it never ends."""
+        """KIP-73's MoveTime in seconds; None if the reassignment never completes."""
         rate = quota - self.inbound
         if rate <= 0:
             return None
         return self.move_ratio * self.log_bytes_per_broker * self.brokers / rate
 
     def expected_s(self, quota: int) -> float | None:
-        """What the busiest broker needs for what it really has to give or to take, at the rate
-        that moves are seen to have; None: it never ends."""
-        taken, given = quota * REACHED - self.inbound, quota - self.inbound
-        if taken <= 0:
+        """The expected seconds for the busiest broker, from its own bytes and the measured rates;
+        None if the reassignment never completes."""
+        rate_in, rate_out = quota * REACHED - self.inbound, quota - self.inbound
+        if rate_in <= 0:
             return None
         return max(
-            max(self.bytes_in.values(), default=0) / taken,
-            max(self.bytes_out.values(), default=0) / given,
+            max(self.bytes_in.values(), default=0) / rate_in,
+            max(self.bytes_out.values(), default=0) / rate_out,
         )
 
     def safe_range(self, network: int | None) -> SafeRange:
-        """``network``: N, bytes per second that a broker's network carries."""
+        """The safe quotas. ``network`` is N, a broker's network bandwidth in bytes per second."""
         of_clients = self.inbound / self.replication_factor
         above = None if network is None else network - of_clients
         least = math.floor(math.floor(self.inbound) + 1 + of_clients) + 1
         return SafeRange(self.inbound, above, least)
 
     def is_coarse(self, quota: int) -> bool:
-        """Whether so low a quota is exceeded by a single fetch for longer than brokers look back
-        (KIP-73, question 5)."""
+        """Whether the quota is too low to be kept: a single fetch response exceeds it for longer
+        than the brokers' averaging window (KIP-73, question 5)."""
         return quota * QUOTA_WINDOW_S < FETCH_RESPONSE_BYTES
 
 
@@ -153,8 +154,8 @@ def estimate(
     min_in_sync: Mapping[str, int] | None = None,
     targets: Mapping[TopicPartition, Sequence[int]] | None = None,
 ) -> Estimate:
-    """From metadata of all partitions and what is on the disks. ``targets``: the replicas that the
-    partitions are to have."""
+    """The estimate from metadata of all partitions and the sizes on disk. ``targets`` has the
+    target replicas by partition."""
     bytes_in: Counter[int] = Counter()
     bytes_out: Counter[int] = Counter()
     moving = 0
@@ -195,11 +196,12 @@ def waiting_topics(
     partitions: Mapping[TopicPartition, PartitionView],
     min_in_sync: Mapping[str, int],
 ) -> tuple[str, ...]:
-    """Topics that take records with acks=all now, and will not while they move.
+    """The topics that accept records with ``acks=all`` now, but not during the reassignment.
 
-    A leader asks for ``min.insync.replicas``, but for no more than there are replicas
-    (``Partition.effectiveMinIsr``). While a partition moves it has its old and its new replicas, so
-    that one with a single replica and a minimum of two stops until the new one is in sync.
+    A leader requires ``min.insync.replicas`` in-sync replicas, but at most the number of replicas
+    (``Partition.effectiveMinIsr``). During a reassignment a partition has its old and its new
+    replicas. So a partition with a single replica and a minimum of two refuses records until the
+    new replica is in sync.
     """
     found = set()
     for partition, move in moves.items():
@@ -212,8 +214,8 @@ def waiting_topics(
 
 
 def inbound_rate(first: Sizes, second: Sizes, seconds: float) -> float:
-    """IN, from two readings ``seconds`` apart: how fast the logs of the busiest broker grew.
-    Replicas that shrank or went count nothing, those that came neither."""
+    """IN: the growth of the busiest broker's logs in bytes per second, between two readings
+    ``seconds`` apart. Replicas that shrank, were added or were removed do not count."""
     grown = [
         sum(max(0, size - first[node][p]) for p, size in after.items() if p in first[node])
         for node, after in second.items()
@@ -223,7 +225,7 @@ def inbound_rate(first: Sizes, second: Sizes, seconds: float) -> float:
 
 
 def size_of(partition: TopicPartition, leader: int, sizes: Sizes) -> int:
-    """The leader's size of a partition, or the largest when that is not known."""
+    """The size of the leader's replica, or of the largest replica if that is unknown."""
     own = sizes.get(leader, {}).get(partition)
     if own is not None:
         return own
@@ -231,7 +233,7 @@ def size_of(partition: TopicPartition, leader: int, sizes: Sizes) -> int:
 
 
 def shown(nbytes: float) -> str:
-    """Bytes for people: 1,234 B, 12.3 KB, in thousands."""
+    """A human-readable size with decimal units: ``1,234 B``, ``12.3 KB``."""
     if abs(nbytes) < 10_000:
         return f"{nbytes:,.0f} B"
     for unit in ("KB", "MB", "GB"):

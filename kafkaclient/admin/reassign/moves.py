@@ -1,7 +1,7 @@
-"""Which replicas a reassignment reads from and writes to, and so which of them are throttled.
+"""The source and destination replicas of a reassignment: the replicas to throttle. No I/O.
 
-After ``ReassignPartitionsCommand.calculateProposedMoveMap`` and its ``calculateLeaderThrottles``
-and ``calculateFollowerThrottles``. Pure.
+Java: ``ReassignPartitionsCommand.calculateProposedMoveMap``, ``calculateLeaderThrottles`` and
+``calculateFollowerThrottles``.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ __all__ = [
 
 
 class Move(NamedTuple):
-    """A partition's replicas that others may copy from, and those that are to be made."""
+    """The brokers from which a partition's new replicas may copy, and the brokers that get them."""
 
     sources: frozenset[int]
     destinations: frozenset[int]
 
 
 def current_move(ongoing: OngoingReassignment) -> Move:
-    """The move that is under way."""
+    """The move of an ongoing reassignment."""
     adding = frozenset(ongoing.adding)
     return Move(frozenset(ongoing.replicas) - adding, adding)
 
@@ -45,12 +45,12 @@ def move_map(
     proposed: Mapping[TopicPartition, Sequence[int]],
     present: Mapping[TopicPartition, Sequence[int]],
 ) -> dict[TopicPartition, Move]:
-    """The moves as they will be: those proposed, and those under way that the proposal leaves
-    alone. ``present`` has the replicas of the proposed partitions.
+    """The proposed moves, and the ongoing moves of other partitions. ``present`` has the current
+    replicas of the proposed partitions.
 
-    A partition is read from every replica that it has before its move, as any may come to lead it.
+    Every replica that a partition has before its move is a source, because it may become leader.
     """
-    moves = {partition: current_move(each) for partition, each in ongoing.items()}
+    moves = {partition: current_move(state) for partition, state in ongoing.items()}
     for partition, target in proposed.items():
         underway = moves.get(partition)
         sources = frozenset(present[partition]) if underway is None else underway.sources
@@ -61,8 +61,8 @@ def move_map(
 def bootstrap_map(
     brokers: Iterable[int], present: Mapping[TopicPartition, Sequence[int]]
 ) -> dict[TopicPartition, Move]:
-    """What brokers read that start empty, or have much to catch up with (KIP-73, question 2): all
-    of their replicas, from the other replicas of the same partitions."""
+    """The moves of brokers that are empty or far behind (KIP-73, question 2). All their replicas
+    are destinations, the other replicas of the same partitions are sources."""
     joining = frozenset(brokers)
     return {
         partition: Move(frozenset(replicas) - joining, joining & frozenset(replicas))
@@ -82,17 +82,17 @@ def follower_replicas(moves: Mapping[TopicPartition, Move]) -> dict[str, tuple[s
 
 
 def arrivals(move: Move) -> frozenset[int]:
-    """The brokers that get a replica which they do not have."""
+    """The brokers that get a new replica."""
     return move.destinations - move.sources
 
 
 def moving_brokers(moves: Mapping[TopicPartition, Move]) -> frozenset[int]:
-    """Every broker that is read from or written to."""
+    """All source and destination brokers."""
     return frozenset().union(*(move.sources | move.destinations for move in moves.values()))
 
 
 def names_partition(element: str, partitions: Iterable[int]) -> bool:
-    """Whether an element of a list is about one of these partitions of its topic."""
+    """Whether an element of a throttled replicas list belongs to one of these partitions."""
     return element.partition(":")[0] in {str(partition) for partition in partitions}
 
 
@@ -102,5 +102,5 @@ def _elements(
     found: dict[str, set[str]] = defaultdict(set)
     for (topic, partition), nodes in brokers.items():
         found[topic].update(f"{partition}:{node}" for node in nodes)
-    # Sorted as text, like Kafka's tool does: 10:1 comes before 2:1.
+    # Kafka's tool also sorts as text: 10:1 is before 2:1.
     return {topic: tuple(sorted(elements)) for topic, elements in found.items() if elements}

@@ -1,4 +1,4 @@
-"""What became of a reassignment: begun, verified. Pure."""
+"""The results of starting and verifying a reassignment. No I/O."""
 
 from __future__ import annotations
 
@@ -30,32 +30,32 @@ __all__ = [
 
 
 class MoveState(Enum):
-    """How a partition stands to a plan."""
+    """The state of a partition's reassignment to a plan."""
 
     COMPLETED = "completed"
     IN_PROGRESS = "in progress"
     DIFFERENT = "different"
-    """Nothing is under way, and it has other replicas."""
+    """The partition is not being reassigned, and has other replicas than the plan."""
     MISSING = "missing"
-    """There is no such partition."""
+    """The partition does not exist."""
 
 
 class PartitionState(NamedTuple):
-    """A partition of a plan."""
+    """The target and the current replicas of a partition."""
 
     partition: TopicPartition
     state: MoveState
     target: tuple[int, ...]
     replicas: tuple[int, ...]
-    """Those that it has, those that come and go among them."""
+    """The current replicas, including replicas that are being added or removed."""
 
     @property
     def may_be_stale(self) -> bool:
-        """Whether it looks as it does while a move is under way, though none is."""
+        """Whether the replicas look like an ongoing reassignment although there is none."""
         return self.state is MoveState.DIFFERENT and set(self.replicas) >= set(self.target)
 
     def __str__(self) -> str:
-        """In the words of Kafka's tool."""
+        """The sentence that Kafka's tool prints."""
         if self.state is MoveState.COMPLETED:
             return f"Reassignment of partition {self.partition} is completed."
         if self.state is MoveState.IN_PROGRESS:
@@ -68,19 +68,19 @@ class PartitionState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A plan whose moves have begun."""
+    """A plan whose reassignments have started."""
 
     plan: Mapping[TopicPartition, tuple[int, ...]]
     moves: Mapping[TopicPartition, Move]
-    """Of the plan, and those that were under way besides."""
+    """The moves of the plan, and the other ongoing moves."""
     quota: int | None
-    """Bytes per second that they were throttled to; None: they were not."""
+    """The quota in bytes per second; None: the moves are not throttled."""
     before: Mapping[TopicPartition, tuple[int, ...]]
-    """The replicas that its partitions had before they began to move: the way back."""
+    """The replicas of the partitions before the reassignment, for a rollback."""
     failed: Mapping[TopicPartition, KafkaError]
-    """What did not begin, and why."""
+    """The partitions whose reassignment did not start, with the error."""
     unthrottled: dict[int, KafkaError]
-    """Brokers that are down and so have no quota yet."""
+    """The brokers without a quota because they are down."""
 
     @property
     def started(self) -> frozenset[TopicPartition]:
@@ -93,24 +93,24 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """A plan beside what is."""
+    """The state of a plan's partitions and throttles."""
 
     partitions: tuple[PartitionState, ...]
     idle: bool
-    """Nothing is under way in the whole cluster."""
+    """Whether the cluster has no ongoing reassignment at all."""
     lifted: Lifted | None
-    """The throttles that were taken away; None when they were to be preserved."""
+    """The throttles that were removed; None if they are preserved."""
     throttles: Throttles
-    """Of the plan's topics and the brokers that are up, as they were told right afterwards: a
-    broker may not have heard of the latest changes."""
+    """The throttles of the plan's topics and the live brokers after that. The broker that answered
+    may not know the latest changes."""
 
     @property
     def in_progress(self) -> bool:
-        return any(each.state is MoveState.IN_PROGRESS for each in self.partitions)
+        return any(one.state is MoveState.IN_PROGRESS for one in self.partitions)
 
     @property
     def completed(self) -> bool:
-        return all(each.state is MoveState.COMPLETED for each in self.partitions)
+        return all(one.state is MoveState.COMPLETED for one in self.partitions)
 
 
 def states(
@@ -118,7 +118,7 @@ def states(
     ongoing: Mapping[TopicPartition, OngoingReassignment],
     views: Mapping[TopicPartition, PartitionView],
 ) -> tuple[PartitionState, ...]:
-    """Where a plan's partitions are, in their order."""
+    """The states of a plan's partitions, sorted."""
     found = []
     for partition, target in sorted(plan.items()):
         wanted = tuple(target)
@@ -136,14 +136,14 @@ def states(
 
 
 def off_target(found: Iterable[PartitionState]) -> dict[TopicPartition, KafkaError]:
-    """What did not arrive, though its move is over: somebody else cancelled or changed it."""
+    """Errors for partitions without their target replicas although their reassignment has ended."""
     return {
-        each.partition: ReassignmentError(
-            f"{each.partition} has the replicas {_nodes(each.replicas)} rather than "
-            f"{_nodes(each.target)}: somebody else cancelled or changed its move"
+        one.partition: ReassignmentError(
+            f"{one.partition} has the replicas {_nodes(one.replicas)} rather than "
+            f"{_nodes(one.target)}: another client cancelled or changed the reassignment"
         )
-        for each in found
-        if each.state is not MoveState.COMPLETED
+        for one in found
+        if one.state is not MoveState.COMPLETED
     }
 
 
@@ -152,7 +152,7 @@ def _nodes(nodes: Sequence[int]) -> str:
 
 
 def some(partitions: Iterable[TopicPartition]) -> str:
-    """The first of them by name, and how many more."""
+    """The first five names, and the number of the others."""
     names = sorted(map(str, partitions))
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return ", ".join(names[:5]) + more

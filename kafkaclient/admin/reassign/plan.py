@@ -1,4 +1,4 @@
-"""Plans of reassignments, and the JSON in which Kafka's tool keeps them. Pure."""
+"""Reassignment plans, and their JSON format of Kafka's tool. No I/O."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _INVALID_REPLICATION_FACTOR = 38
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentPlan:
-    """The replicas that partitions are to have, the preferred leader first.
+    """The target replicas of partitions, the preferred leader first.
 
-    ``log_dirs`` has the directories that a plan of Kafka's tool asks for, of partitions where they
-    are not all ``any``. Moves between directories are not done here.
+    ``log_dirs`` has the log directories in a plan of Kafka's tool, for partitions where not all are
+    ``any``. This package does not move replicas between log directories.
     """
 
     replicas: Mapping[TopicPartition, tuple[int, ...]]
@@ -43,8 +43,8 @@ class ReassignmentPlan:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> ReassignmentPlan:
-        """A plan as ``kafka-reassign-partitions`` reads it; raises ConfigError for what is none,
-        and for a plan without partitions."""
+        """A plan in the format of ``kafka-reassign-partitions``. Raises ConfigError for an invalid
+        plan, and for a plan without partitions."""
         partitions = _versioned(text, "partitions")
         replicas: dict[TopicPartition, tuple[int, ...]] = {}
         log_dirs: dict[TopicPartition, tuple[str, ...]] = {}
@@ -58,14 +58,14 @@ class ReassignmentPlan:
                 log_dirs[partition] = dirs
         if twice:
             raise ConfigError(
-                f"Partition reassignment contains duplicate topic partitions: {_words(twice)}"
+                f"Partition reassignment contains duplicate topic partitions: {_joined(twice)}"
             )
         plan = cls(replicas, log_dirs)
         plan.check_not_empty()
         return plan
 
     def as_dict(self) -> dict[str, Any]:
-        """What :meth:`to_json` writes."""
+        """The JSON object of :meth:`to_json`."""
         return {
             "version": _VERSION,
             "partitions": [
@@ -79,11 +79,11 @@ class ReassignmentPlan:
         }
 
     def to_json(self) -> str:
-        """As Kafka's tool writes it: sorted, with ``log_dirs``."""
+        """The plan as Kafka's tool writes it: sorted, with ``log_dirs``."""
         return json.dumps(self.as_dict(), separators=(",", ":"))
 
     def check(self) -> None:
-        """Raise ConfigError unless it can be executed; Kafka's tool has the same checks."""
+        """Raise ConfigError if the plan cannot be executed, with the checks of Kafka's tool."""
         self.check_not_empty()
         for partition, nodes in self.replicas.items():
             if not nodes:
@@ -92,13 +92,13 @@ class ReassignmentPlan:
             if twice:
                 raise ConfigError(
                     "Partition replica lists may not contain duplicate entries: "
-                    f"{partition} contains multiple entries for {_words(twice)}"
+                    f"{partition} contains multiple entries for {_joined(twice)}"
                 )
         if self.log_dirs:
-            named = _words(self.log_dirs)
+            named = _joined(self.log_dirs)
             raise ConfigError(
-                f"the plan asks for log directories ({named}): moves between directories are not "
-                'done here. Write "any" instead, or use kafka-reassign-partitions'
+                f"the plan names log directories ({named}), but kafkaclient does not move replicas "
+                'between log directories. Write "any" instead, or use kafka-reassign-partitions'
             )
 
     def check_not_empty(self) -> None:
@@ -117,19 +117,21 @@ def parse_topics(text: str | bytes) -> list[str]:
         names.append(name)
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
-        raise ConfigError(f"List of topics to reassign contains duplicate entries: {_words(twice)}")
+        raise ConfigError(
+            f"List of topics to reassign contains duplicate entries: {_joined(twice)}"
+        )
     return names
 
 
 def parse_broker_list(text: str) -> list[int]:
-    """Ids joined by commas; raises ConfigError."""
+    """The broker ids of a comma-separated list. Raises ConfigError."""
     words = [word.strip() for word in text.split(",")]
     if not all(word.isdecimal() for word in words):
-        raise ConfigError(f"a list of brokers is ids joined by commas, as in 0,1,2: not {text!r}")
+        raise ConfigError(f"{text!r} is not a comma-separated list of broker ids, as in 0,1,2")
     brokers = [int(word) for word in words]
     twice = sorted(node for node, count in Counter(brokers).items() if count > 1)
     if twice:
-        raise ConfigError(f"Broker list contains duplicate entries: {_words(twice)}")
+        raise ConfigError(f"Broker list contains duplicate entries: {_joined(twice)}")
     return brokers
 
 
@@ -140,22 +142,22 @@ def generate(
     rng: Random,
     rack_aware: bool = True,
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """A placement on the brokers in ``racks`` by KIP-36, of every topic in ``present`` with as many
-    replicas as its first partition has: what Kafka's ``--generate`` proposes. It heeds nothing of
-    where replicas are now, and starts at random.
+    """A KIP-36 placement of the topics in ``present`` on the brokers in ``racks``, as Kafka's
+    ``--generate`` proposes it. A topic keeps the replication factor of its first partition. The
+    placement ignores the current replicas and has a random start.
 
-    Raises ConfigError when some of the brokers have a rack and others do not, the broker's
-    INVALID_REPLICATION_FACTOR when they are too few.
+    Raises ConfigError if only some of the brokers have a rack, and the broker's
+    INVALID_REPLICATION_FACTOR if there are too few brokers.
     """
     topics: dict[str, list[TopicPartition]] = defaultdict(list)
     for partition in sorted(present):
         topics[partition.topic].append(partition)
     brokers = {node: rack if rack_aware else None for node, rack in sorted(racks.items())}
     if 0 < sum(rack is not None for rack in brokers.values()) < len(brokers):
-        without = _words(node for node, rack in brokers.items() if rack is None)
+        without = _joined(node for node, rack in brokers.items() if rack is None)
         raise ConfigError(
-            f"not all brokers have a rack: broker {without} has none. Give --disable-rack-aware to "
-            "assign replicas without regard to racks"
+            f"not all brokers have a rack: broker {without} has none. Use --disable-rack-aware to "
+            "ignore racks"
         )
     proposed: dict[TopicPartition, tuple[int, ...]] = {}
     for topic, partitions in topics.items():
@@ -178,11 +180,11 @@ def with_replication_factor(
     racks: Mapping[int, str | None],
     factor: int,
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """The same partitions with more or fewer replicas, moving none of those that stay.
+    """The same partitions with replicas added or removed; the other replicas stay.
 
-    A replica that is added goes to a rack without one if there is such, and there to the broker
-    with the fewest; one that is removed is the last of the list in a rack that has another, else
-    the last. Raises the broker's INVALID_REPLICATION_FACTOR when there are too few brokers.
+    A new replica goes to a rack without a replica if possible, and there to the broker with the
+    fewest replicas. The last replica in a rack with several replicas is removed, else the last
+    replica. Raises the broker's INVALID_REPLICATION_FACTOR if there are too few brokers.
     """
     if not 0 < factor <= len(racks):
         raise broker_error(
@@ -194,18 +196,18 @@ def with_replication_factor(
     for partition, nodes in sorted(present.items()):
         chosen = list(nodes)
         while len(chosen) > factor:
-            gone = _dispensable(chosen, racks)
+            gone = _replica_to_remove(chosen, racks)
             chosen.remove(gone)
             hosted[gone] -= 1
         while len(chosen) < factor:
-            new = _roomiest(chosen, racks, hosted)
+            new = _broker_to_add(chosen, racks, hosted)
             chosen.append(new)
             hosted[new] += 1
         proposed[partition] = tuple(chosen)
     return proposed
 
 
-def _roomiest(
+def _broker_to_add(
     chosen: Sequence[int], racks: Mapping[int, str | None], hosted: Mapping[int, int]
 ) -> int:
     used = {racks.get(node) for node in chosen}
@@ -213,9 +215,9 @@ def _roomiest(
     return min(others, key=lambda node: (racks[node] in used, hosted.get(node, 0), node))
 
 
-def _dispensable(chosen: Sequence[int], racks: Mapping[int, str | None]) -> int:
+def _replica_to_remove(chosen: Sequence[int], racks: Mapping[int, str | None]) -> int:
     shared = Counter(racks.get(node) for node in chosen)
-    # Never the first, which is the preferred leader.
+    # The first replica stays, because it is the preferred leader.
     tail = [node for node in reversed(chosen[1:]) if shared[racks.get(node)] > 1]
     return tail[0] if tail else chosen[-1]
 
@@ -235,7 +237,7 @@ def _versioned(text: str | bytes, name: str) -> list[Any]:
         raise ConfigError(f"Not supported version field value {version}")
     found = document.get(name, [])
     if not isinstance(found, list):
-        raise ConfigError(f'"{name}" is to be a list')
+        raise ConfigError(f'"{name}" in the reassignment must be a list')
     return found
 
 
@@ -250,7 +252,7 @@ def _entry(entry: Any) -> tuple[TopicPartition, tuple[int, ...], tuple[str, ...]
             f'"partition":1,"replicas":[1,2,3]}}: not {json.dumps(entry)}'
         )
     if not all(_is_number(node) for node in nodes):
-        raise ConfigError(f"replicas are the ids of brokers: not {json.dumps(nodes)}")
+        raise ConfigError(f"replicas must be broker ids, not {json.dumps(nodes)}")
     dirs = entry.get("log_dirs") or [ANY_LOG_DIR] * len(nodes)
     if not isinstance(dirs, list) or len(dirs) != len(nodes):
         raise ConfigError(
@@ -259,7 +261,7 @@ def _entry(entry: Any) -> tuple[TopicPartition, tuple[int, ...], tuple[str, ...]
         )
     for path in dirs:
         if not isinstance(path, str) or (path != ANY_LOG_DIR and not path.startswith("/")):
-            raise ConfigError(f'a log directory is an absolute path or "any": not {path!r}')
+            raise ConfigError(f'a log directory must be an absolute path or "any", not {path!r}')
     return TopicPartition(topic, partition), tuple(nodes), tuple(dirs)
 
 
@@ -267,5 +269,5 @@ def _is_number(value: Any) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _words(each: Iterable[Any]) -> str:
-    return ",".join(map(str, sorted(each)))
+def _joined(values: Iterable[Any]) -> str:
+    return ",".join(map(str, sorted(values)))

@@ -1,7 +1,7 @@
-"""How far moves have come, and which of them are stuck and why. Pure: readings in, facts out.
+"""Computes the progress of reassignments, and why some of them are stuck. No I/O.
 
-KIP-73 has an administrator watch SumReplicaLag, which no release has; it is summed up here from
-the log end offsets of all replicas. Bytes on disk give the rate and the time left.
+KIP-73 tells administrators to watch SumReplicaLag, a metric that no release has. Here it is the sum
+over the log end offsets of all replicas. Sizes on disk give the rate and the remaining time.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 __all__ = ["BrokerProgress", "PartitionProgress", "Progress", "Reading", "Tracker"]
 
-_RATE_WINDOW_S = 10.0
-_PATIENCE_S = 30.0
+_RATE_WINDOW_S = 10.0  # seconds over which rates are averaged
+_STALL_S = 30.0  # seconds without new bytes after which a broker counts as stalled
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What the cluster told at one time; ``at`` in seconds of any clock."""
+    """Measurements of a cluster at one time; ``at`` is in seconds of any clock."""
 
     at: float
     live: frozenset[int]
@@ -36,50 +36,50 @@ class Reading:
     partitions: Mapping[TopicPartition, PartitionView]
     sizes: Sizes
     lags: Mapping[tuple[TopicPartition, int], int]
-    """By partition and broker, how many records its new replica lacks."""
+    """The number of records that each new replica lacks, by partition and broker."""
     rates: Mapping[int, int]
-    """By broker, the follower's quota that holds there; without an entry none does."""
+    """The follower quota of each broker; a broker without an entry has no quota."""
     silent: Mapping[int, str] = field(default_factory=dict)
-    """Brokers that are up and did not answer, and what was met."""
+    """The brokers that are up but did not answer, with the error."""
 
 
 class PartitionProgress(NamedTuple):
-    """A partition that moves, or has moved."""
+    """The progress of one partition."""
 
     partition: TopicPartition
     move: Move
     lag: int
-    """Records that its new replicas lack, together."""
+    """The number of records that its new replicas lack in total."""
     bytes_done: int
     bytes_total: int
     done: bool
     stuck: str | None
-    """Why it does not get on; None while it does."""
+    """Why the reassignment makes no progress; None while it does."""
 
 
 class BrokerProgress(NamedTuple):
-    """A broker that gets replicas."""
+    """The progress of one destination broker."""
 
     node_id: int
     lag: int
     bytes_left: int
     rate: float
-    """Bytes per second that its new replicas have grown by over the last ten seconds."""
+    """The growth of its new replicas in bytes per second, over the last ten seconds."""
     quota: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One look at moves."""
+    """The progress of reassignments at one time."""
 
     partitions: tuple[PartitionProgress, ...]
     brokers: tuple[BrokerProgress, ...]
     time_left_s: float | None
-    """At the present rate of the slowest broker; None while nothing arrives there."""
+    """Seconds left at the current rate of the slowest broker; None if it receives no bytes."""
 
     @property
     def sum_replica_lag(self) -> int:
-        """Records that new replicas lack."""
+        """The number of records that all new replicas lack."""
         return sum(each.lag for each in self.partitions)
 
     @property
@@ -92,12 +92,12 @@ class Progress:
 
     @property
     def done(self) -> int:
-        """Partitions that have arrived."""
+        """The number of completed partitions."""
         return sum(each.done for each in self.partitions)
 
     @property
     def rate(self) -> float:
-        """Bytes per second, all brokers together."""
+        """Bytes per second of all brokers in total."""
         return sum(each.rate for each in self.brokers)
 
     @property
@@ -110,8 +110,8 @@ class Progress:
 
 
 @dataclass(slots=True)
-class _Arrival:
-    """A new replica."""
+class _NewReplica:
+    """The progress of one new replica."""
 
     done: int = 0
     total: int = 0
@@ -119,13 +119,13 @@ class _Arrival:
 
 
 class Tracker:
-    """Takes readings one after the other."""
+    """Computes the progress from successive readings."""
 
     def __init__(self, moves: Mapping[TopicPartition, Move] | None = None) -> None:
-        """``moves``: what is to be followed; None: whatever is under way in a reading."""
+        """Track ``moves``, or if None all reassignments that a reading contains."""
         self._moves = dict(moves or {})
         self._all = moves is None
-        self._arrivals: dict[tuple[TopicPartition, int], _Arrival] = {}
+        self._replicas: dict[tuple[TopicPartition, int], _NewReplica] = {}
         self._received: dict[int, deque[tuple[float, int]]] = {}
         self._progressed: dict[int, tuple[float, int]] = {}
         self._written: dict[int, tuple[float, int]] = {}
@@ -136,7 +136,7 @@ class Tracker:
                 self._moves[partition] = current_move(ongoing)
         for partition, move in self._moves.items():
             self._note(partition, move, reading)
-        nodes = sorted({node for _, node in self._arrivals})
+        nodes = sorted({node for _, node in self._replicas})
         brokers = tuple(self._broker(node, reading) for node in nodes)
         stalled = {node: why for node in nodes if (why := self._stall(node, reading))}
         partitions = tuple(
@@ -149,7 +149,7 @@ class Tracker:
         view = reading.partitions.get(partition)
         total = 0 if view is None else size_of(partition, view.leader, reading.sizes)
         for node in arrivals(move):
-            known = self._arrivals.setdefault((partition, node), _Arrival())
+            known = self._replicas.setdefault((partition, node), _NewReplica())
             known.total = max(known.total, total)
             if partition not in reading.ongoing:
                 known.done, known.lag = known.total, 0
@@ -159,11 +159,11 @@ class Tracker:
             known.lag = reading.lags.get((partition, node), known.lag)
 
     def _broker(self, node: int, reading: Reading) -> BrokerProgress:
-        own = [each for (_, at), each in self._arrivals.items() if at == node]
+        own = [replica for (_, at), replica in self._replicas.items() if at == node]
         received, lag = sum(each.done for each in own), sum(each.lag for each in own)
         history = self._received.setdefault(node, deque())
         history.append((reading.at, received))
-        # Keeps one reading that is as old as the window, to measure from.
+        # Keep one entry that is at least as old as the window.
         while len(history) > 2 and reading.at - history[1][0] >= _RATE_WINDOW_S:
             history.popleft()
         seconds = reading.at - history[0][0]
@@ -172,33 +172,33 @@ class Tracker:
         return BrokerProgress(node, lag, left, rate, reading.rates.get(node))
 
     def _stall(self, node: int, reading: Reading) -> str | None:
-        """Why nothing arrives at a broker; None while something does, or may yet."""
-        own = [each for (_, at), each in self._arrivals.items() if at == node]
+        """Why a broker receives no bytes; None if it does, or has not been stalled for long."""
+        own = [replica for (_, at), replica in self._replicas.items() if at == node]
         received, total = sum(each.done for each in own), sum(each.total for each in own)
         since, most = self._progressed.get(node, (reading.at, -1))
         if received > most:
             self._progressed[node] = since, most = reading.at, received
             self._written[node] = (reading.at, total)
         quota = reading.rates.get(node)
-        patience = _PATIENCE_S
+        stall_s = _STALL_S
         if quota:
-            # What comes at once has to be paid off at the quota's rate before more may come.
-            patience = max(patience, 4 * FETCH_RESPONSE_BYTES / quota)
+            # After a large fetch response a low quota pauses replication for a long time.
+            stall_s = max(stall_s, 4 * FETCH_RESPONSE_BYTES / quota)
         seconds = reading.at - since
-        if seconds < patience:
+        if seconds < stall_s:
             return None
-        stalled = f"nothing has come to broker {node} for {seconds:.0f} s"
+        stalled = f"broker {node} has received nothing for {seconds:.0f} s"
         if quota == 0:
-            return f"{stalled}: its quota is 0"
+            return f"{stalled}: its quota is 0, set a larger quota"
         began, was = self._written[node]
         written = (total - was) / (reading.at - began)
         if quota is not None and written >= quota:
             return (
-                f"{stalled}: {shown(written)}/s are written to what moves there, and its quota "
-                f"is {shown(quota)}/s: raise it"
+                f"{stalled}: producers write {shown(written)}/s to the partitions that move there, "
+                f"and its quota is {shown(quota)}/s: raise the quota"
             )
         hint = "" if quota is None else f"; a quota above {shown(quota)}/s may help"
-        return f"{stalled}: see the logs of the brokers{hint}"
+        return f"{stalled}: check the logs of the brokers{hint}"
 
     def _partition(
         self,
@@ -208,7 +208,7 @@ class Tracker:
         stalled: Mapping[int, str],
     ) -> PartitionProgress:
         new = arrivals(move)
-        own = [self._arrivals[partition, node] for node in sorted(new)]
+        own = [self._replicas[partition, node] for node in sorted(new)]
         done = partition not in reading.ongoing
         return PartitionProgress(
             partition,
@@ -229,12 +229,12 @@ def _reason(
 ) -> str | None:
     view = reading.partitions.get(partition)
     if view is None:
-        return "there is no such topic any more"
+        return "the topic no longer exists"
     down = sorted(new - reading.live)
     if down:
         return f"broker {', '.join(map(str, down))} is down"
     if view.leader < 0:
-        return f"it has no leader: none of its replicas ({_nodes(view.replicas)}) is up"
+        return f"it has no leader: none of its replicas ({_nodes(view.replicas)}) can lead it"
     for node in (view.leader, *sorted(new)):
         if node in reading.silent:
             return f"broker {node} does not answer: {reading.silent[node]}"

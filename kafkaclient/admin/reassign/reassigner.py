@@ -1,4 +1,4 @@
-"""What ``kafka-reassign-partitions`` does, and some things that it does not, as calls."""
+"""The steps of a reassignment: the operations of ``kafka-reassign-partitions``, and some more."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from kafkaclient.admin.reassign.beginning import Beginning
+from kafkaclient.admin.reassign.cluster_reader import (
+    ClusterReader,
+    known_partitions,
+    visible,
+)
 from kafkaclient.admin.reassign.estimate import Estimate, estimate, inbound_rate
-from kafkaclient.admin.reassign.last_stretch import ease_arrivals
 from kafkaclient.admin.reassign.moves import move_map
 from kafkaclient.admin.reassign.outcome import Verification, off_target, states
 from kafkaclient.admin.reassign.plan import ReassignmentPlan, generate, with_replication_factor
@@ -19,21 +22,22 @@ from kafkaclient.admin.reassign.quotas import (
     live_brokers,
     warn_of,
 )
-from kafkaclient.admin.reassign.survey import Surveyor, known_partitions, partitions_of, visible
+from kafkaclient.admin.reassign.release_loop import ease_arrivals
+from kafkaclient.admin.reassign.submission import Submission
 from kafkaclient.admin.reassign.throttle import throttle_of
 from kafkaclient.admin.reassign.throttle_state import Throttles
-from kafkaclient.admin.topics import topic_error
+from kafkaclient.admin.topics import partitions_of, topic_error
 from kafkaclient.errors import AdminTimeoutError, ConfigError, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
     from random import Random
 
-    from kafkaclient.admin.opened import Opened, Operation
     from kafkaclient.admin.reassign.moves import Move
     from kafkaclient.admin.reassign.outcome import Begun, PartitionState
     from kafkaclient.admin.reassign.progress import Progress
     from kafkaclient.admin.reassign.throttle_state import Lifted
+    from kafkaclient.admin.running import Operation, RunningAdmin
     from kafkaclient.admin.session import Session
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.reassignments import OngoingReassignment
@@ -45,16 +49,16 @@ _log = logging.getLogger(__name__)
 
 _NOT_IN_PROGRESS = 85
 
-_LOOKS = 5
+_MAX_READS = 5
 
 
 class Reassigner:
-    """Moves replicas between brokers (KIP-455) within a quota (KIP-73), and tells how far they are.
+    """Moves replicas between brokers (KIP-455) within a quota (KIP-73), and reports the progress.
 
-    ``Admin.reassigner``; needs a running admin client. ``Admin.throttled`` joins the calls for the
-    usual case. Every throttle that is set here is marked as such in the cluster itself, with what
-    was there before, so that any later process can take it away: :meth:`verify`, or
-    ``Admin.replication_quotas.clear``. Nothing here takes the throttle from a move under way.
+    It is ``Admin.reassigner``, and needs a running admin client. ``Admin.throttled`` combines the
+    calls for the usual case. Every throttle is marked in the cluster's configuration, together with
+    the throttle that it replaced. So any later process can remove it with :meth:`verify` or
+    ``Admin.replication_quotas.clear``. No call removes the throttle of an ongoing reassignment.
     """
 
     def __init__(self, operation: Operation, clock: Callable[[], float], rng: Random) -> None:
@@ -73,16 +77,17 @@ class Reassigner:
         replication_factor: int | None = None,
         timeout_s: float | None = None,
     ) -> tuple[ReassignmentPlan, ReassignmentPlan]:
-        """Present replicas of topics, and proposed ones on ``brokers`` (default: all that are up).
+        """A plan of the current replicas, and a proposed plan on ``brokers`` (default: all that are
+        up). Changes nothing.
 
-        As Kafka's tool does: by KIP-36, from a random start, wherever replicas are now; or, with
-        ``replication_factor``, the present ones with some added or taken away. Changes nothing.
-        Raises UnknownTopicError; ConfigError for brokers that are not up or of which only some
-        have a rack; the broker's INVALID_REPLICATION_FACTOR when there are too few.
+        The proposal is KIP-36's from a random start, as in Kafka's tool, and ignores the current
+        replicas. With ``replication_factor`` it keeps the current replicas, and adds or removes
+        some. Raises UnknownTopicError; ConfigError if a broker is down, or only some brokers have a
+        rack; the broker's INVALID_REPLICATION_FACTOR if there are too few brokers.
         """
         wanted = tuple(dict.fromkeys(topics))
-        async with self._operation("generating a reassignment", timeout_s) as opened:
-            cluster = await opened.session.metadata(wanted)
+        async with self._operation("generating a reassignment", timeout_s) as running:
+            cluster = await running.session.metadata(wanted)
         for topic in cluster.topics:
             if topic.error_code:
                 raise topic_error(topic.error_code, topic.name, "reassigning", "Describe")
@@ -106,20 +111,21 @@ class Reassigner:
         measure_s: float = 0.0,
         timeout_s: float | None = None,
     ) -> Estimate:
-        """How much a plan moves. ``measure_s``: how long to watch what comes into the brokers.
-        Brokers that do not answer are left out, and named in it. Raises UnknownTopicError."""
-        async with self._operation("estimating a reassignment", timeout_s) as opened:
-            moves, cluster = await self._moves(opened, plan)
+        """The estimated bytes and time of a plan. ``measure_s`` is the time in seconds to measure
+        the brokers' inbound rate. Brokers that do not answer are in :attr:`Estimate.silent`. Raises
+        UnknownTopicError."""
+        async with self._operation("estimating a reassignment", timeout_s) as running:
+            moves, cluster = await self._moves(running, plan)
             nodes = [broker.node_id for broker in cluster.brokers]
-            surveyor = self._surveyor(opened)
-            sizes, silent = await surveyor.sizes(nodes)
+            reader = self._cluster_reader(running)
+            sizes, silent = await reader.sizes(nodes)
             inbound = 0.0
             if measure_s > 0:
                 began = self._clock()
                 await asyncio.sleep(measure_s)
-                later, _ = await surveyor.sizes(nodes)
+                later, _ = await reader.sizes(nodes)
                 inbound = inbound_rate(sizes, later, self._clock() - began)
-            min_in_sync = await surveyor.min_in_sync(partition.topic for partition in plan)
+            min_in_sync = await reader.min_in_sync(partition.topic for partition in plan)
         return estimate(
             {partition: moves[partition] for partition in plan},
             partitions_of(cluster),
@@ -130,7 +136,7 @@ class Reassigner:
             targets=plan,
         )
 
-    # --- moves --------------------------------------------------------------------------------
+    # --- reassignments ------------------------------------------------------------------------
 
     async def begin(
         self,
@@ -142,26 +148,26 @@ class Reassigner:
         on_rollback: Callable[[ReassignmentPlan], None] | None = None,
         timeout_s: float | None = None,
     ) -> Begun:
-        """Throttle a plan's moves, then begin them; they go on in the cluster by themselves.
+        """Throttle a plan's replicas, then start the reassignment, which the cluster completes.
 
-        Without a quota they are not throttled. ``additional``: also while others are under way; a
-        partition among these is sent elsewhere, and the quota holds for all. ``skip_dead``: leave
-        out what would need a broker that is down. ``on_rollback`` is given the present replicas
-        before anything is changed: the way back. What it raises is raised, with nothing begun.
+        Without a quota there is no throttle. ``additional`` allows other ongoing reassignments: the
+        quota then applies to all, and the plan replaces the ongoing target of a partition.
+        ``skip_dead`` omits partitions that need a broker that is down. ``on_rollback`` gets a plan
+        of the current replicas before any change; if it raises, nothing is started.
 
-        Raises, with nothing begun and no throttle of this call left, also when it is cancelled:
-        ConfigError for a plan that cannot be, BrokerError REASSIGNMENT_IN_PROGRESS,
-        INVALID_REPLICA_ASSIGNMENT for new replicas on brokers that are not up, UnknownTopicError,
-        AuthorizationError, PolicyViolationError when a broker would gain replicas above
-        ``max.broker.partitions``, PartitionLimitRaceError when somebody else took the same room at
-        the same time. What the controller says of single partitions is in the result.
+        If this call raises or is cancelled, no reassignment is started and no throttle of this call
+        is left. Raises ConfigError for an invalid plan, BrokerError REASSIGNMENT_IN_PROGRESS,
+        INVALID_REPLICA_ASSIGNMENT for new replicas on brokers that are down, UnknownTopicError,
+        AuthorizationError, PolicyViolationError if a broker would exceed ``max.broker.partitions``,
+        PartitionLimitRaceError if a concurrent change used the same capacity. The result contains
+        the controller's errors for single partitions.
         """
         wanted = {partition: tuple(nodes) for partition, nodes in plan.items()}
         ReassignmentPlan(wanted).check()
         check_rate(bytes_per_second)
-        async with self._operation("reassigning partitions", timeout_s) as opened:
-            return await Beginning(
-                opened, wanted, bytes_per_second, additional, skip_dead, on_rollback, timeout_s
+        async with self._operation("reassigning partitions", timeout_s) as running:
+            return await Submission(
+                running, wanted, bytes_per_second, additional, skip_dead, on_rollback, timeout_s
             ).run()
 
     async def verify(
@@ -171,19 +177,19 @@ class Reassigner:
         preserve_throttles: bool = False,
         timeout_s: float | None = None,
     ) -> Verification:
-        """Whether partitions have the replicas of a plan; takes away the throttles of this package
-        that no move needs any more, unless they are to be preserved. May be repeated at any time.
+        """The states of a plan's partitions. Also removes the throttles of this package that no
+        reassignment needs, unless ``preserve_throttles``. May be repeated at any time.
         """
-        async with self._operation("verifying a reassignment", timeout_s) as opened:
-            ongoing = await opened.reassignments.ongoing()
-            told = await self._states(opened.session, plan, ongoing)
-            lifted = None if preserve_throttles else await lift(opened, settled=plan)
-            throttle = throttle_of(opened)
+        async with self._operation("verifying a reassignment", timeout_s) as running:
+            ongoing = await running.reassignments.ongoing()
+            partitions = await self._states(running.session, plan, ongoing)
+            lifted = None if preserve_throttles else await lift(running, completed=plan)
+            throttle = throttle_of(running)
             lists, hidden = await throttle.topics(partition.topic for partition in plan)
-            live = live_brokers(await opened.session.metadata(()))
+            live = live_brokers(await running.session.metadata(()))
             brokers, failures = await throttle.brokers(live)
         throttles = Throttles(lists, brokers, failures, hidden)
-        return Verification(told, not ongoing, lifted, throttles)
+        return Verification(partitions, not ongoing, lifted, throttles)
 
     async def cancel(
         self,
@@ -192,48 +198,48 @@ class Reassigner:
         preserve_throttles: bool = False,
         timeout_s: float | None = None,
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Cancel those moves of partitions (None: all) that are under way, replicas that were being
-        added among them; then take away throttles as :meth:`verify` does, with a warning in the log
-        where that does not succeed. By partition that was moving None, or why it goes on.
+        """Cancel the ongoing reassignments of ``partitions`` (None: all), then remove throttles as
+        :meth:`verify` does. Logs a warning for each throttle that could not be removed. Returns by
+        cancelled partition None, or the error if its reassignment continues.
 
-        Brokers give partitions back in an order of their own, and one whose target was changed
-        while it moved keeps the replicas of its first target: only who began it knows what there
-        was before (:attr:`Begun.before`).
+        Brokers restore the replicas in another order. A partition whose target was changed during
+        its reassignment keeps the replicas of its first target: only :attr:`Begun.before` has the
+        original replicas.
         """
-        async with self._operation("cancelling a reassignment", timeout_s) as opened:
-            results = await self._cancel(opened, partitions)
+        async with self._operation("cancelling a reassignment", timeout_s) as running:
+            results = await self._cancel(running, partitions)
             if not preserve_throttles:
-                warn_of(await lift(opened, settled=results, sure=bool(results)))
+                warn_of(await lift(running, completed=results, force=bool(results)))
         return results
 
     async def undo(self, begun: Begun, *, timeout_s: float | None = None) -> list[KafkaError]:
-        """Cancel what :meth:`begin` began and has not arrived, and take away throttles. Partitions
-        get the replicas that they had, also where an earlier move was sent elsewhere, in their
-        order: brokers give them back in another one. What did not succeed."""
-        async with self._operation("undoing a reassignment", timeout_s) as opened:
-            results = await self._cancel(opened, begun.started)
+        """Cancel the reassignments of :meth:`begin` that are not complete, and remove throttles.
+        Restores the original replicas in their original order, also if :meth:`begin` replaced the
+        target of an ongoing reassignment. Returns the errors."""
+        async with self._operation("undoing a reassignment", timeout_s) as running:
+            results = await self._cancel(running, begun.started)
             stopped = {p for p, error in results.items() if error is None}
             if stopped:
-                cluster = await opened.session.metadata(None)
-                # The way back is open whatever the limits are.
+                cluster = await running.session.metadata(None)
+                # A rollback ignores the partition limits.
                 before = {partition: begun.before[partition] for partition in stopped}
-                results |= await opened.reassignments.alter(before, cluster)
-            lifted = await lift(opened, settled=begun.moves, sure=True)
+                results |= await running.reassignments.alter(before, cluster)
+            lifted = await lift(running, completed=begun.moves, force=True)
         errors = [error for error in results.values() if error is not None]
         return [*errors, *lifted.failures.values()]
 
     async def finish(self, begun: Begun, *, timeout_s: float | None = None) -> Lifted:
-        """Take away throttles when a plan's moves are over."""
-        async with self._operation("removing throttles", timeout_s) as opened:
-            return await lift(opened, settled=begun.moves, sure=True)
+        """Remove the throttles of a completed plan."""
+        async with self._operation("removing throttles", timeout_s) as running:
+            return await lift(running, completed=begun.moves, force=True)
 
     async def failures(
         self, begun: Begun, *, timeout_s: float | None = None
     ) -> dict[TopicPartition, KafkaError]:
-        """What of a plan did not begin, or did not arrive."""
-        async with self._operation("looking at a reassignment", timeout_s) as opened:
+        """The partitions that did not start, or did not get their target replicas."""
+        async with self._operation("verifying a reassignment", timeout_s) as running:
             found = await self._states(
-                opened.session, {p: begun.plan[p] for p in begun.started}, {}
+                running.session, {p: begun.plan[p] for p in begun.started}, {}
             )
         return dict(begun.failed) | off_target(found)
 
@@ -243,16 +249,16 @@ class Reassigner:
         *,
         every_s: float = 1.0,
     ) -> AsyncGenerator[Progress, None]:
-        """How far moves (None: all that are under way) have come, every so often until they are
-        over. Goes on through times in which no broker answers."""
+        """The progress of ``moves`` (None: all ongoing reassignments) every ``every_s`` seconds,
+        until they are complete. Continues while no broker answers."""
         tracker = Tracker(moves)
         followed: set[TopicPartition] = set(moves or ())
         while True:
             try:
-                async with self._operation("looking at moves") as opened:
-                    reading = await self._surveyor(opened).reading(followed)
+                async with self._operation("reading the progress of reassignments") as running:
+                    reading = await self._cluster_reader(running).reading(followed)
             except AdminTimeoutError as error:
-                _log.warning("%s; looking again", error)
+                _log.warning("%s; retrying", error)
                 continue
             followed |= reading.ongoing.keys() if moves is None else set()
             progress = tracker.take(reading)
@@ -262,21 +268,21 @@ class Reassigner:
             await asyncio.sleep(every_s)
 
     async def ease_arrivals(self, begun: Begun) -> None:
-        """Let throttled replicas go shortly before they arrive, for as long as this runs; so
-        records with ``acks=all`` do not wait for what the quota withholds (:mod:`.release`)."""
+        """Unthrottle new replicas shortly before they are in sync, as long as this coroutine runs.
+        The quota then does not delay records with ``acks=all`` (:mod:`.release`)."""
         await ease_arrivals(self._operation, self._clock, begun.throttled)
 
     async def rethrottle(
         self, begun: Begun, bytes_per_second: int, *, timeout_s: float | None = None
     ) -> None:
-        """Give brokers that were down when a plan was begun their quota, when they are back."""
-        async with self._operation("throttling brokers", timeout_s) as opened:
-            live = set(live_brokers(await opened.session.metadata(())))
+        """Set the quota on brokers that were down when the plan was started and are up now."""
+        async with self._operation("throttling brokers", timeout_s) as running:
+            live = set(live_brokers(await running.session.metadata(())))
             back = [node for node in begun.unthrottled if node in live]
             if not back:
                 return
-            async with opened.turns.setting(timeout_s) as seen:
-                throttle = throttle_of(opened)
+            async with running.announcements.setting(timeout_s) as seen:
+                throttle = throttle_of(running)
                 still = await throttle.set_rate(back, bytes_per_second, live, seen=seen)
             for node in back:
                 if node not in still:
@@ -284,8 +290,8 @@ class Reassigner:
 
     # ------------------------------------------------------------------------------------------
 
-    def _surveyor(self, opened: Opened) -> Surveyor:
-        return Surveyor(opened.session, opened.reassignments, self._clock)
+    def _cluster_reader(self, running: RunningAdmin) -> ClusterReader:
+        return ClusterReader(running.session, running.reassignments, self._clock)
 
     async def _states(
         self,
@@ -293,38 +299,38 @@ class Reassigner:
         plan: Mapping[TopicPartition, Sequence[int]],
         ongoing: Mapping[TopicPartition, OngoingReassignment],
     ) -> tuple[PartitionState, ...]:
-        """Where a plan's partitions are. A broker may not have heard yet of the end of a move that
-        the controller does not list any more; it is then asked some more times."""
+        """The states of a plan's partitions. Metadata is read again if it may be too old to include
+        the end of a reassignment that the controller no longer lists."""
         topics = tuple(sorted({partition.topic for partition in plan}))
         waits = 0
         while True:
             found = states(plan, ongoing, partitions_of(visible(await session.metadata(topics))))
             waits += 1
-            if waits > _LOOKS or not any(each.may_be_stale for each in found):
+            if waits > _MAX_READS or not any(one.may_be_stale for one in found):
                 return found
             await session.pause(waits)
 
     async def _moves(
         self,
-        opened: Opened,
+        running: RunningAdmin,
         plan: Mapping[TopicPartition, Sequence[int]],
     ) -> tuple[dict[TopicPartition, Move], MetadataResult]:
-        ongoing = await opened.reassignments.ongoing()
-        cluster = await known_partitions(opened.session, plan.keys())
+        ongoing = await running.reassignments.ongoing()
+        cluster = await known_partitions(running.session, plan.keys())
         views = partitions_of(cluster)
         present = {partition: views[partition].replicas for partition in plan}
         return move_map(ongoing, plan, present), cluster
 
     async def _cancel(
-        self, opened: Opened, partitions: Iterable[TopicPartition] | None
+        self, running: RunningAdmin, partitions: Iterable[TopicPartition] | None
     ) -> dict[TopicPartition, KafkaError | None]:
-        ongoing = await opened.reassignments.ongoing()
+        ongoing = await running.reassignments.ongoing()
         wanted = ongoing.keys() if partitions is None else ongoing.keys() & set(partitions)
         if not wanted:
             return {}
-        cluster = await opened.session.metadata(None)
+        cluster = await running.session.metadata(None)
         cancellations = dict.fromkeys(sorted(wanted))
-        results = await opened.reassignments.alter(cancellations, cluster)
+        results = await running.reassignments.alter(cancellations, cluster)
         return {
             partition: None if error is not None and error.code == _NOT_IN_PROGRESS else error
             for partition, error in results.items()
@@ -336,4 +342,4 @@ def _check_up(wanted: Iterable[int], live: Iterable[int]) -> None:
     for node in wanted:
         if node not in up:
             known = ", ".join(map(str, sorted(up)))
-            raise ConfigError(f"Unknown broker id {node}; brokers that are up: {known}")
+            raise ConfigError(f"Unknown broker id {node}; the brokers that are up are {known}")

@@ -1,13 +1,14 @@
-"""Which throttled replicas are let go shortly before they arrive. Pure: readings in, replicas out.
+"""Decides which throttled replicas are unthrottled shortly before they are in sync. No I/O.
 
-A throttle withholds records from replicas that are not in sync, and a leader has records with
-``acks=all`` wait for a replica that has just caught up and is about to be in sync
-(``Partition.maybeIncrementLeaderHW``; for ``replica.lag.time.max.ms`` at most). Both together, and
-clients wait for as long as the quota does. A replica that is taken off the lists of throttled ones
-by then takes what it lacks at once, and is in sync two fetches later.
+A throttle delays the fetches of replicas that are not in sync. A leader delays records with
+``acks=all`` until a replica that has almost caught up is in sync
+(``Partition.maybeIncrementLeaderHW``, at most ``replica.lag.time.max.ms``). Together, the quota
+delays clients. A replica without a throttle fetches its missing bytes at once, and is in sync two
+fetches later.
 
-What is let go is not counted by brokers. So it is little of each replica, no more than a fetch
-brings at once, and little in a second: :data:`SHARE` of the quota.
+The quota does not count the bytes of unthrottled replicas. So a replica is released only when it
+lacks no more than one fetch, and released bytes per second are limited to :data:`SHARE` of the
+quota.
 """
 
 from __future__ import annotations
@@ -23,22 +24,16 @@ if TYPE_CHECKING:
 __all__ = ["FETCH_BYTES", "SHARE", "Releases", "Remaining", "Replica", "Rest", "lacking"]
 
 Replica: TypeAlias = "tuple[TopicPartition, int]"
-"""A partition, and the broker that has the replica."""
+"""A partition, and the broker of the replica."""
 
-FETCH_BYTES = 1024 * 1024
-"""``replica.fetch.max.bytes``, by default: what a fetch brings of one partition."""
-
-SHARE = 0.2
-"""Of the quota of a broker: what may be let go in a second, beside what it lets through."""
-
-_SAVED_S = 2.5
-"""How long a share that nothing took is kept for what comes later."""
-
-_MUCH = 16 * FETCH_BYTES
+FETCH_BYTES = 1024 * 1024  # bytes of one partition in a fetch: replica.fetch.max.bytes by default
+SHARE = 0.2  # share of a broker's quota that may be released per second, in addition to the quota
+_SAVED_S = 2.5  # seconds of unused share that a broker may save
+_TRUSTED_LACK = 16 * FETCH_BYTES  # bytes from which an estimate by records is used
 
 
 class Rest(NamedTuple):
-    """What a replica lacks."""
+    """The leader of a replica, and the number of bytes that the replica lacks."""
 
     leader: int
     nbytes: int
@@ -46,35 +41,36 @@ class Rest(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """What new replicas that are not in sync lack; ``at`` in seconds of any clock."""
+    """The missing bytes of new replicas that are not in sync. ``at`` is in seconds of any clock."""
 
     at: float
     rests: Mapping[Replica, Rest]
     rates: Mapping[int, int]
-    """By broker, its quota; without an entry it has none."""
+    """The quota of each broker in bytes per second. A broker without an entry has no quota."""
 
 
 def lacking(whole: int, own: int, lag: int, records: int) -> int:
-    """The bytes that a replica lacks, of a log with so many bytes and records on its leader.
+    """The bytes that a replica lacks. ``whole`` and ``records`` are the bytes and records on the
+    leader, ``own`` the bytes and ``lag`` the missing records of the replica.
 
-    By the disks, for records may be of any size. But what retention deletes goes from the leader's
-    disk minutes earlier: where the records that are missing are much more, they are believed.
+    Sizes on disk are exact for records of any size. But retention deletes segments from the
+    leader's disk minutes earlier, so an estimate by records is used if it is much larger.
     """
     by_records = whole * lag // records if records else 0
-    return max(whole - own, by_records if by_records > _MUCH else 0)
+    return max(whole - own, by_records if by_records > _TRUSTED_LACK else 0)
 
 
 @dataclass(slots=True)
 class Releases:
-    """Takes readings one after the other."""
+    """Selects the replicas to release from successive measurements."""
 
     _released: set[Replica] = field(default_factory=set)
     _saved: dict[int, float] = field(default_factory=dict)
-    """By broker, bytes that may be let go at once."""
+    """The bytes that may be released now, by broker."""
     _at: float | None = None
 
     def due(self, remaining: Remaining) -> list[Replica]:
-        """Those to be let go now, the least first; they count as let go until :meth:`failed`."""
+        """The replicas to release now. They count as released unless :meth:`failed` is called."""
         passed = 0.0 if self._at is None else remaining.at - self._at
         self._at = remaining.at
         most = {node: rate * SHARE * _SAVED_S for node, rate in remaining.rates.items()}
@@ -83,7 +79,7 @@ class Releases:
             for node, rate in remaining.rates.items()
         }
         found = []
-        for replica, rest in sorted(remaining.rests.items(), key=lambda each: each[1].nbytes):
+        for replica, rest in sorted(remaining.rests.items(), key=lambda item: item[1].nbytes):
             if rest.nbytes > FETCH_BYTES:
                 break
             nodes = [node for node in (rest.leader, replica[1]) if node in most]
@@ -98,15 +94,15 @@ class Releases:
         return found
 
     def _affords(self, node: int, nbytes: int, most: float) -> bool:
-        # What is more than can be saved has to wait until all of that is there.
+        # A replica that lacks more than can be saved needs the full savings.
         return most > 0 and self._saved[node] >= min(nbytes, most)
 
     def failed(self, replica: Replica) -> None:
-        """It could not be let go, and is to be tried again."""
+        """Record that the replica was not released, so that :meth:`due` returns it again."""
         self._released.discard(replica)
 
     def is_close(self, remaining: Remaining, seconds: float) -> bool:
-        """Whether within so many seconds a replica may come so far that it is to be let go."""
+        """Whether a replica may be due within ``seconds``."""
         reach = FETCH_BYTES + max(remaining.rates.values(), default=0) * seconds
         return any(
             rest.nbytes <= reach and replica not in self._released

@@ -1,9 +1,9 @@
-"""Sets throttles on topics and brokers, and takes away those that it set: see :mod:`.marks`.
+"""Sets and removes throttles on topics and brokers, with the marks of :mod:`.throttle_marks`.
 
-Lists of replicas are set before rates, and moves begin only when both are, as with Kafka's tool. In
-the same order they are taken away: a broker that is down cannot keep a topic's list in place.
-Operators of this package who do either at the same time are kept apart by :mod:`.turns`; whoever
-changes the same keys with another tool between a reading and a change here is overruled.
+Lists of throttled replicas are set before rates, and both before reassignments start, as in Kafka's
+tool. They are removed in the same order, so a broker that is down does not keep the topics' lists.
+:mod:`kafkaclient.admin.announcements` is the lock between operators of this package. If another
+tool changes the same keys between a read and a write of this module, its change is overwritten.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from kafkaclient.admin.configs import ConfigResource
-from kafkaclient.admin.reassign.each import each_of
-from kafkaclient.admin.reassign.marks import (
+from kafkaclient.admin.reassign.gather import gather_outcomes
+from kafkaclient.admin.reassign.moves import follower_replicas, leader_replicas, moving_brokers
+from kafkaclient.admin.reassign.throttle_marks import (
     LIST_KEYS,
     MARK,
     RATE_KEYS,
     BrokerMark,
-    MarkedList,
+    ThrottledReplicas,
 )
-from kafkaclient.admin.reassign.moves import follower_replicas, leader_replicas, moving_brokers
 from kafkaclient.admin.reassign.throttle_state import (
     BrokerThrottle,
     Lifted,
-    Lifting,
+    LiftPlan,
     TopicThrottle,
-    lifting_of,
+    plan_lift,
 )
 from kafkaclient.admin.topics import topic_error
 from kafkaclient.broker_errors import broker_error
@@ -37,49 +37,49 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from kafkaclient.admin.configs import Configs
-    from kafkaclient.admin.opened import Opened
     from kafkaclient.admin.reassign.moves import Move
+    from kafkaclient.admin.running import RunningAdmin
     from kafkaclient.admin.session import Session
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.admin import DescribedConfigs
 
 __all__ = ["Throttle", "throttle_of"]
 
-_TOPICS_A_REQUEST = 500
+_TOPICS_PER_REQUEST = 500
 _UNKNOWN_TOPIC = 3
 
 
 class Throttle:
-    """Within the session's limits. ``seen``: a key that the configuration of all brokers has; what
-    a broker tells counts only once it tells of that, too (:mod:`.turns`)."""
+    """The requests for throttles. Each runs within the time limit of the session.
+
+    ``seen`` is the key of an announcement (:mod:`kafkaclient.admin.announcements`). A broker's
+    answer is used only if it includes this key, because an answer without it may be too old."""
 
     def __init__(self, session: Session, configs: Configs) -> None:
         self._session = session
         self._configs = configs
 
-    # --- to see -------------------------------------------------------------------------------
+    # --- reading ------------------------------------------------------------------------------
 
     async def topics(
         self, names: Iterable[str], *, seen: str | None = None
     ) -> tuple[dict[str, TopicThrottle], dict[str, KafkaError]]:
-        """The lists of topics, and errors of those that a broker does not tell of; a topic that
-        does not exist is in neither."""
+        """The lists of existing topics, and the errors of topics that cannot be described."""
         wanted = sorted(set(names))
         found: dict[str, TopicThrottle] = {}
         failures: dict[str, KafkaError] = {}
-        for at in range(0, len(wanted), _TOPICS_A_REQUEST):
-            for resource in await self._lists(wanted[at : at + _TOPICS_A_REQUEST], seen):
+        for at in range(0, len(wanted), _TOPICS_PER_REQUEST):
+            for resource in await self._lists(wanted[at : at + _TOPICS_PER_REQUEST], seen):
                 if resource.error_code == _UNKNOWN_TOPIC:
                     continue
                 if resource.error_code:
                     code, detail = resource.error_code, resource.error_message
-                    what = "DescribeConfigs"
                     failures[resource.name] = topic_error(
-                        code, resource.name, "looking at throttles of", what, detail
+                        code, resource.name, "describing throttles of", "DescribeConfigs", detail
                     )
                     continue
                 values = {entry.name: entry.value for entry in resource.entries}
-                lists = (MarkedList.parse(values.get(key)) for key in LIST_KEYS)
+                lists = (ThrottledReplicas.parse(values.get(key)) for key in LIST_KEYS)
                 found[resource.name] = TopicThrottle(*lists)
         return found, failures
 
@@ -91,23 +91,26 @@ class Throttle:
             keys = (*keys, seen)
         waits = 0
         while True:
-            told = (await self._session.call(DescribeConfigsCall(tuple(resources), keys))).resources
-            topics = [each for each in told if each.kind == ConfigKind.TOPIC]
-            if seen is None or any(entry.name == seen for r in told for entry in r.entries):
+            call = DescribeConfigsCall(tuple(resources), keys)
+            described = (await self._session.call(call)).resources
+            topics = [one for one in described if one.kind == ConfigKind.TOPIC]
+            if seen is None or any(entry.name == seen for r in described for entry in r.entries):
                 return topics
-            if all(each.error_code for each in topics):
-                return topics  # there is nothing in it that could be old
-            for each in told:
-                if each.kind == ConfigKind.BROKER and each.error_code:
-                    raise broker_error(each.error_code, "describing the defaults of all brokers")
+            if all(topic.error_code for topic in topics):
+                return topics  # no configuration in the answer, so none is too old
+            for one in described:
+                if one.kind == ConfigKind.BROKER and one.error_code:
+                    raise broker_error(one.error_code, "describing the defaults of all brokers")
             waits += 1
             await self._session.pause(waits)
 
     async def brokers(
         self, nodes: Iterable[int], *, seen: str | None = None
     ) -> tuple[dict[int, BrokerThrottle], dict[int, KafkaError]]:
-        """What is set on brokers themselves, and those that did not tell."""
-        return await each_of({node: self._broker(node, seen) for node in sorted(set(nodes))})
+        """The throttles of brokers, and the errors of brokers that did not answer."""
+        return await gather_outcomes(
+            {node: self._broker(node, seen) for node in sorted(set(nodes))}
+        )
 
     async def _broker(self, node: int, seen: str | None = None) -> BrokerThrottle:
         waits = 0
@@ -125,7 +128,7 @@ class Throttle:
         rates = {key: int(own[key].value or 0) for key in RATE_KEYS if key in own}
         return BrokerThrottle(rates, BrokerMark.all_of(own))
 
-    # --- to set -------------------------------------------------------------------------------
+    # --- setting ------------------------------------------------------------------------------
 
     async def impose(
         self,
@@ -135,9 +138,9 @@ class Throttle:
         *,
         seen: str,
     ) -> dict[int, KafkaError]:
-        """Throttle moves; returns the brokers that have no rate yet, because they are down.
+        """Throttle moves. Returns the brokers without a rate because they are down.
 
-        Raises what else a broker answers, with some of it set.
+        Raises any other error of a broker; some throttles are set then.
         """
         leaders, followers = leader_replicas(moves), follower_replicas(moves)
         topics, failures = await self.topics(leaders.keys() | followers.keys(), seen=seen)
@@ -148,13 +151,13 @@ class Throttle:
             elements = (leaders.get(name, ()), followers.get(name, ()))
             append = {
                 key: missing
-                for key, each, wanted in zip(LIST_KEYS, now, elements, strict=True)
-                if (missing := each.lacks(wanted)) is not None
+                for key, replicas, wanted in zip(LIST_KEYS, now, elements, strict=True)
+                if (missing := replicas.lacks(wanted)) is not None
             }
             if append:
                 changes[name] = self._change_lists(name, append=append)
-        # All of them end before an error is told: nothing is set behind the back of who cleans up.
-        _, failed = await each_of(changes, patience_s=None)
+        # All requests end before an error is raised, so that a later clean-up finds all throttles.
+        _, failed = await gather_outcomes(changes, timeout_s=None)
         for error in failed.values():
             raise error
         return await self.set_rate(moving_brokers(moves), rate, live, seen=seen)
@@ -162,8 +165,8 @@ class Throttle:
     async def release(
         self, replicas: Iterable[tuple[TopicPartition, int]]
     ) -> set[tuple[TopicPartition, int]]:
-        """Take new replicas, and what they are copied from, off the lists where :meth:`impose` put
-        them; the mark stays. Those that are off; the others may be tried again."""
+        """Unthrottle new replicas and their sources: remove them from the lists, but not the mark.
+        Returns the replicas that were unthrottled; the caller may retry the others."""
         by_topic: dict[str, set[tuple[TopicPartition, int]]] = defaultdict(set)
         for partition, node in replicas:
             by_topic[partition.topic].add((partition, node))
@@ -171,7 +174,7 @@ class Throttle:
         topics, _ = await self.topics(by_topic)
         for name, now in topics.items():
             if not now.marked:
-                continue  # a broker that has not heard of it yet
+                continue  # the broker that answered does not know the throttle yet
             partitions = {str(partition.partition) for partition, _ in by_topic[name]}
             arriving = {f"{partition.partition}:{node}" for partition, node in by_topic[name]}
             off = (
@@ -182,18 +185,18 @@ class Throttle:
                 key: ",".join(each) for key, each in zip(LIST_KEYS, off, strict=True) if each
             }
             jobs[name] = self._change_lists(name, subtract=changes)
-        done, _ = await each_of(jobs)
+        done, _ = await gather_outcomes(jobs)
         return set().union(*(by_topic[name] for name in done))
 
     async def set_rate(
         self, nodes: Iterable[int], rate: int, live: Collection[int], *, seen: str
     ) -> dict[int, KafkaError]:
-        """Set both rates of brokers; returns those that are down. Raises what else they answer."""
+        """Set both rates of brokers. Returns the brokers that are down; raises any other error."""
         wanted = frozenset(nodes)
         missing: dict[int, KafkaError] = {
             node: ConfigError(f"broker {node} is down") for node in sorted(wanted - set(live))
         }
-        _, failures = await each_of(
+        _, failures = await gather_outcomes(
             {node: self._set_rate(node, rate, seen) for node in sorted(wanted & set(live))}
         )
         for error in failures.values():
@@ -212,9 +215,9 @@ class Throttle:
             [each.key for each in now.marks if each != mark],
         )
 
-    # --- to take away -------------------------------------------------------------------------
+    # --- removing -----------------------------------------------------------------------------
 
-    async def survey(
+    async def plan_lift(
         self,
         topics: Iterable[str],
         live: Collection[int],
@@ -222,44 +225,43 @@ class Throttle:
         moving: Mapping[TopicPartition, Collection[int]],
         *,
         seen: str | None,
-    ) -> Lifting:
-        """What of this package's throttles may be taken away, in the topics and on the brokers; see
-        :func:`lifting_of`."""
-        told, hidden = await self.topics(topics, seen=seen)
+    ) -> LiftPlan:
+        """The throttles to remove; see :func:`.throttle_state.plan_lift`."""
+        lists, hidden = await self.topics(topics, seen=seen)
         present, unknown = await self.brokers(live, seen=seen)
-        return lifting_of(told, hidden, present, unknown, needed, moving)
+        return plan_lift(lists, hidden, present, unknown, needed, moving)
 
-    async def lift(self, lifting: Lifting) -> Lifted:
-        """Take it away, and bring back what was there before."""
-        _, failed = await each_of(
-            {name: self._take_off(name, away) for name, away in lifting.topics.items()}
+    async def lift(self, plan: LiftPlan) -> Lifted:
+        """Remove the throttles of the plan, and restore the throttles that they replaced."""
+        _, failed = await gather_outcomes(
+            {name: self._lift_topic(name, removed) for name, removed in plan.topics.items()}
         )
-        _, stayed = await each_of(
-            {node: self._free(node, now) for node, now in lifting.brokers.items()}
+        _, stayed = await gather_outcomes(
+            {node: self._restore_rates(node, now) for node, now in plan.brokers.items()}
         )
-        failures = dict(lifting.failures) | {
+        failures = dict(plan.failures) | {
             f"topic {name!r}": error
             for name, error in failed.items()
             if not isinstance(error, UnknownTopicError)
         }
         failures |= {f"broker {node}": error for node, error in stayed.items()}
-        cleared = lifting.topics.keys() - failed.keys() - set(lifting.needed_topics)
+        cleared = plan.topics.keys() - failed.keys() - set(plan.needed_topics)
         return Lifted(
             tuple(sorted(cleared)),
-            tuple(sorted(lifting.brokers.keys() - stayed.keys())),
-            lifting.needed_topics,
-            lifting.needed_brokers,
+            tuple(sorted(plan.brokers.keys() - stayed.keys())),
+            plan.needed_topics,
+            plan.needed_brokers,
             failures,
         )
 
     async def wipe(self, topics: Iterable[str], live: Iterable[int], *, seen: str) -> Lifted:
-        """Delete all throttles, whoever set them, as Kafka's ``--verify`` does."""
-        told, hidden = await self.topics(topics, seen=seen)
-        set_ = {name: now for name, now in told.items() if now.any}
+        """Delete all throttles, also those of other tools, as Kafka's ``--verify`` does."""
+        lists, hidden = await self.topics(topics, seen=seen)
+        set_ = {name: now for name, now in lists.items() if now.any}
         jobs = {
             name: self._alter(ConfigResource.topic(name), {}, LIST_KEYS) for name in sorted(set_)
         }
-        _, failed = await each_of(jobs)
+        _, failed = await gather_outcomes(jobs)
         present, unknown = await self.brokers(live, seen=seen)
         throttled = {node: now for node, now in present.items() if now.rates or now.marks}
         freed = {
@@ -268,7 +270,7 @@ class Throttle:
             )
             for node, now in throttled.items()
         }
-        _, stayed = await each_of(freed)
+        _, stayed = await gather_outcomes(freed)
         failures = {f"topic {name!r}": error for name, error in (hidden | failed).items()}
         failures |= {f"broker {node}": error for node, error in (unknown | stayed).items()}
         return Lifted(
@@ -277,19 +279,19 @@ class Throttle:
             failures=failures,
         )
 
-    async def _take_off(self, name: str, away: TopicThrottle) -> None:
-        """Subtract from the lists of a topic; a key is deleted when nothing is left in it."""
+    async def _lift_topic(self, name: str, removed: TopicThrottle) -> None:
+        """Subtract elements from the lists of a topic. A list that gets empty is deleted."""
         subtract, delete = {}, []
-        for key, each in zip(LIST_KEYS, away, strict=True):
-            if each.ours is None:
+        for key, replicas in zip(LIST_KEYS, removed, strict=True):
+            if replicas.ours is None:
                 continue
-            if each.ours[:1] == (MARK,) and not each.before:
+            if replicas.ours[:1] == (MARK,) and not replicas.before:
                 delete.append(key)
             else:
-                subtract[key] = ",".join(each.ours)
+                subtract[key] = ",".join(replicas.ours)
         await self._change_lists(name, subtract=subtract, delete=delete)
 
-    async def _free(self, node: int, now: BrokerThrottle) -> None:
+    async def _restore_rates(self, node: int, now: BrokerThrottle) -> None:
         restored = now.restored()
         await self._alter(
             ConfigResource.broker(node),
@@ -326,11 +328,11 @@ class Throttle:
         )
 
 
-def throttle_of(opened: Opened) -> Throttle:
-    """That of a running admin client."""
-    return Throttle(opened.session, opened.configs)
+def throttle_of(running: RunningAdmin) -> Throttle:
+    """The throttle requests of a running admin client."""
+    return Throttle(running.session, running.configs)
 
 
 def _is_absence(error: KafkaError) -> bool:
-    """Whether it only says that a broker is not there."""
+    """Whether the error only means that a broker is down."""
     return error.retriable or isinstance(error, ConfigError)

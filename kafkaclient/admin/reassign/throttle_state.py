@@ -1,11 +1,16 @@
-"""What is throttled, and what is to be taken away of it. Pure."""
+"""The throttles of a cluster, and the decision which of them to lift. No I/O."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkaclient.admin.reassign.marks import EVERY_REPLICA, MARK, BrokerMark, MarkedList
+from kafkaclient.admin.reassign.throttle_marks import (
+    EVERY_REPLICA,
+    MARK,
+    BrokerMark,
+    ThrottledReplicas,
+)
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -13,14 +18,14 @@ if TYPE_CHECKING:
 
     from kafkaclient.errors import KafkaError
 
-__all__ = ["BrokerThrottle", "Lifted", "Lifting", "Throttles", "TopicThrottle", "lifting_of"]
+__all__ = ["BrokerThrottle", "LiftPlan", "Lifted", "Throttles", "TopicThrottle", "plan_lift"]
 
 
 class TopicThrottle(NamedTuple):
-    """The lists of a topic."""
+    """The two lists of throttled replicas of a topic."""
 
-    leader: MarkedList
-    follower: MarkedList
+    leader: ThrottledReplicas
+    follower: ThrottledReplicas
 
     @property
     def marked(self) -> bool:
@@ -31,37 +36,37 @@ class TopicThrottle(NamedTuple):
         return bool(self.leader.value or self.follower.value)
 
     def names(self, partition: int) -> bool:
-        """Whether a replica of this partition is throttled, whoever listed it."""
-        listed = {each for now in self for each in (*now.before, *(now.ours or ()))}
-        return EVERY_REPLICA in listed or any(each.startswith(f"{partition}:") for each in listed)
+        """Whether this package or another tool throttles a replica of the partition."""
+        listed = {element for one in self for element in (*one.before, *(one.ours or ()))}
+        return EVERY_REPLICA in listed or any(e.startswith(f"{partition}:") for e in listed)
 
     def ours(self) -> frozenset[str]:
         return frozenset((*(self.leader.ours or ()), *(self.follower.ours or ())))
 
 
 class BrokerThrottle(NamedTuple):
-    """The rates set on a broker itself, bytes per second by key, and this package's marks: more
-    than one, if operators set a rate at the same time."""
+    """The rates of a broker in bytes per second, by key, and the marks of this package. There are
+    several marks if operators set rates at the same time."""
 
     rates: Mapping[str, int]
     marks: tuple[BrokerMark, ...] = ()
 
     @property
     def mark(self) -> BrokerMark | None:
-        """The mark of the rate that holds now, if there are several."""
-        holds = (each for each in self.marks if each.rate in self.rates.values())
-        return next(holds, self.marks[0] if self.marks else None)
+        """The mark that matches the current rates, else the first mark."""
+        matching = (mark for mark in self.marks if mark.rate in self.rates.values())
+        return next(matching, self.marks[0] if self.marks else None)
 
     def restored(self) -> dict[str, int | None]:
-        """What each rate is to be when the marks go: None for unset. One that somebody else has
-        changed since is left out."""
+        """The rates to restore when the marks are deleted (None: delete the rate). A rate that
+        another tool has changed is not restored."""
         return {} if self.mark is None else self.mark.restored(self.rates)
 
 
 @dataclass(frozen=True, slots=True)
 class Throttles:
-    """All throttles of a cluster that there are; ``failures`` has brokers that did not tell,
-    ``topic_failures`` topics whose configuration this client may not see."""
+    """All throttles of a cluster. ``failures`` has the brokers that did not answer,
+    ``topic_failures`` the topics whose configuration this client may not describe."""
 
     topics: Mapping[str, TopicThrottle]
     brokers: Mapping[int, BrokerThrottle]
@@ -70,13 +75,13 @@ class Throttles:
 
 
 @dataclass(frozen=True, slots=True)
-class Lifting:
-    """What is to be taken away, and what is still needed."""
+class LiftPlan:
+    """The throttles to lift, and the throttles that are still needed."""
 
     topics: Mapping[str, TopicThrottle]
-    """By topic, what of ours is to go from its lists."""
+    """The elements to remove, by topic."""
     brokers: Mapping[int, BrokerThrottle]
-    """By broker that is to get its own rates back, what is set there."""
+    """The current throttles of brokers whose earlier rates are to be restored."""
     needed_topics: tuple[str, ...]
     needed_brokers: tuple[int, ...]
     failures: Mapping[str, KafkaError]
@@ -88,54 +93,55 @@ class Lifting:
 
 @dataclass(frozen=True, slots=True)
 class Lifted:
-    """What was taken away, what is still needed, and where it did not succeed."""
+    """The throttles that were removed, the throttles that are still needed, and the failures."""
 
     topics: tuple[str, ...] = ()
     brokers: tuple[int, ...] = ()
     needed_topics: tuple[str, ...] = ()
     needed_brokers: tuple[int, ...] = ()
     failures: Mapping[str, KafkaError] = field(default_factory=dict)
-    """By what it was, in words."""
+    """The errors by description, as in ``broker 1``."""
 
 
-def lifting_of(
-    told: Mapping[str, TopicThrottle],
+def plan_lift(
+    topics: Mapping[str, TopicThrottle],
     hidden: Mapping[str, KafkaError],
     present: Mapping[int, BrokerThrottle],
     silent: Mapping[int, KafkaError],
     needed: Callable[[TopicPartition, int | None], bool],
     moving: Mapping[TopicPartition, Collection[int]],
-) -> Lifting:
-    """What of this package's throttles may be taken away.
+) -> LiftPlan:
+    """The throttles of this package to lift.
 
-    ``needed(partition, broker)`` says what has to stay: of a partition (broker None), or because
-    this follower has not caught up. ``moving``: the brokers of each partition that moves.
-    ``hidden``: topics whose lists this client may not see. These may need any broker's rate.
+    ``needed(partition, None)`` tells whether the partition is being reassigned,
+    ``needed(partition, broker)`` whether this follower is still catching up. ``moving`` has the
+    brokers of each ongoing reassignment. ``hidden`` are topics whose lists this client may not
+    describe: they may need the rate of any broker. ``silent`` are brokers that did not answer.
     """
-    go: dict[str, TopicThrottle] = {}
-    kept: dict[str, frozenset[str]] = {}
-    for name, now in told.items():
+    removable: dict[str, TopicThrottle] = {}
+    still_needed: dict[str, frozenset[str]] = {}
+    for name, now in topics.items():
         if not now.marked:
             continue
         keep = _partitions_needed(name, now, needed)
-        away = TopicThrottle(*(_unneeded(each, keep) for each in now))
-        left = now.ours() - away.ours()
+        removed = TopicThrottle(*(_unneeded(replicas, keep) for replicas in now))
+        left = now.ours() - removed.ours()
         if left:
-            kept[name] = left
-        if away.marked:
-            go[name] = away
-    nodes = {int(element.partition(":")[2]) for each in kept.values() for element in each}
+            still_needed[name] = left
+        if removed.marked:
+            removable[name] = removed
+    nodes = {int(element.partition(":")[2]) for left in still_needed.values() for element in left}
     for partition, involved in moving.items():
-        lists = told.get(partition.topic)
+        lists = topics.get(partition.topic)
         if lists is None or lists.names(partition.partition):
             nodes |= set(involved)
     ours = {node: now for node, now in present.items() if now.marks}
     if hidden:
         nodes |= ours.keys()
-    return Lifting(
-        go,
+    return LiftPlan(
+        removable,
         {node: now for node, now in ours.items() if node not in nodes},
-        tuple(sorted(kept)),
+        tuple(sorted(still_needed)),
         tuple(sorted(ours.keys() & nodes)),
         {f"topic {name!r}": error for name, error in hidden.items()}
         | {f"broker {node}": error for node, error in silent.items()},
@@ -145,7 +151,7 @@ def lifting_of(
 def _partitions_needed(
     topic: str, now: TopicThrottle, needed: Callable[[TopicPartition, int | None], bool]
 ) -> frozenset[str]:
-    """The partitions, as text, whose elements are to stay."""
+    """The partition numbers, as text, whose elements are still needed."""
     keep = {
         partition
         for partition in {element.partition(":")[0] for element in now.ours()}
@@ -158,10 +164,10 @@ def _partitions_needed(
     return frozenset(keep)
 
 
-def _unneeded(each: MarkedList, keep: frozenset[str]) -> MarkedList:
-    """What of a list is to go (``ours``), the mark among it when nothing of ours is left."""
-    if each.ours is None:
-        return each
-    gone = [element for element in each.ours if element.partition(":")[0] not in keep]
-    mark = (MARK,) if len(gone) == len(each.ours) else ()
-    return MarkedList(each.before, (*mark, *gone) or None)
+def _unneeded(replicas: ThrottledReplicas, keep: frozenset[str]) -> ThrottledReplicas:
+    """The elements to remove, as ``ours``. They include the mark if no element of ours remains."""
+    if replicas.ours is None:
+        return replicas
+    gone = [element for element in replicas.ours if element.partition(":")[0] not in keep]
+    mark = (MARK,) if len(gone) == len(replicas.ours) else ()
+    return ThrottledReplicas(replicas.before, (*mark, *gone) or None)

@@ -1,4 +1,4 @@
-"""A reassignment for the length of an ``async with``."""
+"""A throttled reassignment as an async context manager."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class ThrottledReassignment:
-    """Moves replicas within a quota; see ``Admin.throttled``."""
+    """A reassignment within a quota; see ``Admin.throttled``."""
 
     def __init__(
         self,
@@ -49,20 +49,20 @@ class ThrottledReassignment:
 
     @property
     def begun(self) -> Begun:
-        """What has begun, what has not, and the replicas that there were before. Raises
+        """The reassignments that have started, those that failed, and the earlier replicas. Raises
         AdminStateError outside of the block."""
         if self._begun is None:
-            raise AdminStateError("the reassignment has not begun: use it in `async with`")
+            raise AdminStateError("the reassignment has not started: use it in `async with`")
         return self._begun
 
     async def set_quota(self, bytes_per_second: int) -> dict[int, KafkaError | None]:
-        """Another quota from now on; see :meth:`ReplicationQuotas.set_rate`."""
+        """Change the quota; see :meth:`ReplicationQuotas.set_rate`."""
         self._quota = bytes_per_second
         return await self._quotas.set_rate(bytes_per_second)
 
     async def progress(self, *, every_s: float = 1.0) -> AsyncGenerator[Progress, None]:
-        """How far it is, every so often until all of it has arrived. Brokers that come back get
-        their quota."""
+        """The progress every ``every_s`` seconds until the reassignment is complete. Sets the quota
+        on brokers that come back up."""
         begun = self.begun
         own = {partition: begun.moves[partition] for partition in begun.started}
         async for progress in self._reassigner.progress(own, every_s=every_s):
@@ -74,7 +74,7 @@ class ThrottledReassignment:
         try:
             await self._reassigner.rethrottle(begun, quota)
         except KafkaError as error:
-            _log.warning("a broker that is back has no quota yet: %s", error)
+            _log.warning("a broker that came back up has no quota yet, retrying: %s", error)
 
     async def __aenter__(self) -> Self:
         self._begun = await self._reassigner.begin(
@@ -111,14 +111,14 @@ class ThrottledReassignment:
             raise _error(failures, lifted.failures)
 
     async def _stop_easing(self) -> None:
-        """It changes lists of throttled replicas, so it ends before these are taken away."""
+        """End the task, because it changes the lists that :meth:`Reassigner.finish` removes."""
         if self._easing is not None:
             self._easing.cancel()
             await asyncio.wait({self._easing})
 
     async def _undo(self, begun: Begun) -> None:
         for error in await self._reassigner.undo(begun):
-            _log.warning("while undoing a reassignment: %s", error)
+            _log.warning("undoing a reassignment failed: %s", error)
 
 
 def _error(
@@ -131,7 +131,7 @@ def _error(
         what.append(f"{len(failures)} partitions did not get the replicas of the plan")
     if throttles:
         left = ", ".join(throttles)
-        what.append(f"throttles are left behind ({left}): kafkaclient throttle clear removes them")
+        what.append(f"throttles were not removed ({left}): run kafkaclient throttle clear")
     error = ReassignmentError(f"{'; '.join(what)}: {'; '.join(words[:5])}{more}")
     error.failures = dict(failures)
     return error

@@ -1,4 +1,4 @@
-"""An in-process Kafka cluster for tests; :class:`FakeCluster` is the way in."""
+"""An in-process Kafka cluster for tests: :class:`FakeCluster`."""
 
 from __future__ import annotations
 

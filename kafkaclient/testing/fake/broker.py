@@ -1,4 +1,4 @@
-"""The address and condition of a fake broker."""
+"""The address and state of a fake broker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["FakeBroker"]
 
 
 class _Connection(Protocol):
-    """A connection of a client, as a test controls it."""
+    """A client connection that a test can stall and resume."""
 
     transport: asyncio.Transport
 
@@ -23,7 +23,7 @@ class _Connection(Protocol):
 
 @dataclass(slots=True, eq=False)
 class FakeBroker:
-    """Address and condition of one broker."""
+    """The address and state of one broker."""
 
     node_id: int
     host: str
@@ -31,11 +31,11 @@ class FakeBroker:
     rack: str | None = None
     running: bool = True
     fenced: bool = False
-    """Whether the cluster has noticed that the broker is gone."""
+    """Whether the cluster has noticed that the broker is down."""
     stalled: bool = False
     swallows_dials: bool = False
     produce_delay_s: float = 0.0
     throttle_ms: int = 0
     connections: set[_Connection] = field(default_factory=set)
     dials: list[asyncio.Future[None]] = field(default_factory=list)
-    """Connection attempts that wait for the end of ``swallows_dials``."""
+    """The connection attempts that wait until ``swallows_dials`` is False."""

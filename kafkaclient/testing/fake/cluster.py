@@ -1,4 +1,4 @@
-"""The fake cluster: brokers in memory, reached through the same seam as real ones."""
+"""The fake cluster: brokers in memory, to which clients connect through a dialer."""
 
 from __future__ import annotations
 
@@ -15,23 +15,15 @@ from kafkaclient.testing.fake.failures import ProduceFailure
 from kafkaclient.testing.fake.log_controls import LogControls
 from kafkaclient.testing.fake.pipe import connect
 from kafkaclient.testing.fake.state import ClusterState
-from kafkaclient.testing.fake.topics import (
-    DEFAULT_MAX_MESSAGE_BYTES,
-    NO_LEADER,
-    FakePartition,
-    FakeTopic,
-)
+from kafkaclient.testing.fake.topic_controls import TopicControls
 from kafkaclient.testing.fake.transaction_controls import TransactionControls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from uuid import UUID
 
     from kafkaclient.testing.fake.control import Answer
-    from kafkaclient.testing.fake.log import FakeRecord
     from kafkaclient.testing.fake.sasl import Sasl
     from kafkaclient.wire.codec import RequestFrame
-    from kafkaclient.wire.record_reader import BatchHeader
 
 __all__ = ["FakeCluster"]
 
@@ -40,20 +32,20 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 _PORT = 9092
 
 
-class FakeCluster(LogControls, TransactionControls):
-    """A Kafka cluster in this process, for tests: no sockets, no threads, no waiting.
+class FakeCluster(TopicControls, LogControls, TransactionControls):
+    """A Kafka cluster in this process for tests, without sockets, threads and waiting.
 
-    It is a dialer: hand it to a client (``Producer(fake.bootstrap, dialer=fake)``) and every
-    connection the client makes is to its brokers, which parse real requests and answer with real
-    bytes. Brokers have node ids 0 to ``brokers`` - 1 and the addresses ``fake-0:9092`` and so on.
+    The cluster is a dialer: ``Producer(fake.bootstrap, dialer=fake)`` connects to its brokers,
+    which parse real requests and answer with real bytes. Brokers have the node ids 0 to ``brokers``
+    - 1 and the addresses ``fake-0:9092``, ``fake-1:9092``, ...
 
-    ``clock`` gives the times in :attr:`requests` (default: the running loop's); delays use the
-    loop's timers, so that on a :class:`~kafkaclient.testing.clock.VirtualTimeLoop` they take no
-    real time. ``partitions`` is the number of partitions of topics created without one.
-    ``profile`` names a kind of broker (see :data:`~.apis.api_versions.PROFILES`).
-    ``transactions_v2`` is the feature level ``transaction.version=2`` (KIP-890); brokers before 4.0
-    do not have it. ``sasl``: clients must authenticate.
-    """
+    ``clock`` gives the times in :attr:`requests` (default: the running loop's time). Delays use the
+    loop's timers, so they take no real time on a
+    :class:`~kafkaclient.testing.clock.VirtualTimeLoop`. ``partitions`` is the default number of
+    partitions of a topic. ``profile`` names a kind of broker (see
+    :data:`~.apis.api_versions.PROFILES`). ``transactions_v2`` is the feature level
+    ``transaction.version=2`` (KIP-890), which brokers before 4.0 do not have. With ``sasl`` clients
+    must authenticate."""
 
     def __init__(
         self,
@@ -70,13 +62,13 @@ class FakeCluster(LogControls, TransactionControls):
         if racks is not None and len(racks) != brokers:
             raise ValueError(f"{brokers} brokers, but {len(racks)} racks")
         if profile not in PROFILES:
-            raise ValueError(f"no profile {profile!r}; there are {', '.join(PROFILES)}")
+            raise ValueError(f"unknown profile {profile!r}; the profiles are {', '.join(PROFILES)}")
         self.requests: list[Request] = []
-        """Every request that reached a broker, in the order of arrival."""
+        """Every request that a broker received, in the order of arrival."""
         self.round_trip_s = 0.0
-        """Seconds that a request and its answer travel; half of it each way."""
+        """The network round-trip time in seconds, half of it in each direction."""
         self.chunk_size: int | None = None
-        """The most bytes delivered at a time on connections made from now on; None: 256 KiB."""
+        """The maximum bytes per delivery on new connections; None: 256 KiB."""
         self._clock = clock
         self._controls = Controls()
         self._connections = 0
@@ -104,18 +96,18 @@ class FakeCluster(LogControls, TransactionControls):
 
     @property
     def bootstrap(self) -> str:
-        """The brokers' addresses, as ``bootstrap.servers`` takes them."""
+        """The brokers' addresses for ``bootstrap.servers``."""
         return ",".join(f"{b.host}:{b.port}" for b in self._state.brokers.values())
 
-    # --- the dialer seam ---
+    # --- the dialer ---
 
     async def dial(
         self, host: str, port: int, factory: Callable[[], P]
     ) -> tuple[asyncio.Transport, P]:
-        """Connect to the broker at an address.
+        """Connect to the broker at this address. Waits while the broker swallows dials.
 
-        Raises :class:`socket.gaierror` for a host that no broker has, ConnectionRefusedError for
-        a wrong port or a stopped broker; waits while the broker swallows dials.
+        Raises :class:`socket.gaierror` for an unknown host, and ConnectionRefusedError for a wrong
+        port or a stopped broker.
         """
         await asyncio.sleep(self.round_trip_s)
         broker = self._broker_at(host, port)
@@ -132,13 +124,13 @@ class FakeCluster(LogControls, TransactionControls):
         if self.chunk_size is not None:
             client_side.chunk_size = broker_side.chunk_size = self.chunk_size
 
-        def journal(frame: RequestFrame, size: int) -> Request:
+        def record(frame: RequestFrame, size: int) -> Request:
             names = self._state.topic_names
             request = Request(broker.node_id, number, self._now(), frame, size, names)
             self.requests.append(request)
             return request
 
-        broker_side.attach(FakeConnection(self._state, broker, self._controls, journal))
+        broker_side.attach(FakeConnection(self._state, broker, self._controls, record))
         protocol = factory()
         client_side.attach(protocol)
         return client_side, protocol
@@ -155,113 +147,14 @@ class FakeCluster(LogControls, TransactionControls):
     def _now(self) -> float:
         return self._clock() if self._clock is not None else asyncio.get_running_loop().time()
 
-    # --- topics ---
-
-    def create_topic(
-        self,
-        name: str,
-        partitions: int | None = None,
-        replication_factor: int = 1,
-        *,
-        assignments: Sequence[Sequence[int]] | None = None,
-        max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
-        min_insync_replicas: int = 1,
-    ) -> None:
-        """Create a topic; partition n is led by broker n modulo the number of brokers.
-
-        ``assignments`` says it otherwise: per partition its replicas, the leader first.
-        """
-        if name in self._state.topics:
-            raise ValueError(f"topic {name!r} exists")
-        self._state.create_topic(
-            name,
-            partitions,
-            replication_factor,
-            assignments=assignments,
-            max_message_bytes=max_message_bytes,
-            min_insync_replicas=min_insync_replicas,
-        )
-
-    def delete_topic(self, name: str) -> None:
-        """Forget a topic and its records; created again, it gets another topic id."""
-        del self._state.topics[self._topic(name).name]
-
-    def topic_id(self, name: str) -> UUID:
-        """The id that the topic has had since it was created (KIP-516)."""
-        return self._topic(name).topic_id
-
-    def add_partitions(self, name: str, total: int) -> None:
-        """Grow a topic to ``total`` partitions."""
-        self._state.grow_topic(self._topic(name), total)
-
-    def configure_topic(
-        self,
-        name: str,
-        *,
-        max_message_bytes: int | None = None,
-        min_insync_replicas: int | None = None,
-    ) -> None:
-        """Change the settings given; they hold from the next request on."""
-        topic = self._topic(name)
-        if max_message_bytes is not None:
-            topic.max_message_bytes = max_message_bytes
-        if min_insync_replicas is not None:
-            topic.min_insync_replicas = min_insync_replicas
-
-    def leader(self, topic: str, partition: int) -> int:
-        """The node id of a partition's leader; -1 when it has none."""
-        return self._partition(topic, partition).leader
-
-    def leader_epoch(self, topic: str, partition: int) -> int:
-        """How often the leader has been elected, from 0."""
-        return self._partition(topic, partition).leader_epoch
-
-    def move_leader(self, topic: str, partition: int, node_id: int) -> None:
-        """Elect a leader under a new epoch (-1: none); it becomes an in-sync replica if it is none.
-
-        Clients learn of it from their next Metadata or, by KIP-951, Produce response.
-        """
-        moved = self._partition(topic, partition)
-        if node_id != NO_LEADER:
-            self._broker(node_id)
-            for nodes in (moved.replicas, moved.isr):
-                if node_id not in nodes:
-                    nodes.append(node_id)
-        moved.lead(node_id)
-
-    def set_isr(self, topic: str, partition: int, isr: Sequence[int]) -> None:
-        """Choose a partition's in-sync replicas; too few of them refuse acks=all."""
-        self._partition(topic, partition).isr = list(isr)
-
-    def copy_replica(self, topic: str, partition: int, node_id: int, records: int) -> None:
-        """Let a replica that is being added have so many records."""
-        self._partition(topic, partition).copied[node_id] = records
-
-    def finish_reassignments(self) -> None:
-        """Let every move that is under way come to its end."""
-        for topic in self._state.topics.values():
-            for moved in topic.partitions:
-                moved.arrive()
-
-    def log(self, topic: str, partition: int) -> list[FakeRecord]:
-        """The records of a partition, in order."""
-        return self._partition(topic, partition).log.records()
-
-    def batches(self, topic: str, partition: int) -> list[BatchHeader]:
-        """The headers of the batches of a partition, in order, with their offsets."""
-        return [header for header, _ in self._partition(topic, partition).log.batches]
-
-    def forget_producers(self, topic: str, partition: int) -> None:
-        """Lose what the log remembers of producers and their sequence numbers."""
-        self._partition(topic, partition).log.forget_producers()
-
     # --- brokers ---
 
     def stop_broker(self, node_id: int, *, elect: bool = True) -> None:
-        """Kill a broker: connections end, dials are refused.
+        """Kill a broker: its connections end, and it refuses new ones.
 
-        With ``elect`` its partitions move to another in-sync replica, or have no leader when there
-        is none; without, the cluster has not noticed yet, and metadata still names it.
+        With ``elect`` another in-sync replica becomes leader of its partitions; without such a
+        replica a partition has no leader. Without ``elect`` the cluster has not noticed that the
+        broker is down, and metadata still contains it.
         """
         broker = self._broker(node_id)
         broker.running = False
@@ -271,15 +164,15 @@ class FakeCluster(LogControls, TransactionControls):
             self._state.broker_left(node_id)
 
     def start_broker(self, node_id: int) -> None:
-        """Bring a stopped broker back; it leads again what has no leader."""
+        """Start a stopped broker. It becomes leader of its partitions without a leader."""
         self._broker(node_id).running = True
         self._state.broker_joined(node_id)
 
     def stall_broker(self, node_id: int, *, swallow_dials: bool = False) -> None:
-        """Pause a broker: connections stay open and nothing is read or answered on them.
+        """Pause a broker: its connections stay open, but it reads and answers nothing.
 
-        New connections are accepted and not answered either, as by the kernel of a paused process;
-        with ``swallow_dials`` they are not even accepted, as across a dead network.
+        New connections are accepted but not answered, as by the kernel for a paused process. With
+        ``swallow_dials`` they are not accepted, as in a dead network.
         """
         broker = self._broker(node_id)
         broker.stalled = True
@@ -288,7 +181,7 @@ class FakeCluster(LogControls, TransactionControls):
             connection.stall()
 
     def resume_broker(self, node_id: int) -> None:
-        """End a stall; what was sent meanwhile is handled."""
+        """End a stall. The broker handles the requests that it received during the stall."""
         broker = self._broker(node_id)
         broker.stalled = broker.swallows_dials = False
         dials, broker.dials = broker.dials, []
@@ -299,7 +192,7 @@ class FakeCluster(LogControls, TransactionControls):
             connection.resume()
 
     def drop_connections(self, node_id: int | None = None) -> int:
-        """Reset every connection of a broker, or of all; returns how many."""
+        """Reset all connections of a broker, or of all brokers. Returns their number."""
         connections = [
             connection
             for broker in self._state.brokers.values()
@@ -311,16 +204,16 @@ class FakeCluster(LogControls, TransactionControls):
         return len(connections)
 
     def connections(self, node_id: int) -> int:
-        """How many connections a broker has."""
+        """The number of connections of a broker."""
         return len(self._broker(node_id).connections)
 
     def set_address(self, node_id: int, host: str, port: int = _PORT) -> None:
-        """Move a broker to another address: its connections end, the old address is refused."""
+        """Move a broker to another address. Connections to the old address end or are refused."""
         broker = self._broker(node_id)
         broker.host, broker.port = host, port
         self.drop_connections(node_id)
 
-    # --- behaviour ---
+    # --- behavior ---
 
     def control(
         self,
@@ -330,12 +223,11 @@ class FakeCluster(LogControls, TransactionControls):
         keep: bool = False,
         broker: int | None = None,
     ) -> Control:
-        """Intercept requests of one API, at one broker or at all.
+        """Intercept the requests of one API, at one broker or at all brokers.
 
-        ``decide`` is an :data:`~.control.Answer`, or a function from the :class:`Request` to one;
-        None leaves the request to the next control, at last to the broker's normal behaviour. A
-        control is spent by its first answer that is not None, unless ``keep``.
-        """
+        ``decide`` is an :data:`~.control.Answer`, or a function from a :class:`Request` to an
+        answer. None passes the request to the next control, finally to the broker's normal
+        behavior. Without ``keep`` a control is removed after its first answer that is not None."""
         control = Control(api_key, decide, keep=keep, broker=broker)
         self._controls.add(control)
         return control
@@ -351,35 +243,35 @@ class FakeCluster(LogControls, TransactionControls):
         record_errors: Sequence[tuple[int, str | None]] = (),
         append: bool = False,
     ) -> None:
-        """Fail the next ``times`` batches of a partition; others in the request are not concerned.
+        """Fail the next ``times`` batches of a partition, but not other batches in the request.
 
         ``record_errors`` are (index in the batch, message) pairs (KIP-467). With ``append`` the
-        batch is written all the same, as with NOT_ENOUGH_REPLICAS_AFTER_APPEND.
+        batch is written although it fails, as with NOT_ENOUGH_REPLICAS_AFTER_APPEND.
         """
         failure = ProduceFailure(error_code, message, record_errors, append)
         self._state.produce_failures.add(topic, partition, failure, times)
 
     def delay_produce(self, node_id: int, seconds: float) -> None:
-        """Answer each Produce request of a broker ``seconds`` late, one after the other on each
-        connection (KIP-794's slow broker); 0 ends it."""
+        """Delay the answers to a broker's Produce requests by ``seconds``, one after the other on
+        each connection (KIP-794's slow broker); 0 ends the delay."""
         self._broker(node_id).produce_delay_s = seconds
 
     def throttle(self, milliseconds: int, node_id: int | None = None) -> None:
-        """Put a throttle time into Produce responses of a broker, or of all; 0 ends it.
+        """Set the throttle time in Produce responses of a broker, or of all brokers; 0 ends it.
 
-        A client must then send nothing on the connection for so long (KIP-219); the fake does not
-        enforce it, so that :attr:`requests` shows whether it does.
+        A client must send nothing on the connection during this time (KIP-219). The fake does not
+        enforce this: :attr:`requests` shows what the client sends.
         """
         for broker in self._state.brokers.values():
             if node_id in {None, broker.node_id}:
                 broker.throttle_ms = milliseconds
 
     def set_versions(self, api_key: int, oldest: int, newest: int) -> None:
-        """Offer other versions of an API; the fake plays those its module names."""
+        """Offer other versions of an API, from the range that the API's module implements."""
         self._state.versions[api_key] = (oldest, newest)
 
     def requests_of(self, api_key: int, broker: int | None = None) -> list[Request]:
-        """The journal of one API, at one broker or at all."""
+        """The received requests of one API, at one broker or at all brokers."""
         return [
             request
             for request in self.requests
@@ -390,16 +282,5 @@ class FakeCluster(LogControls, TransactionControls):
 
     def _broker(self, node_id: int) -> FakeBroker:
         if node_id not in self._state.brokers:
-            raise ValueError(f"no broker {node_id}; there are {list(self._state.brokers)}")
+            raise ValueError(f"unknown broker {node_id}; known: {list(self._state.brokers)}")
         return self._state.brokers[node_id]
-
-    def _topic(self, name: str) -> FakeTopic:
-        if name not in self._state.topics:
-            raise ValueError(f"no topic {name!r}; there are {sorted(self._state.topics)}")
-        return self._state.topics[name]
-
-    def _partition(self, topic: str, partition: int) -> FakePartition:
-        known = self._topic(topic).partitions
-        if not 0 <= partition < len(known):
-            raise ValueError(f"topic {topic!r} has {len(known)} partitions, no {partition}")
-        return known[partition]

@@ -1,4 +1,4 @@
-"""A fake broker's side of one connection: requests in, answers out, strictly in order."""
+"""A fake broker's side of one connection, which answers requests strictly in order."""
 
 from __future__ import annotations
 
@@ -27,21 +27,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kafkaclient.testing.fake.broker import FakeBroker
-    from kafkaclient.testing.fake.control import Answer, Order
+    from kafkaclient.testing.fake.control import Action, Answer
     from kafkaclient.testing.fake.state import ClusterState
 
 __all__ = ["FakeConnection"]
 
 _SIZE = struct.Struct(">i")
-_MAX_REQUEST_BYTES = 100 * 1024 * 1024
-"""Kafka's default of ``socket.request.max.bytes``."""
+_MAX_REQUEST_BYTES = 100 * 1024 * 1024  # Kafka's default of socket.request.max.bytes
 
 
 class FakeConnection(asyncio.Protocol):
     """Handles the requests of a connection one by one, as a broker does.
 
-    While a request is delayed, those behind it wait; a request that is never answered blocks
-    the connection until the connection is closed.
+    While a request is delayed, later requests wait. A request that is never answered blocks the
+    connection until the connection is closed.
     """
 
     def __init__(
@@ -49,18 +48,18 @@ class FakeConnection(asyncio.Protocol):
         state: ClusterState,
         broker: FakeBroker,
         controls: Controls,
-        journal: Callable[[Any, int], Request],
+        record: Callable[[Any, int], Request],
     ) -> None:
         self._state = state
         self._broker = broker
         self._controls = controls
-        self._journal = journal
+        self._record = record
         self._loop = asyncio.get_running_loop()
         self._received = bytearray()
         self._waiting: deque[Request] = deque()
         self._busy = False
         self._timer: asyncio.TimerHandle | None = None
-        self._overslept: Callable[[], None] | None = None
+        self._deferred_wake: Callable[[], None] | None = None
 
     # --- asyncio.Protocol ---
 
@@ -73,7 +72,7 @@ class FakeConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._broker.connections.discard(self)
         self._waiting.clear()
-        self._overslept = None
+        self._deferred_wake = None
         if self._timer is not None:
             self._timer.cancel()
 
@@ -90,7 +89,7 @@ class FakeConnection(asyncio.Protocol):
             frame = bytes(memoryview(self._received)[_SIZE.size : end])
             del self._received[:end]
             try:
-                request = self._journal(decode_request(frame), end)
+                request = self._record(decode_request(frame), end)
             except ProtocolError:
                 self.transport.close()
                 return
@@ -104,8 +103,8 @@ class FakeConnection(asyncio.Protocol):
 
     def resume(self) -> None:
         self.transport.resume_reading()
-        if self._overslept is not None:
-            wake, self._overslept = self._overslept, None
+        if self._deferred_wake is not None:
+            wake, self._deferred_wake = self._deferred_wake, None
             wake()
         self._work()
 
@@ -131,12 +130,12 @@ class FakeConnection(asyncio.Protocol):
             self._wait(decided.seconds, lambda: self._send(self._outcome(request, decided.answer)))
 
     def _wait(self, seconds: float, then: Callable[[], None]) -> None:
-        """Handle no further request for so long, then call ``then``."""
+        """Call ``then`` after ``seconds``, and handle no other request until then."""
 
         def wake() -> None:
             self._timer = None
             if self._broker.stalled:
-                self._overslept = wake
+                self._deferred_wake = wake
                 return
             self._busy = False
             then()
@@ -145,8 +144,8 @@ class FakeConnection(asyncio.Protocol):
         self._busy = True
         self._timer = self._loop.call_later(seconds, wake)
 
-    def _outcome(self, request: Request, decided: Answer) -> bytes | Order:
-        """What becomes of a request: bytes to answer (perhaps none), DROP, or CLOSE."""
+    def _outcome(self, request: Request, decided: Answer) -> bytes | Action:
+        """The outcome of a request: the answer's bytes (b"" for no answer), DROP, or CLOSE."""
         if decided is None:
             return self._normal_outcome(request)
         if decided is DROP_ANSWER:
@@ -162,7 +161,7 @@ class FakeConnection(asyncio.Protocol):
             return decided
         return self._encode(request, cast("Mapping[str, Any]", decided))
 
-    def _normal_outcome(self, request: Request) -> bytes | Order:
+    def _normal_outcome(self, request: Request) -> bytes | Action:
         key, version = request.api_key, request.version
         oldest, newest = self._state.versions.get(key, (0, -1))
         offered = oldest <= version <= newest and request.message is not None
@@ -177,10 +176,10 @@ class FakeConnection(asyncio.Protocol):
             return CLOSE
         api = APIS.get(key)
         if not offered or api is None:
-            return CLOSE  # as a broker does with a version that it does not speak
+            return CLOSE  # a broker closes the connection if it does not support the version
         return self._encode(request, api.answer(self._state, request))
 
-    def _encode(self, request: Request, fields: Mapping[str, Any]) -> bytes | Order:
+    def _encode(self, request: Request, fields: Mapping[str, Any]) -> bytes | Action:
         if not request.frame.expects_response:
             return CLOSE if produce.has_error(fields) else b""
         if self._throttles(request.api_key):
@@ -191,7 +190,7 @@ class FakeConnection(asyncio.Protocol):
     def _throttles(self, api_key: int) -> bool:
         return self._broker.throttle_ms > 0 and api_key == ApiKey.PRODUCE
 
-    def _send(self, outcome: bytes | Order) -> None:
+    def _send(self, outcome: bytes | Action) -> None:
         if outcome is DROP:
             self._busy = True
         elif outcome is CLOSE:

@@ -1,4 +1,4 @@
-"""Interceptors: what a test tells a fake broker to do with requests instead of its duty."""
+"""Interceptors, with which a test replaces a fake broker's answers."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ __all__ = [
 ]
 
 
-class Order(Enum):
-    """Answers that are none."""
+class Action(Enum):
+    """What a broker does instead of answering."""
 
     DROP = "drop"
     CLOSE = "close"
@@ -36,15 +36,15 @@ class Order(Enum):
     CLOSE_ANSWER = "close answer"
 
 
-DROP = Order.DROP
-"""The request has no effect and is never answered. A broker handles a connection's requests one
-by one, so nothing after it is answered on this connection either."""
-CLOSE = Order.CLOSE
+DROP = Action.DROP
+"""The request has no effect and is never answered. A broker handles the requests of a connection
+one by one, so it answers no later request on this connection either."""
+CLOSE = Action.CLOSE
 """The request has no effect; the connection is closed."""
-DROP_ANSWER = Order.DROP_ANSWER
-"""The request takes effect, and is never answered; then as with :data:`DROP`."""
-CLOSE_ANSWER = Order.CLOSE_ANSWER
-"""The request takes effect; the connection is closed instead of answering."""
+DROP_ANSWER = Action.DROP_ANSWER
+"""The request takes effect, and is never answered, as with :data:`DROP`."""
+CLOSE_ANSWER = Action.CLOSE_ANSWER
+"""The request takes effect; the connection is closed without an answer."""
 
 
 class Delay(NamedTuple):
@@ -52,42 +52,42 @@ class Delay(NamedTuple):
 
     seconds: float
     effect_first: bool
-    answer: Order | int | bytes | Mapping[str, Any] | None
+    answer: Action | int | bytes | Mapping[str, Any] | None
 
 
-Answer: TypeAlias = Order | int | bytes | Mapping[str, Any] | Delay | None
-"""What a control decides: an order above; an error code, which is put where the API's answer has
-its codes; the fields of a response (as :func:`~kafkaclient.wire.codec.encode_response` takes
-them); raw bytes to send, whatever they are; a delay; or None for the normal behaviour."""
+Answer: TypeAlias = Action | int | bytes | Mapping[str, Any] | Delay | None
+"""The decision of a control: an action above; an error code for all error fields of the response;
+the fields of a response for :func:`~kafkaclient.wire.codec.encode_response`; raw bytes; a delay; or
+None for the normal behavior."""
 
 
-def delay(seconds: float, answer: Order | int | bytes | Mapping[str, Any] | None = None) -> Delay:
-    """Handle the request only after ``seconds``; requests behind it on its connection wait."""
+def delay(seconds: float, answer: Action | int | bytes | Mapping[str, Any] | None = None) -> Delay:
+    """Handle the request after ``seconds``. Later requests on the connection wait."""
     return Delay(seconds, effect_first=False, answer=answer)
 
 
 def delay_answer(
-    seconds: float, answer: Order | int | bytes | Mapping[str, Any] | None = None
+    seconds: float, answer: Action | int | bytes | Mapping[str, Any] | None = None
 ) -> Delay:
-    """Handle the request at once and answer ``seconds`` later; requests behind it wait."""
+    """Handle the request at once, and answer ``seconds`` later. Later requests wait."""
     return Delay(seconds, effect_first=True, answer=answer)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request that reached a broker: an entry of the journal, and what a control sees."""
+    """A request that a broker received, as in :attr:`FakeCluster.requests`."""
 
     broker: int
-    """Node id."""
+    """The node id of the broker."""
     connection: int
-    """Connections are counted from 1 in the whole cluster."""
+    """The number of the connection, which counts from 1 in the whole cluster."""
     at: float
-    """When it arrived, by the cluster's clock; it may have been handled later."""
+    """The time of arrival by the cluster's clock. The broker may handle the request later."""
     frame: RequestFrame
     size: int
-    """Bytes of the whole request, its 4-byte size included."""
+    """The bytes of the request, including the 4-byte size field."""
     topic_names: Mapping[UUID, str]
-    """The cluster's topics, for requests that name them by id."""
+    """The names of the cluster's topics by id."""
 
     @property
     def api_key(self) -> int:
@@ -103,12 +103,12 @@ class Request:
 
     @property
     def message(self) -> Any:
-        """kafka-python's request object: the schema's fields, in snake case."""
+        """kafka-python's request object, with the schema's fields in snake case."""
         return self.frame.message
 
     @property
     def batches(self) -> list[tuple[str, int, bytes]]:
-        """Of a Produce request: (topic, partition, record batch)."""
+        """The (topic, partition, record batch) tuples of a Produce request."""
         return [
             (
                 topic.name or self.topic_names.get(topic.topic_id, ""),
@@ -121,7 +121,7 @@ class Request:
 
 
 class Control:
-    """A registered interceptor; ``hits`` counts the requests it decided about."""
+    """A registered interceptor. ``hits`` counts the requests that it answered."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class Control:
         self._broker = broker
 
     def remove(self) -> None:
-        """Decide about no further request."""
+        """Intercept no more requests."""
         self.active = False
 
     def answer(self, request: Request) -> Answer:
@@ -155,7 +155,7 @@ class Control:
 
 
 class Controls:
-    """All controls of a cluster; the one registered first that has an answer wins."""
+    """All controls of a cluster. The first registered control with an answer wins."""
 
     def __init__(self) -> None:
         self._controls: list[Control] = []

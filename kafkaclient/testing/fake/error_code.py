@@ -1,4 +1,4 @@
-"""The error codes that the fake's brokers answer with on their own."""
+"""The error codes that the fake brokers answer without a control."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["ErrorCode"]
 
 
 class ErrorCode(IntEnum):
-    """Kafka's numbers and names; :data:`kafkaclient.broker_errors.BROKER_ERRORS` explains them."""
+    """Kafka's error codes; :data:`kafkaclient.broker_errors.BROKER_ERRORS` explains them."""
 
     NONE = 0
     OFFSET_OUT_OF_RANGE = 1

@@ -1,4 +1,4 @@
-"""Failures that a test has scripted for the partitions of a fake cluster."""
+"""Scripted failures for the partitions of a fake cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["ProduceFailure", "ScriptedFailures"]
 
 @dataclass(frozen=True, slots=True)
 class ProduceFailure:
-    """What one partition is answered; ``append`` writes the batch all the same."""
+    """The error of one partition in a response. ``append``: the batch is written nevertheless."""
 
     error_code: int
     message: str | None = None

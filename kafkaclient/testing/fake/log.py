@@ -1,16 +1,16 @@
 """A partition's log as its leader keeps it, with the rules of idempotent producers.
 
-Behaviour
-    KIP-98 and KIP-360, Java's ``UnifiedLog``, ``ProducerStateManager``, ``ProducerAppendInfo``: of
-    each producer id the last five batches are remembered; one of them sent again is answered with
-    its first offset. Any other batch must continue the sequence, which wraps from 2^31-1 to 0; a
-    newer epoch must begin at 0; an older one is refused. A producer that the log does not know
-    may begin anywhere.
+Behavior
+    KIP-98 and KIP-360, Java's ``UnifiedLog``, ``ProducerStateManager``, ``ProducerAppendInfo``: the
+    log remembers the last five batches of each producer id. It answers a duplicate of such a batch
+    with the first offset of the batch. Any other batch must continue the sequence, which wraps from
+    2^31-1 to 0. A newer producer epoch must start at sequence 0; an older epoch is refused. A
+    producer id that the log does not know may start at any sequence.
 
-    Transactions: a marker ends what a producer has written since the last one; it takes an offset,
-    and with transactions v2 it raises the producer's epoch. Consumers that read committed records
-    only see nothing of a transaction that is open or was aborted, and nothing from the first record
-    of the oldest open one on (the last stable offset).
+    Transactions: a marker ends a producer's transaction. It uses an offset, and with transactions
+    v2 it increases the producer epoch. Consumers with ``read_committed`` do not get records of open
+    or aborted transactions, and no records from the last stable offset on, where the oldest open
+    transaction begins.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _CRC_AT = 17
 
 
 class FakeRecord(NamedTuple):
-    """A record in a log; ``timestamp`` in milliseconds. Without idempotence the last are -1."""
+    """A record; ``timestamp`` in milliseconds. Without idempotence the last fields are -1."""
 
     offset: int
     timestamp: int
@@ -58,14 +58,14 @@ class FakeRecord(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """What the leader answers; ``duplicate`` when the batch had been written before."""
+    """The leader's answer. ``duplicate``: the batch was written before."""
 
     base_offset: int
     duplicate: bool
 
 
 class RefusedBatchError(Exception):
-    """The leader does not take the batch."""
+    """The leader refuses the batch."""
 
     def __init__(self, code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -74,7 +74,7 @@ class RefusedBatchError(Exception):
 
 
 class Marker(NamedTuple):
-    """The end of a producer's transaction."""
+    """The marker at the end of a producer's transaction."""
 
     offset: int
     producer_id: int
@@ -89,7 +89,7 @@ class _Written(NamedTuple):
 
 
 class _Producer:
-    """What the log remembers of one producer id."""
+    """The log's state of one producer id."""
 
     def __init__(self, epoch: int) -> None:
         self.epoch = epoch
@@ -97,23 +97,23 @@ class _Producer:
 
 
 class PartitionLog:
-    """The batches of one partition; ``batches`` hold their offsets, as on disk."""
+    """The batches of one partition. The headers in ``batches`` contain the offsets, as on disk."""
 
     def __init__(self) -> None:
         self.batches: list[tuple[BatchHeader, bytes]] = []
         self.start_offset = 0
-        """Records before it have been deleted."""
+        """The log start offset: records before it are deleted."""
         self.end_offset = 0
-        """The offset that the next record will get."""
+        """The offset of the next record."""
         self.markers: list[Marker] = []
         self._open: dict[int, int] = {}
-        """Producer id -> where its open transaction begins."""
+        """Producer id -> the first offset of its open transaction."""
         self.aborted: list[tuple[int, int, int]] = []
         """(producer id, first offset, offset of the marker)"""
         self._producers: dict[int, _Producer] = {}
 
     def append(self, data: bytes, max_message_bytes: int) -> Appended:
-        """Validate and append one batch; raises :class:`RefusedBatchError`."""
+        """Validate and append one batch. Raises :class:`RefusedBatchError`."""
         header = self._validated(data, max_message_bytes)
         producer = None
         if header.producer_id != _NO_PRODUCER:
@@ -154,7 +154,7 @@ class PartitionLog:
         ]
 
     def end_transaction(self, producer_id: int, epoch: int, *, commit: bool) -> None:
-        """Write a marker."""
+        """Write the marker that ends a transaction."""
         first = self._open.pop(producer_id, None)
         if first is not None and not commit:
             self.aborted.append((producer_id, first, self.end_offset))
@@ -166,11 +166,11 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """Where the oldest open transaction begins; without one, the end."""
+        """The first offset of the oldest open transaction; without one, the end offset."""
         return min(self._open.values(), default=self.end_offset)
 
     def committed(self) -> list[FakeRecord]:
-        """What a consumer sees that reads committed records only."""
+        """The records that a consumer with ``isolation.level=read_committed`` gets."""
         return [
             record
             for record in self.records()
@@ -182,7 +182,7 @@ class PartitionLog:
         ]
 
     def stored(self, offset: int, end: int, leader_epoch: int) -> list[bytes]:
-        """The batches between two offsets as they are on disk, ends of transactions included."""
+        """The batches between two offsets as on disk, including transaction markers."""
         batches = [
             (header.base_offset, header.base_offset + header.last_offset_delta, data)
             for header, data in self.batches
@@ -195,7 +195,7 @@ class PartitionLog:
         ]
 
     def forget_producers(self) -> None:
-        """Lose the producers' state, as retention or an expired producer id does."""
+        """Delete the producers' state, as retention or an expired producer id does."""
         self._producers.clear()
 
     @staticmethod
@@ -221,7 +221,7 @@ class PartitionLog:
 
 
 def _marker_batch(marker: Marker) -> bytes:
-    """The control batch that is the end of a transaction."""
+    """The control batch of a transaction marker."""
     builder = BatchBuilder(1000)
     builder.append(0, _MARKER_KEY.pack(0, int(marker.commit)), _MARKER_VALUE.pack(0, 0))
     builder.seal()
@@ -233,7 +233,7 @@ def _marker_batch(marker: Marker) -> bytes:
 
 
 def _invalid(header: BatchHeader, data: bytes) -> str | None:
-    """What the log's validator objects to, if anything."""
+    """Why the batch is invalid; None if it is valid."""
     if header.size != len(data):
         return "Produce requests must contain exactly one record batch per partition"
     if header.record_count < 1 or header.last_offset_delta != header.record_count - 1:
@@ -270,7 +270,7 @@ def _check_sequence(producer: _Producer, header: BatchHeader) -> None:
         raise RefusedBatchError(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
             f"Out of order sequence number for producer {header.producer_id}, epoch "
-            f"{header.producer_epoch}: {header.base_sequence} came, {expected} was expected",
+            f"{header.producer_epoch}: got {header.base_sequence}, expected {expected}",
         )
 
 

@@ -1,4 +1,4 @@
-"""What a test does to the logs of the fake cluster, and to those who read them."""
+"""The methods of :class:`~kafkaclient.testing.fake.FakeCluster` for logs and fetches."""
 
 from __future__ import annotations
 
@@ -9,38 +9,52 @@ from kafkaclient.testing.fake.failures import ProduceFailure
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from kafkaclient.testing.fake.log import FakeRecord
     from kafkaclient.testing.fake.state import ClusterState
     from kafkaclient.testing.fake.topics import FakePartition
+    from kafkaclient.wire.record_reader import BatchHeader
 
 __all__ = ["LogControls"]
 
 
 class LogControls:
-    """A part of :class:`~kafkaclient.testing.fake.FakeCluster`."""
+    """The log methods of :class:`~kafkaclient.testing.fake.FakeCluster`."""
 
     _state: ClusterState
 
+    def log(self, topic: str, partition: int) -> list[FakeRecord]:
+        """The records of a partition, in order."""
+        return self._partition(topic, partition).log.records()
+
+    def batches(self, topic: str, partition: int) -> list[BatchHeader]:
+        """The batch headers of a partition, in order, with their offsets."""
+        return [header for header, _ in self._partition(topic, partition).log.batches]
+
+    def forget_producers(self, topic: str, partition: int) -> None:
+        """Delete the log's state of idempotent producers and their sequence numbers."""
+        self._partition(topic, partition).log.forget_producers()
+
     def append(self, topic: str, partition: int, batch: bytes) -> int:
-        """Write a sealed batch, as its leader would; returns its first offset."""
+        """Append a sealed batch as its leader does. Returns its first offset."""
         log = self._partition(topic, partition).log
         return log.append(batch, self._state.topics[topic].max_message_bytes).base_offset
 
     def damage(self, topic: str, partition: int, number: int, batch: bytes) -> None:
-        """Put other bytes in the place of a batch, counted from 0; its offsets stay."""
+        """Replace the bytes of batch ``number``, which counts from 0. Its offsets stay."""
         batches = self._partition(topic, partition).log.batches
         batches[number] = (batches[number][0], batch)
 
     def delete_records(self, topic: str, partition: int, before: int) -> None:
-        """Begin the log at an offset, as retention and DeleteRecords do."""
+        """Delete the records before an offset, as retention and DeleteRecords do."""
         self._partition(topic, partition).log.start_offset = before
 
     def compact(self, topic: str, partition: int, gone: Collection[int]) -> None:
-        """Remove the batches that begin at these offsets, as compaction does."""
+        """Remove the batches with these base offsets, as compaction does."""
         log = self._partition(topic, partition).log
-        log.batches = [each for each in log.batches if each[0].base_offset not in gone]
+        log.batches = [batch for batch in log.batches if batch[0].base_offset not in gone]
 
     def end_offset(self, topic: str, partition: int) -> int:
-        """The offset that the next record will get."""
+        """The offset of the next record."""
         return self._partition(topic, partition).log.end_offset
 
     def fail_fetch(self, topic: str, partition: int, error_code: int, times: int = 1) -> None:
@@ -48,7 +62,7 @@ class LogControls:
         self._state.fetch_failures.add(topic, partition, ProduceFailure(error_code), times)
 
     def prefer_followers(self) -> None:
-        """Send readers to followers in their rack, as with RackAwareReplicaSelector (KIP-392)."""
+        """Redirect consumers to followers in their rack, as RackAwareReplicaSelector (KIP-392)."""
         self._state.rack_aware_fetch = True
 
     def _partition(self, topic: str, partition: int) -> FakePartition:

@@ -1,8 +1,8 @@
 """A pair of connected transports in memory, for protocols that expect a socket.
 
-They keep asyncio's contract: data arrives in a later iteration of the loop, never inside the
-``write`` that sent it; a peer that does not read fills the buffer, and the writer is told to
-pause; a close flushes first; an abort drops what was not delivered.
+The transports keep asyncio's contract. Data arrives in a later iteration of the loop, never inside
+``write``. If the peer does not read, the buffer fills and the writer has to pause. A close delivers
+the buffered data first, an abort drops it.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ if TYPE_CHECKING:
 
 __all__ = ["MemoryTransport", "connect"]
 
-_SOCKET_BUFFER = 128 * 1024
-"""Bytes that a kernel would take before a transport has to buffer by itself."""
-_HIGH_WATER = 64 * 1024
+_SOCKET_BUFFER = 128 * 1024  # bytes that a kernel buffers before the transport does
+_HIGH_WATER = 64 * 1024  # bytes
 
 
 class MemoryTransport(asyncio.Transport):
-    """One end. ``one_way_s`` is asked for every write: seconds the bytes travel.
+    """One end of a connection. ``one_way_s`` returns the latency in seconds of each write.
 
-    At most ``chunk_size`` bytes are delivered at a time.
+    A delivery has at most ``chunk_size`` bytes.
     """
 
     _peer: MemoryTransport
@@ -48,7 +47,7 @@ class MemoryTransport(asyncio.Transport):
         self.set_write_buffer_limits()
 
     def attach(self, protocol: asyncio.BaseProtocol) -> None:
-        """Give this end its protocol, and tell the protocol."""
+        """Set the protocol of this end and call its ``connection_made``."""
         self._protocol = protocol
         protocol.connection_made(self)
 
@@ -57,7 +56,7 @@ class MemoryTransport(asyncio.Transport):
     def write(self, data: Buffer) -> None:
         if self._closing or not data:
             return
-        # Copied, as a kernel does: the writer may reuse its buffer.
+        # Copy the data as a kernel does: the writer may reuse its buffer.
         self._outgoing.append((self._loop.time() + self._one_way_s(), bytes(data)))
         self._outgoing_bytes += len(data)
         self._schedule_delivery()
@@ -114,7 +113,7 @@ class MemoryTransport(asyncio.Transport):
         if not self.get_write_buffer_size():
             self._lose(None)  # the kernel delivers the rest
         self._schedule_delivery()
-        self._peer._schedule_delivery()  # what it has sent is dropped, unread
+        self._peer._schedule_delivery()  # drops the peer's unread data
 
     def abort(self) -> None:
         self._end(None)
@@ -201,7 +200,7 @@ class MemoryTransport(asyncio.Transport):
 def connect(
     left_name: tuple[str, int], right_name: tuple[str, int], one_way_s: Callable[[], float]
 ) -> tuple[MemoryTransport, MemoryTransport]:
-    """Two transports, each the other's peer; the names are the peers' addresses."""
+    """Two connected transports. The names are the peers' addresses."""
     left, right = MemoryTransport(left_name, one_way_s), MemoryTransport(right_name, one_way_s)
     left._peer, right._peer = right, left
     return left, right

@@ -1,4 +1,4 @@
-"""What the listeners of a fake cluster demand of clients before they may send requests."""
+"""SASL authentication for the listeners of a fake cluster."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 __all__ = ["Sasl"]
 
 
-def _everybody(_mechanism: str, _message: bytes) -> str | None:
+def _accept(_mechanism: str, _message: bytes) -> str | None:
     return None
 
 
 @dataclass(slots=True)
 class _Peer:
-    """One connection. ``ends_at`` None: it has never authenticated."""
+    """The state of one connection. ``ends_at`` is None before the first authentication."""
 
     mechanism: str | None = None
     ends_at: float | None = None
@@ -30,21 +30,20 @@ class _Peer:
 
 @dataclass(slots=True)
 class Sasl:
-    """What the listeners of a fake cluster demand.
+    """The SASL settings of a fake cluster.
 
-    ``refusal(mechanism, message)`` says why a client is refused, or None. ``lifetime_s``: how long
-    a session lasts, 0 is for ever; it may be changed at any time.
-    """
+    ``refusal(mechanism, message)`` returns the reason to refuse a client, or None. ``lifetime_s``
+    is the session lifetime in seconds; 0 is unlimited. It may be changed at any time."""
 
     mechanisms: tuple[str, ...] = ("PLAIN", "OAUTHBEARER")
-    refusal: Callable[[str, bytes], str | None] = _everybody
+    refusal: Callable[[str, bytes], str | None] = _accept
     lifetime_s: float = 0.0
     messages: list[bytes] = field(default_factory=list)
-    """What clients have sent to authenticate, in the order of arrival."""
+    """The clients' authentication messages, in the order of arrival."""
     _peers: dict[int, _Peer] = field(default_factory=dict)
 
     def allows(self, request: Request, now: float) -> bool:
-        """Whether a broker in this state reads the request at all."""
+        """Whether the broker accepts the request in the current state of the connection."""
         peer = self._peer(request)
         if request.api_key == ApiKey.SASL_HANDSHAKE:
             return peer.mechanism is None

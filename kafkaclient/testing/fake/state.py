@@ -1,4 +1,4 @@
-"""What all brokers of a fake cluster know: brokers, topics, versions, producer ids."""
+"""The shared state of a fake cluster's brokers: brokers, topics, versions, producer ids."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["ClusterState"]
 
 
 class ClusterState:
-    """The cluster as its brokers see it; the modules of the APIs read and change it."""
+    """The state of a cluster, which the modules of the APIs read and change."""
 
     cluster_id = "fake-cluster"
 
@@ -48,9 +48,9 @@ class ClusterState:
         self.auto_create_topics = auto_create_topics
         self.topics: dict[str, FakeTopic] = {}
         self.topic_names: dict[UUID, str] = {}
-        """Of all topics that ever were."""
+        """Topic id -> name, also of deleted topics."""
         self.broker_configs: dict[str, dict[str, str]] = {}
-        """What is set for a broker, by its id as text; under "" for all of them."""
+        """The dynamic configuration by broker id; "" is the default of all brokers."""
         self.transactions_v2 = True
         self.transactions = TransactionCoordinator(self)
         self.produce_failures = ScriptedFailures()
@@ -65,11 +65,11 @@ class ClusterState:
         return node_id in self.brokers and not self.brokers[node_id].fenced
 
     def alive_brokers(self) -> list[int]:
-        """Node ids in order."""
+        """The node ids of brokers that are not fenced, in order."""
         return [node_id for node_id, broker in self.brokers.items() if not broker.fenced]
 
     def endpoint(self, node_id: int) -> dict[str, Any]:
-        """A broker as responses describe it."""
+        """The fields of a broker in responses."""
         broker = self.brokers[node_id]
         return {
             "node_id": node_id,
@@ -90,7 +90,7 @@ class ClusterState:
         return known.partitions[index]
 
     def name_of(self, asked: Any) -> str | None:
-        """The name of the topic that a request names by its id; None when there is none."""
+        """The name of the topic that a request names by id; None if it does not exist."""
         name = self.topic_names.get(asked.topic_id)
         known = None if name is None else self.topics.get(name)
         return name if known is not None and known.topic_id == asked.topic_id else None
@@ -105,10 +105,10 @@ class ClusterState:
         max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
         min_insync_replicas: int = 1,
     ) -> FakeTopic:
-        """``assignments``: per partition its replicas, the leader first."""
+        """Create a topic. ``assignments``: the replicas by partition, the leader first."""
         topic = FakeTopic(
             name,
-            # Never the null id, and different after a topic is deleted and created again.
+            # Never the null id. A topic that is created again gets a new id.
             UUID(int=next(self._topic_ids)),
             max_message_bytes=max_message_bytes,
             min_insync_replicas=min_insync_replicas,
@@ -140,28 +140,28 @@ class ClusterState:
         self.add_partitions(topic, [self._spread(index, replication) for index in indices])
 
     def _spread(self, index: int, replication_factor: int) -> list[int]:
-        """Partition n is led by the n-th broker, and followed by those after it."""
+        """The replicas of a partition: its leader is broker ``index`` in a cycle of all brokers."""
         nodes = list(self.brokers)
         return [nodes[(index + offset) % len(nodes)] for offset in range(replication_factor)]
 
     # --- elections ---
 
     def broker_left(self, node_id: int) -> None:
-        """Fence a broker: its partitions elect another in-sync replica, or have no leader."""
+        """Fence a broker. Its partitions elect another in-sync replica, or have no leader."""
         self.brokers[node_id].fenced = True
         for partition in self._partitions_of(node_id):
             if node_id in partition.isr and len(partition.isr) > 1:
                 partition.isr.remove(node_id)
             if partition.leader == node_id:
-                heirs = [node for node in partition.isr if self.is_alive(node)]
-                partition.lead(heirs[0] if heirs else NO_LEADER)
+                candidates = [node for node in partition.isr if self.is_alive(node)]
+                partition.elect(candidates[0] if candidates else NO_LEADER)
 
     def broker_joined(self, node_id: int) -> None:
-        """Unfence a broker: in sync at once, leader of the partitions that have none."""
+        """Unfence a broker. It is in sync at once, and leads its partitions without a leader."""
         self.brokers[node_id].fenced = False
         for partition in self._partitions_of(node_id):
             if partition.leader == NO_LEADER and node_id in partition.isr:
-                partition.lead(node_id)
+                partition.elect(node_id)
             if node_id not in partition.isr:
                 partition.isr.append(node_id)
 

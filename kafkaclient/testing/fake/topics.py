@@ -23,15 +23,14 @@ __all__ = [
 NO_LEADER = -1
 
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
-"""Kafka's own, as brokers tell."""
+"""The topics that brokers call internal."""
 
-DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
-"""Kafka's default of ``max.message.bytes``."""
+DEFAULT_MAX_MESSAGE_BYTES = 1_048_588  # Kafka's default of max.message.bytes
 
 
 @dataclass(slots=True)
 class FakePartition:
-    """A partition: one log, whoever leads it. ``leader`` is -1 when nobody does."""
+    """A partition with one log for all replicas. ``leader`` is -1 without a leader."""
 
     topic: str
     index: int
@@ -41,35 +40,35 @@ class FakePartition:
     leader_epoch: int = 0
     log: PartitionLog = field(default_factory=PartitionLog)
     moving_to: list[int] = field(default_factory=list)
-    """The replicas that it is to have when the reassignment under way is done; else empty."""
+    """The target replicas of an ongoing reassignment, else empty."""
     moving_from: list[int] = field(default_factory=list)
-    """Those that it had before."""
+    """The replicas before an ongoing reassignment, else empty."""
     copied: dict[int, int] = field(default_factory=dict)
-    """How many records a replica has that is being added; else none."""
+    """The number of records of each replica that is being added."""
 
     def end_offset_at(self, node_id: int) -> int:
-        """Where the log of a replica ends."""
+        """The log end offset of a replica."""
         adding = self.moving_to and node_id not in self.moving_from
         return self.copied.get(node_id, 0) if adding else self.log.end_offset
 
-    def lead(self, node_id: int) -> None:
-        """Make a broker the leader (-1: none) under a new leader epoch."""
+    def elect(self, node_id: int) -> None:
+        """Make a broker the leader (-1: no leader) under a new leader epoch."""
         self.leader = node_id
         self.leader_epoch += 1
 
-    def arrive(self) -> None:
-        """End the move under way, if there is one."""
+    def finish_reassignment(self) -> None:
+        """Complete an ongoing reassignment, if there is one."""
         if self.moving_to:
             self.replicas, self.isr = self.moving_to, list(self.moving_to)
             self.moving_to, self.moving_from, self.copied = [], [], {}
             if self.leader not in self.replicas:
-                self.lead(self.replicas[0])
+                self.elect(self.replicas[0])
 
 
 @dataclass(slots=True)
 class FakeTopic:
-    """A topic; the two settings are Kafka's topic configurations of that name, which act.
-    ``configs`` has what was set, for those who ask."""
+    """A topic. ``max_message_bytes`` and ``min_insync_replicas`` are in force; ``configs`` has the
+    configuration that DescribeConfigs returns."""
 
     name: str
     topic_id: UUID

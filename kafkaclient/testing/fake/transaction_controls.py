@@ -1,4 +1,4 @@
-"""What a test asks of the fake cluster about transactions and groups, and does to them."""
+"""The methods of :class:`~kafkaclient.testing.fake.FakeCluster` for transactions and groups."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ __all__ = ["TransactionControls"]
 
 
 class TransactionControls:
-    """A part of :class:`~kafkaclient.testing.fake.FakeCluster`."""
+    """The transaction methods of :class:`~kafkaclient.testing.fake.FakeCluster`."""
 
     _state: ClusterState
 
     def committed_log(self, topic: str, partition: int) -> list[FakeRecord]:
-        """What a consumer with ``isolation.level=read_committed`` sees of a partition."""
+        """The records that a consumer with ``isolation.level=read_committed`` gets."""
         return self._partition(topic, partition).log.committed()
 
     def markers(self, topic: str, partition: int) -> list[Marker]:
-        """The ends of transactions in a partition, in order."""
+        """The transaction markers in a partition, in order."""
         return list(self._partition(topic, partition).log.markers)
 
     def last_stable_offset(self, topic: str, partition: int) -> int:
-        """Where the partition's oldest open transaction begins; without one, its end."""
+        """The last stable offset of a partition."""
         return self._partition(topic, partition).log.last_stable_offset
 
     def transaction(self, transactional_id: str) -> FakeTransaction:
-        """What the coordinator knows of a transactional id."""
+        """The coordinator's state of a transactional id."""
         return self._state.transactions.ids[transactional_id]
 
     def expire_transaction(self, transactional_id: str) -> None:
@@ -44,16 +44,16 @@ class TransactionControls:
         return self._state.transactions.node_of(key)
 
     def move_coordinator(self, key: str, node_id: int) -> None:
-        """Have another broker coordinate a group or transactional id."""
+        """Make another broker the coordinator of a group or transactional id."""
         self._state.transactions.moved[key] = self._broker(node_id).node_id
 
     def committed_offset(self, group: str, topic: str, partition: int) -> int | None:
-        """The offset that a group has committed."""
+        """The committed offset of a group; None without one."""
         found = self._state.transactions.committed.get((group, topic, partition))
         return None if found is None else found.offset
 
     def rebalance(self, group: str, generation: int) -> None:
-        """Begin a generation of a group: offsets of members of another one are refused."""
+        """Start a generation of a group. Offset commits of other generations are refused."""
         self._state.transactions.generations[group] = generation
 
     def _broker(self, node_id: int) -> FakeBroker:

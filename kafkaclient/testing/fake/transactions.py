@@ -1,13 +1,14 @@
-"""The transaction coordinator of the fake cluster: who writes under which id, and what is open.
+"""The transaction coordinator of the fake cluster: transactional ids and their open transactions.
 
-Behaviour
-    KIP-98, KIP-360, KIP-890, Java's ``TransactionCoordinator`` and ``TransactionMetadata``, but an
-    end takes effect at once: markers are in the logs and offsets in the groups before the answer.
-    An id that a new instance asks for while a transaction is open has that aborted under the next
-    epoch, which fences the old instance; the new one is told CONCURRENT_TRANSACTIONS that once.
-    Whether a call belongs to transactions v1 or v2, its version tells.
+Behavior
+    KIP-98, KIP-360, KIP-890, Java's ``TransactionCoordinator`` and ``TransactionMetadata``, except
+    that the end of a transaction takes effect at once: markers and committed offsets are written
+    before the answer. If a new producer uses a transactional id with an open transaction, the
+    transaction is aborted under the next epoch, which fences the old producer. The first request of
+    the new producer gets CONCURRENT_TRANSACTIONS. The version of a request tells whether it belongs
+    to transactions v1 or v2.
 
-    Time does not abort anything: a test does (:meth:`FakeCluster.expire_transaction`).
+    Transactions do not time out by themselves; see :meth:`FakeCluster.expire_transaction`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _NO_EPOCH = -1
 
 
 class TxnState(Enum):
-    """Java: ``TransactionState``, without the states that take time."""
+    """The states of Java's ``TransactionState``, without the transitional states."""
 
     EMPTY = "Empty"
     ONGOING = "Ongoing"
@@ -41,7 +42,7 @@ class TxnState(Enum):
 
 
 class Committed(NamedTuple):
-    """A group's offset of a partition."""
+    """A committed offset of a group."""
 
     offset: int
     metadata: str
@@ -49,24 +50,24 @@ class Committed(NamedTuple):
 
 @dataclass(slots=True)
 class FakeTransaction:
-    """What is known of a transactional id."""
+    """The state of a transactional id."""
 
     producer_id: int
     epoch: int
     last_epoch: int = _NO_EPOCH
-    """The epoch before, of the same instance, so that a call made again is known."""
+    """The previous epoch of the same producer, to recognize a repeated request."""
     state: TxnState = TxnState.EMPTY
     partitions: set[tuple[str, int]] = field(default_factory=set)
     offsets: dict[tuple[str, str, int], Committed] = field(default_factory=dict)
-    """To be committed: (group, topic, partition) -> offset."""
+    """Pending offsets: (group, topic, partition) -> offset."""
     groups: set[str] = field(default_factory=set)
     timeout_ms: int = 60_000
     started_ms: int = -1
-    """When the open transaction got its first partition or group, by the cluster's clock."""
+    """The time of the transaction's first partition or group, by the cluster's clock."""
 
 
 class _Cluster(Protocol):
-    """What the coordinator asks of the :class:`~kafkaclient.testing.fake.state.ClusterState`."""
+    """The part of :class:`~kafkaclient.testing.fake.state.ClusterState` for the coordinator."""
 
     now: Callable[[], float]
     transactions_v2: bool
@@ -79,19 +80,19 @@ class _Cluster(Protocol):
 
 
 class TransactionCoordinator:
-    """All transactional ids of a cluster; also which broker answers for them, and for groups."""
+    """The transactional ids of a cluster, and the coordinators of transactional ids and groups."""
 
     def __init__(self, state: _Cluster) -> None:
         self.ids: dict[str, FakeTransaction] = {}
         self.committed: dict[tuple[str, str, int], Committed] = {}
         self.generations: dict[str, int] = {}
-        """Group -> its generation, if a test lets it matter."""
+        """Group -> its generation, if a test has set one."""
         self.moved: dict[str, int] = {}
-        """Key -> the broker that coordinates it, where a test has decided."""
+        """Key -> its coordinator, if a test has set one."""
         self._state = state
 
     def node_of(self, key: str) -> int:
-        """The broker that coordinates a group or transactional id; -1: none is alive."""
+        """The coordinator of a group or transactional id; -1 if no broker is alive."""
         alive = self._state.alive_brokers()
         chosen = self.moved.get(key)
         if chosen in alive:
@@ -99,11 +100,11 @@ class TransactionCoordinator:
         return alive[crc32(key.encode()) % len(alive)] if alive else -1
 
     def refusal(self, key: str, broker: int) -> ErrorCode:
-        """NOT_COORDINATOR unless the broker is the one."""
+        """NOT_COORDINATOR unless the broker is the coordinator."""
         return ErrorCode.NONE if self.node_of(key) == broker else ErrorCode.NOT_COORDINATOR
 
     def check(self, name: str, producer_id: int, epoch: int) -> ErrorCode:
-        """Whether that is who may write under the id."""
+        """The error if this producer id and epoch may not write under the transactional id."""
         known = self.ids.get(name)
         if known is None or known.producer_id != producer_id:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -116,24 +117,24 @@ class TransactionCoordinator:
     # --- InitProducerId -----------------------------------------------------------------------
 
     def initialize(self, name: str, producer_id: int, epoch: int) -> ErrorCode:
-        """Give the next epoch, to a new instance (-1, -1) or to the one that presents itself."""
+        """Assign the next epoch to a new producer (-1, -1) or to the current producer."""
         known = self.ids.get(name)
         if known is None:
             self.ids[name] = FakeTransaction(self._state.new_producer_id(), 0)
             return ErrorCode.NONE
-        anew = producer_id == _NO_PRODUCER
-        if not anew:
+        is_new = producer_id == _NO_PRODUCER
+        if not is_new:
             if producer_id != known.producer_id or epoch not in (known.epoch, known.last_epoch):
                 return ErrorCode.PRODUCER_FENCED
             if epoch != known.epoch:
-                return ErrorCode.NONE  # asked for again
+                return ErrorCode.NONE  # a repeated request
         if known.state is TxnState.ONGOING:
             self._finish(known, commit=False, bump=True)
-            if anew:
+            if is_new:
                 known.last_epoch = _NO_EPOCH
             return ErrorCode.CONCURRENT_TRANSACTIONS
         self._next_epoch(known)
-        if anew:
+        if is_new:
             known.last_epoch = _NO_EPOCH
         known.state = TxnState.EMPTY
         return ErrorCode.NONE
@@ -152,7 +153,7 @@ class TransactionCoordinator:
             known.groups.add(group)
 
     def pending(self, group: str, topic: str, partition: int) -> bool:
-        """Whether an open transaction is about to change the offset."""
+        """Whether an open transaction has a pending offset for the partition."""
         return any((group, topic, partition) in known.offsets for known in self.ids.values())
 
     # --- the end ------------------------------------------------------------------------------
@@ -161,7 +162,7 @@ class TransactionCoordinator:
         known = self.ids.get(name)
         result = TxnState.COMMITTED if commit else TxnState.ABORTED
         if v2 and known is not None and epoch == known.last_epoch:
-            # Asked for again; or it was the other way round, when it had taken too long.
+            # A repeated request, or a commit after a timeout aborted the transaction.
             return ErrorCode.NONE if known.state is result else ErrorCode.INVALID_TXN_STATE
         code = self.check(name, producer_id, epoch)
         if code or known is None:
@@ -175,11 +176,11 @@ class TransactionCoordinator:
         return ErrorCode.NONE
 
     def expire(self, name: str) -> None:
-        """Abort what is open, as after transaction.timeout.ms."""
+        """Abort the open transaction, as after transaction.timeout.ms."""
         known = self.ids[name]
         self._finish(known, commit=False, bump=True)
         if not self._state.transactions_v2:
-            known.last_epoch = _NO_EPOCH  # whoever had it open is fenced
+            known.last_epoch = _NO_EPOCH  # the producer is fenced
 
     def _next_epoch(self, known: FakeTransaction) -> None:
         if known.epoch >= MAX_EPOCH - 1:
@@ -192,7 +193,7 @@ class TransactionCoordinator:
             known.epoch, known.last_epoch = known.epoch + 1, known.epoch
 
     def _finish(self, known: FakeTransaction, *, commit: bool, bump: bool) -> None:
-        """Write the markers, under the next epoch with ``bump``: nothing comes after them then."""
+        """Write the markers. With ``bump`` they have the next epoch, which fences late batches."""
         producer_id, epoch = known.producer_id, known.epoch + bump
         for topic, index in sorted(known.partitions):
             partition = self._state.partition(topic, index)

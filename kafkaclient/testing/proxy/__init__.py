@@ -1,4 +1,4 @@
-"""A TCP proxy in front of one broker that breaks things on request; :class:`FaultProxy`."""
+"""A TCP proxy in front of one broker that injects faults: :class:`FaultProxy`."""
 
 from __future__ import annotations
 

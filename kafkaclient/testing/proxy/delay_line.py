@@ -1,4 +1,4 @@
-"""A queue that lets bytes out late, in order: a slow server, a long wire, or both."""
+"""A queue that delays bytes in order, as a slow server or a network with latency does."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["DelayLine"]
 
 
 class DelayLine:
-    """Passes chunks on in order: each ``latency`` seconds after it came, and ``spacing`` seconds
-    after the one before it left. Without either it passes them on at once."""
+    """Delivers chunks in order. A chunk leaves ``latency`` seconds after its arrival, and at least
+    ``spacing`` seconds after the previous chunk. Without both it is delivered at once."""
 
     def __init__(
         self,
@@ -31,21 +31,21 @@ class DelayLine:
         self._last_left = 0.0
         self._frozen = False
         self.size = 0
-        """Bytes waiting."""
+        """The number of waiting bytes."""
 
     def push(self, data: bytes, latency: float, spacing: float) -> None:
         if not self._queue and not latency and not spacing and not self._frozen:
             self._deliver(data)
             return
-        # With both, the serial server comes first and the network after it.
+        # With both, the server's delay is added to the network's latency.
         self._append(self._clock() + latency + spacing, spacing, data)
 
     def finish(self) -> None:
-        """Nothing more comes: call ``ended`` when what waits has left."""
+        """Call ``ended`` after the last waiting chunk. No more chunks may be added."""
         self._append(0.0, 0.0, None)
 
     def freeze(self) -> None:
-        """Let nothing out until :meth:`thaw`."""
+        """Deliver nothing until :meth:`thaw`."""
         self._frozen = True
         self._stop_timer()
 
@@ -77,7 +77,7 @@ class DelayLine:
             now = self._clock()
             wait = max(not_before, self._last_left + spacing) - now
             if wait > 0:
-                # Judged again when it fires: uvloop's timers are whole milliseconds.
+                # Checked again at the timer: uvloop rounds timers to milliseconds.
                 self._timer = self._loop.call_later(wait, self._advance)
                 return
             self._queue.popleft()

@@ -1,7 +1,7 @@
-"""A TCP proxy in front of one broker that knows Kafka's frames and breaks things on request.
+"""A TCP proxy in front of one broker that understands Kafka's frames and injects faults.
 
-It serves tests (every fault a network or a broker can show, on real sockets) and measurements
-(KIP-794's slow broker), so it costs little while no fault is in force.
+Tests use it for faults of a network or a broker on real sockets, benchmarks for KIP-794's slow
+broker. So its overhead is small while there is no fault.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ __all__ = ["FaultProxy"]
 class FaultProxy:
     """Forwards connections to one broker, with faults that can be set and healed at any time.
 
-    Faults apply to every connection of the proxy, present and future. Times are seconds. An
-    answer of the broker is matched with its request, so that Produce answers can be treated
-    apart; a Produce request with acks=0 has none.
+    Faults apply to all current and future connections of the proxy. Times are in seconds. The proxy
+    matches responses with requests, so a fault may apply to Produce responses only. A Produce
+    request with acks=0 has no response.
 
-    The methods that spoil frames return a :class:`FrameFault`, whose ``hits`` tells how often it
-    struck. They share these arguments: ``api_key`` (default Produce; None: every API), ``when``
-    (a predicate over the :class:`Frame`), ``every`` n-th matching frame, ``times`` at most
-    (default once; None: until :meth:`heal`).
+    The methods that corrupt or truncate frames return a :class:`FrameFault`, whose ``hits`` counts
+    the affected frames. They have these arguments in common: ``api_key`` (default Produce; None:
+    every API), ``when`` (a predicate over the :class:`Frame`), ``every`` (each n-th matching
+    frame), ``times`` (at most; default 1; None: until :meth:`heal`).
 
-    ``target_host`` and ``target_port`` may be changed; connections made later go there.
+    ``target_host`` and ``target_port`` may be changed, and apply to later connections.
     """
 
     def __init__(
@@ -60,10 +60,11 @@ class FaultProxy:
         port = self._listen[1]
         return f"<FaultProxy :{port} -> {self.target_host}:{self.target_port}, {state}>"
 
-    # --- life ---
+    # --- start and close ---
 
     async def start(self) -> None:
-        """Listen. A ``listen_port`` of 0 takes a free port and keeps it over close and start."""
+        """Listen. With a ``listen_port`` of 0 the first start chooses a free port, and later starts
+        use it again."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(self._accept, *self._listen)
         self._listen = self._server.sockets[0].getsockname()[:2]
@@ -92,29 +93,29 @@ class FaultProxy:
 
     @property
     def port(self) -> int:
-        """The port it listens on; 0 before the first start when none was asked for."""
+        """The port of the proxy; 0 before the first start if ``listen_port`` is 0."""
         return self._listen[1]
 
     @property
     def connections(self) -> int:
-        """Connections open now."""
+        """The number of open connections."""
         return len(self._links)
 
-    # --- slowness ---
+    # --- delays ---
 
     def delay_produce(self, seconds: float) -> None:
-        """Hold back every Produce response, one after the other; 0 ends it.
+        """Delay every Produce response, one after the other on its connection; 0 ends the delay.
 
-        This is the set-up of KIP-794's experiment ("20ms sleep injected for each produce
-        response"): a broker handles the requests of one connection one by one, so the requests
-        behind a sleeping one wait. A response leaves ``seconds`` after it came from the broker,
-        and no earlier than ``seconds`` after the response before it left on its connection. Other
-        connections are served side by side, as by a broker's several request handler threads.
+        This is the setup of KIP-794's experiment ("20ms sleep injected for each produce response"):
+        a broker handles the requests of a connection one by one, so requests behind a sleeping one
+        wait. A response leaves ``seconds`` after it arrived from the broker, and at least
+        ``seconds`` after the previous response of its connection. Other connections do not wait,
+        because a broker has several request handler threads.
         """
         self._set_service_time(ApiKey.PRODUCE, seconds)
 
     def delay_all(self, seconds: float) -> None:
-        """As :meth:`delay_produce`, for the responses of every API that has no delay of its own."""
+        """As :meth:`delay_produce`, for the responses of all APIs without their own delay."""
         self._set_service_time(None, seconds)
 
     def _set_service_time(self, api_key: int | None, seconds: float) -> None:
@@ -124,24 +125,23 @@ class FaultProxy:
             self._faults.service_times.pop(api_key, None)
 
     def round_trip(self, seconds: float) -> None:
-        """Network distance: half of ``seconds`` is added to all bytes each way; 0 ends it.
+        """Add a network round-trip time: half of ``seconds`` in each direction; 0 ends it.
 
-        Not serial: any number of requests travel at the same time. The TCP handshake is with the
-        proxy and takes no longer.
+        Requests do not wait for each other. The TCP handshake with the proxy is not delayed.
         """
         self._faults.one_way_s = seconds / 2
 
     def stall(self) -> None:
-        """Forward nothing in either direction, as a paused broker or a dead network.
+        """Forward nothing in either direction until :meth:`resume`, as a paused broker.
 
-        Connections stay open, new ones are accepted and get no answer, until :meth:`resume`.
+        Connections stay open. New connections are accepted and get no answer.
         """
         self._faults.stalled = True
         for link in self._links:
             link.stall()
 
     def resume(self) -> None:
-        """End a stall: whatever was held back is forwarded."""
+        """End a stall, and forward the bytes that arrived during the stall."""
         self._faults.stalled = False
         for link in list(self._links):
             link.resume()
@@ -154,7 +154,7 @@ class FaultProxy:
     # --- lost connections ---
 
     def cut(self, *, reset: bool = False) -> int:
-        """Close every connection at once; ``reset``: by RST instead of FIN. Returns how many."""
+        """Close every connection now, with ``reset`` by RST instead of FIN. Returns the number."""
         links = list(self._links)
         for link in links:
             link.cut(reset=reset)
@@ -167,7 +167,7 @@ class FaultProxy:
         reset: bool = False,
         **which: Unpack[WhichFrames],
     ) -> FrameFault:
-        """Cut the connection when a matching request comes; the broker never sees it."""
+        """Cut the connection at a matching request, which the broker does not receive."""
         return self._spoil(
             self._faults.requests, FrameFault(api_key=api_key, keep=0, reset=reset, **which)
         )
@@ -179,7 +179,7 @@ class FaultProxy:
         reset: bool = False,
         **which: Unpack[WhichFrames],
     ) -> FrameFault:
-        """Cut when the broker has answered a matching request; the client never sees the answer."""
+        """Cut the connection at the response to a matching request; the client does not get it."""
         return self._spoil(
             self._faults.responses, FrameFault(api_key=api_key, keep=0, reset=reset, **which)
         )
@@ -214,8 +214,8 @@ class FaultProxy:
     ) -> FrameFault:
         """Change bytes of a matching request: offset in the frame -> mask to XOR with.
 
-        Offset 0 is the first byte of the frame's size; negative offsets count from its end. At
-        ``{-8: 0xFF}`` a Produce request has record bytes, so the broker's CRC check refuses it.
+        Offset 0 is the first byte of the size field; negative offsets count from the frame's end.
+        ``{-8: 0xFF}`` changes record bytes of a Produce request, so the broker's CRC check fails.
         """
         return self._spoil(
             self._faults.requests, FrameFault(api_key=api_key, xor=dict(xor), **which)
@@ -227,7 +227,7 @@ class FaultProxy:
         api_key: int | None = ApiKey.PRODUCE,
         **which: Unpack[WhichFrames],
     ) -> FrameFault:
-        """Change bytes of a matching response; offsets 4 to 7 are its correlation id."""
+        """Change bytes of a matching response. Offsets 4 to 7 are its correlation id."""
         return self._spoil(
             self._faults.responses, FrameFault(api_key=api_key, xor=dict(xor), **which)
         )

@@ -1,4 +1,4 @@
-"""What a fault proxy does to the traffic, and what it counts: plain state, no I/O."""
+"""The faults and the counters of a fault proxy. No I/O."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ if TYPE_CHECKING:
 
 __all__ = ["HALF", "Faults", "Frame", "FrameFault", "HowOften", "ProxyCounters", "WhichFrames"]
 
-HALF = -1
-"""A :attr:`FrameFault.keep` that stands for half of the frame."""
+HALF = -1  # a FrameFault.keep of half of the frame
 
 
 class Frame(NamedTuple):
-    """A request or a response passing the proxy, as fault predicates see it.
+    """A request or a response in the proxy, for the predicates of faults.
 
-    ``size`` is the whole frame's, its 4-byte size field included; API and correlation id of a
-    response are those of the request it answers. ``connection`` counts from 1 per proxy.
+    ``size`` is the number of bytes including the 4-byte size field. A response has the API key and
+    correlation id of its request. ``connection`` counts from 1 per proxy.
     """
 
     api_key: int
@@ -32,29 +31,27 @@ class Frame(NamedTuple):
 
 
 class HowOften(TypedDict, total=False):
-    """How often a fault hits; see :class:`FrameFault`."""
+    """How often a fault applies; see :class:`FrameFault`."""
 
     every: int
     times: int | None
 
 
 class WhichFrames(HowOften, total=False):
-    """Which frames a fault hits; see :class:`FrameFault`."""
+    """The frames to which a fault applies; see :class:`FrameFault`."""
 
     when: Callable[[Frame], bool] | None
 
 
 @dataclass(slots=True, kw_only=True)
 class FrameFault:
-    """Spoils chosen frames: bytes are changed, or the connection ends inside or before them.
+    """Corrupts or truncates matching frames.
 
-    Of the frames that have the API key ``api_key`` (None: any) and satisfy ``when``, every
-    ``every``-th is hit, ``times`` times in all (None: until healed). A frame that is hit has its
-    byte at each offset of ``xor`` combined with the mask given there, and is forwarded up to
-    ``keep`` bytes, after which the connection is cut (``HALF``: half of it; None: it is forwarded
-    whole and nothing is cut). Offset 0 is the first byte of the size field, negative offsets
-    count from the frame's end.
-    """
+    A frame matches if it has ``api_key`` (None: any) and satisfies ``when``. The fault applies to
+    every ``every``-th matching frame, at most ``times`` times (None: until healed). ``xor`` maps
+    the offset of a byte to the mask for XOR. ``keep`` is the number of bytes to forward before the
+    connection is cut (``HALF``: half of the frame; None: forward all and do not cut). Offset 0 is
+    the first byte of the size field; negative offsets count from the frame's end."""
 
     api_key: int | None = None
     when: Callable[[Frame], bool] | None = None
@@ -64,16 +61,16 @@ class FrameFault:
     xor: Mapping[int, int] = field(default_factory=dict)
     reset: bool = False
     hits: int = 0
-    """How many frames were hit so far."""
+    """The number of frames to which the fault was applied."""
     _seen: int = 0
 
     @property
     def spent(self) -> bool:
-        """True when it will not hit again."""
+        """Whether the fault will not apply to any more frames."""
         return self.times is not None and self.hits >= self.times
 
     def claims(self, frame: Frame) -> bool:
-        """Count the frame, and say whether it is one to hit."""
+        """Count a matching frame. Returns whether the fault applies to it."""
         if self.spent or (self.api_key is not None and frame.api_key != self.api_key):
             return False
         if self.when is not None and not self.when(frame):
@@ -86,7 +83,7 @@ class FrameFault:
 
 
 class SpoiledFrame:
-    """One frame on its way, hit by a fault: applies it to the frame's bytes piece by piece."""
+    """Applies a fault to the bytes of one frame, chunk by chunk."""
 
     __slots__ = ("_patches", "_position", "keep", "reset")
 
@@ -100,11 +97,11 @@ class SpoiledFrame:
 
     @property
     def cuts_here(self) -> bool:
-        """True when all bytes that may pass have passed."""
+        """Whether all bytes before the cut have been forwarded."""
         return self.keep is not None and self._position >= self.keep
 
     def apply(self, data: bytes) -> bytes:
-        """The part of the frame's next bytes that passes."""
+        """The bytes to forward for the frame's next bytes."""
         start = self._position
         if self.keep is not None:
             data = data[: max(0, self.keep - start)]
@@ -119,7 +116,7 @@ class SpoiledFrame:
 
 
 class Faults:
-    """The faults in force on a whole proxy; read for every frame, changed at any time."""
+    """The current faults of a proxy. They are read for every frame, and may change at any time."""
 
     def __init__(self) -> None:
         self.requests: list[FrameFault] = []
@@ -127,7 +124,7 @@ class Faults:
         self.heal()
 
     def heal(self) -> None:
-        """No fault at all."""
+        """Remove all faults."""
         self.service_times: dict[int | None, float] = {}
         self.one_way_s = 0.0
         self.stalled = False
@@ -135,13 +132,13 @@ class Faults:
         self.responses.clear()
 
     def service_time(self, api_key: int) -> float:
-        """Seconds added to a response, one after the other on its connection."""
+        """The delay in seconds of a response; the responses of a connection wait in order."""
         times = self.service_times
         return times.get(api_key, times.get(None, 0.0)) if times else 0.0
 
     @staticmethod
     def claim(faults: list[FrameFault], frame: Frame) -> FrameFault | None:
-        """The first fault that hits the frame; a fault that is spent leaves the list."""
+        """The first fault that applies to the frame. Removes a spent fault from the list."""
         for fault in faults:
             if fault.claims(frame):
                 if fault.spent:
@@ -152,10 +149,10 @@ class Faults:
 
 @dataclass(slots=True)
 class ProxyCounters:
-    """What came in from clients and from the broker, faults or not; all start at 0."""
+    """Counts the traffic from clients and from the broker before faults apply."""
 
     connections: int = 0
-    """Client connections accepted."""
+    """Accepted client connections."""
     request_bytes: int = 0
     response_bytes: int = 0
     produce_bytes: int = 0
@@ -163,14 +160,14 @@ class ProxyCounters:
     requests: Counter[int] = field(default_factory=Counter)
     """By API key."""
     responses: Counter[int] = field(default_factory=Counter)
-    """By API key of the request answered."""
+    """By API key of the request."""
 
     @property
     def produce_requests(self) -> int:
         return self.requests[ApiKey.PRODUCE]
 
     def snapshot(self) -> ProxyCounters:
-        """A copy that stands still."""
+        """A copy that does not change."""
         return ProxyCounters(
             self.connections,
             self.request_bytes,

@@ -1,7 +1,7 @@
-"""One proxied connection: two sockets, and Kafka frames passing between them.
+"""One proxied connection: two sockets, and the Kafka frames between them.
 
-Bytes are forwarded as they arrive; only the first bytes of each frame are looked at, and a chunk
-is taken apart only when a fault concerns one of the frames that begin in it.
+Bytes are forwarded as they arrive. The proxy parses only the first bytes of each frame, and splits
+a chunk only if a fault applies to a frame that begins in the chunk.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ __all__ = ["Link"]
 _REQUEST_HEADER = struct.Struct(">ihhi")  # size, API key, version, correlation id
 _RESPONSE_HEADER = struct.Struct(">ii")  # size, correlation id
 _FIRST_FLEXIBLE_PRODUCE = 9
-_LONGEST_HEADER = 70_000  # two strings of at most 32 KiB, and a little more
+_LONGEST_HEADER = 70_000  # bytes: two strings of at most 32 KiB, and a few fields
 
-_WRITE_HIGH_WATER = 1 << 20
-_LINE_HIGH_WATER = 32 << 20
+_WRITE_HIGH_WATER = 1 << 20  # bytes
+_LINE_HIGH_WATER = 32 << 20  # bytes
 
-# Why an end does not read; it reads when no reason is left.
+# The reasons for which an end does not read.
 _CONNECTING, _PEER_FULL, _LINE_FULL, _STALLED = 1, 2, 4, 8
-_FREEZING = _CONNECTING | _STALLED  # what was read before is not forwarded either
+_FREEZING = _CONNECTING | _STALLED  # the end does not forward bytes that it has read either
 
 
 class _End(asyncio.Protocol):
-    """One socket of a link: reads here, forwards to the peer's socket."""
+    """One socket of a link, which forwards the bytes that it reads to the peer's socket."""
 
     peer: _End
     transport: asyncio.Transport | None = None
@@ -49,8 +49,8 @@ class _End(asyncio.Protocol):
         self._frame_faults = frame_faults
         self._line = DelayLine(link.clock, self._write_to_peer, self._line_ended)
         self._holds = 0
-        self._rest = 0  # bytes still to come of the frame under way
-        self._partial = b""  # the beginning of a frame, too short to be understood
+        self._rest = 0  # missing bytes of the current frame
+        self._partial = b""  # the start of a frame, too short to parse
         self._spoiled: SpoiledFrame | None = None
         self._finished = False
 
@@ -62,7 +62,7 @@ class _End(asyncio.Protocol):
         sock = self.transport.get_extra_info("socket")
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._obey_holds()
-        # uvloop starts to read after this method, whatever was asked for in it.
+        # uvloop starts to read after this method, even if the method paused reading.
         asyncio.get_running_loop().call_soon(self._obey_holds)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -83,8 +83,8 @@ class _End(asyncio.Protocol):
         if self._partial:
             data, self._partial = self._partial + data, b""
         end = len(data)
-        start = 0  # the first byte not passed on yet
-        position = self._rest  # where the next frame begins
+        start = 0  # the first byte that is not forwarded yet
+        position = self._rest  # the start of the next frame
         if self._spoiled is not None:
             start = min(position, end)
             self._pass(data[:start], whole_frame=position <= end)
@@ -108,7 +108,7 @@ class _End(asyncio.Protocol):
             self._pass(data if start == 0 and end == len(data) else data[start:end])
         self._rest = max(0, position - end)
 
-    # --- reading on and off ---
+    # --- pausing and resuming reading ---
 
     def hold(self, reason: int) -> None:
         self._holds |= reason
@@ -140,10 +140,10 @@ class _End(asyncio.Protocol):
 
     @abstractmethod
     def _read_header(self, data: bytes, start: int) -> tuple[int, float, FrameFault | None] | None:
-        """(frame size, serial delay, fault) of the frame at ``start``; None: needs more bytes."""
+        """(frame size, delay, fault) of the frame at ``start``; None if bytes are missing."""
 
     def _pass(self, data: bytes, *, spacing: float = 0.0, whole_frame: bool = False) -> None:
-        """Forward bytes; ``whole_frame`` when they reach the end of the frame they belong to."""
+        """Forward bytes of one frame. ``whole_frame``: they reach the end of the frame."""
         spoiled = self._spoiled
         if spoiled is not None:
             data = spoiled.apply(data)
@@ -169,7 +169,7 @@ class _End(asyncio.Protocol):
             target.write(data)
 
     def _finish(self) -> None:
-        """What was read so far is still forwarded, then the whole link closes."""
+        """Forward the bytes that were read, then close the link."""
         if not self._finished:
             self._finished = True
             self._line.finish()
@@ -181,20 +181,20 @@ class _End(asyncio.Protocol):
             self._link.close()
 
     def close(self) -> None:
-        """Close when what was written has left."""
+        """Close after the written bytes are sent."""
         self._finished = True
         self._line.clear()
         if self.transport is not None:
             self.transport.close()
 
     def abort(self, *, reset: bool) -> None:
-        """Close at once, by RST or (when nothing unread is left) by FIN."""
+        """Close at once, by RST or (if no unread bytes are left) by FIN."""
         self._finished = True
         self._line.clear()
         if self.transport is None:
             return
         if reset:
-            # Without lingering the kernel sends RST instead of FIN.
+            # With a linger time of 0 the kernel sends RST instead of FIN.
             with contextlib.suppress(OSError, ValueError):
                 self.transport.get_extra_info("socket").setsockopt(
                     socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
@@ -279,10 +279,10 @@ class Link:
         self.counters = counters
         self.clock = clock
         self.unanswered: deque[tuple[int, int, int]] = deque()
-        """(correlation id, API key, version) of the requests that an answer is due for."""
+        """(correlation id, API key, version) of the requests without a response."""
         self.reset = False
         self.done = asyncio.get_running_loop().create_future()
-        """Resolved when both sockets are gone."""
+        """Resolved when both sockets are closed."""
         self._connect = connect
         self._connecting: asyncio.Task[None] | None = None
         self._closed = False
@@ -293,7 +293,7 @@ class Link:
             self.stall()
 
     def client_connected(self) -> None:
-        """Reach for the broker, unless the proxy is stalled: then :meth:`resume` does."""
+        """Connect to the broker. If the proxy is stalled, :meth:`resume` connects."""
         if self._closed:
             self.cut()
         elif not self.faults.stalled:
@@ -311,8 +311,8 @@ class Link:
         self.end_lost()
 
     def answered_request(self, correlation_id: int) -> tuple[int, int]:
-        """(API key, version) of the request that a response answers; (-1, -1) if unknown."""
-        # A broker answers a connection in order, so whatever stands before it got no answer.
+        """(API key, version) of the request of a response; (-1, -1) if unknown."""
+        # A broker answers in order, so earlier requests in the queue have no response.
         while self.unanswered:
             known, api_key, version = self.unanswered.popleft()
             if known == correlation_id:
@@ -330,24 +330,24 @@ class Link:
             self._dial()
 
     def close(self) -> None:
-        """Close both sockets when what was written to them has left."""
+        """Close both sockets after the written bytes are sent."""
         self._close(_End.close)
 
     def cut(self, *, reset: bool = False) -> None:
-        """Close both sockets at once; what the proxy still holds back is lost."""
+        """Close both sockets at once. Bytes that the proxy still delays are lost."""
         self._close(lambda end: end.abort(reset=reset))
 
     def _close(self, how: Callable[[_End], None]) -> None:
         self._closed = True
         how(self.client)
         how(self.broker)
-        # Once connected the task is about to end; cancelled then, uvloop would drop the socket
-        # without calling connection_lost.
+        # Do not cancel the task of a connected socket: uvloop would then drop the socket without
+        # calling connection_lost.
         if self._connecting is not None and self.broker.transport is None:
             self._connecting.cancel()
 
     def end_lost(self) -> None:
-        """Called by each end when its socket is gone."""
+        """Each end calls this when its socket is closed."""
         dialling = self._connecting is not None and not self._connecting.done()
         gone = self.client.transport is None and self.broker.transport is None
         if gone and not dialling and not self.done.done():
@@ -355,7 +355,7 @@ class Link:
 
 
 def _produce_acks(data: bytes, start: int, size: int, version: int) -> int | None:
-    """The ``acks`` of the Produce request at ``start``; None when it is not there (yet)."""
+    """The ``acks`` of the Produce request at ``start``; None if it has not arrived yet."""
     head = memoryview(data)[start + _REQUEST_HEADER.size : start + min(size, _LONGEST_HEADER)]
     reader = Reader(head, flexible=False)
     try:

@@ -49,7 +49,7 @@ def test_the_safe_range() -> None:
     safe = KIP_EXAMPLE.safe_range(125 * MB)
     assert safe == SafeRange(20 * MB, 115 * MB, 30 * MB + 2)
     assert safe.problem(50 * MB) is None
-    assert "has to be above that" in (safe.problem(20 * MB) or "")
+    assert "use a quota above that" in (safe.problem(20 * MB) or "")
     assert "below 115.0 MB/s" in (safe.problem(115 * MB) or "")
     alone = KIP_EXAMPLE.safe_range(None)
     assert alone.above is None

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 )
 
 from kafkaclient.admin import Admin
-from kafkaclient.admin.reassign.marks import (
+from kafkaclient.admin.reassign.throttle_marks import (
     EVERY_REPLICA,
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
@@ -189,7 +189,7 @@ class Operators(RuleBasedStateMachine):
     def arrive(self, partition) -> None:
         state = self.fake._state.partition(*partition)
         if state.moving_to:
-            state.arrive()
+            state.finish_reassignment()
 
     @rule(seconds=st.sampled_from((0.01, 0.05, 0.2, 1.0, 5.0)))
     def wait(self, seconds) -> None:

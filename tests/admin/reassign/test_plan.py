@@ -53,10 +53,10 @@ def test_version_and_log_dirs_may_be_missing() -> None:
     [
         ("invalid_json", "not JSON"),
         ("[]", "not a JSON object"),
-        ('{"partitions":1}', "is to be a list"),
+        ('{"partitions":1}', "must be a list"),
         ('{"partitions":[1]}', "JSON object"),
         ('{"partitions":[{"topic":"foo","replicas":[1]}]}', '"topic", "partition" and "replicas"'),
-        (f'{{"partitions":[{entry("foo", 0, ["a"])}]}}', "ids of brokers"),
+        (f'{{"partitions":[{entry("foo", 0, ["a"])}]}}', "replicas must be broker ids"),
         (f'{{"partitions":[{entry("foo", 0, [1], log_dirs=["any"] * 2)}]}}', "is different from"),
         (f'{{"partitions":[{entry("foo", 0, [1], log_dirs=["x"])}]}}', "an absolute path"),
         ('{"version":1,"partitions":[]}', "Partition reassignment list cannot be empty"),
@@ -82,7 +82,7 @@ def test_what_cannot_be_executed() -> None:
     )
     with pytest.raises(ConfigError, match=message):
         plan(entry("foo", 0, [0, 0, 1])).check()
-    with pytest.raises(ConfigError, match="between directories are not done here"):
+    with pytest.raises(ConfigError, match="does not move replicas between log directories"):
         plan(entry("foo", 0, [0, 1], log_dirs=["any", "/d1"])).check()
     plan(entry("foo", 0, [0, 1])).check()
 
@@ -119,7 +119,7 @@ def test_too_few_brokers() -> None:
 
 def test_some_brokers_without_rack() -> None:
     """testGenerateAssignmentWithInconsistentRacks."""
-    with pytest.raises(ConfigError, match=r"broker 2 has none\. Give --disable-rack-aware"):
+    with pytest.raises(ConfigError, match=r"broker 2 has none\. Use --disable-rack-aware"):
         generate(PRESENT, RACKS, rng=Random(1))
     found = generate(PRESENT, RACKS, rng=Random(1), rack_aware=False)
     assert {partition: len(nodes) for partition, nodes in found.items()} == {

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from kafkaclient.admin import ConfigResource
-from kafkaclient.admin.reassign.marks import FOLLOWER_REPLICAS, LEADER_REPLICAS, MARK
+from kafkaclient.admin.reassign.throttle_marks import FOLLOWER_REPLICAS, LEADER_REPLICAS, MARK
 from kafkaclient.errors import AdminStateError, BrokerError, ReassignmentError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import delay
@@ -67,7 +67,7 @@ async def test_what_has_arrived_stays_when_the_rest_is_undone(fake_virtual, conf
 
         async def move() -> None:
             async with admin.throttled(PLAN, bytes_per_second=1000):
-                fake._state.partition("foo", 0).arrive()
+                fake._state.partition("foo", 0).finish_reassignment()
                 raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
@@ -262,7 +262,7 @@ async def test_what_a_broker_refuses_to_let_go_is_tried_again(fake_virtual, conf
 
 
 async def test_outside_of_the_block(admin) -> None:
-    with pytest.raises(AdminStateError, match="has not begun"):
+    with pytest.raises(AdminStateError, match="has not started"):
         _ = admin.throttled(PLAN, bytes_per_second=None).begun
 
 

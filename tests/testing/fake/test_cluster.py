@@ -159,7 +159,7 @@ async def test_topics_grow_and_are_reborn_with_another_id(dial: Any) -> None:
     fake.delete_topic("t")
     fake.create_topic("t", 1)
     assert (await topic()).topic_id not in {None, first.topic_id}
-    with pytest.raises(ValueError, match="no topic 'x'"):
+    with pytest.raises(ValueError, match="unknown topic 'x'"):
         fake.leader("x", 0)
 
 

@@ -1,4 +1,4 @@
-"""The APIs that the fake cluster speaks, a module for each API key."""
+"""The APIs that the fake cluster implements, with a module for each API key."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ __all__ = ["APIS", "Api"]
 
 
 class Api(Protocol):
-    """What the module of an API offers."""
+    """The interface of an API's module."""
 
     VERSIONS: tuple[int, int]
-    """The oldest and the newest version that the module speaks."""
+    """The oldest and the newest version that the module implements."""
 
     def answer(self, state: ClusterState, request: Request) -> dict[str, Any]:
-        """Do what the request asks; returns the fields of the response."""
+        """Handle the request. Returns the fields of the response."""
         ...
 
     def refuse(self, request: Request, error_code: int) -> dict[str, Any]:
-        """The fields of a response that says the same error about everything asked."""
+        """The fields of a response with the same error for all parts of the request."""
         ...
 
 

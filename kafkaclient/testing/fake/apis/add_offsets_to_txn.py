@@ -1,7 +1,7 @@
 """AddOffsetsToTxn (25): makes a group's offsets part of a transaction (v1).
 
-Behaviour
-    Only the coordinator of the transactional id answers, and only to who may write under it.
+Behavior
+    Only the coordinator of the transactional id answers, and only to its current producer.
 
 Versions
     0 to 4.

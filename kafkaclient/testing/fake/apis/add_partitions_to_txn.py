@@ -1,11 +1,11 @@
 """AddPartitionsToTxn (24): makes partitions part of a transaction (v1).
 
-Behaviour
-    Only the coordinator of the transactional id answers, and only to who may write under it. A
-    partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION, and then none is added.
+Behavior
+    Only the coordinator of the transactional id answers, and only to its current producer. If a
+    partition does not exist, it gets UNKNOWN_TOPIC_OR_PARTITION and no partition is added.
 
 Versions
-    0 to 3; later ones are spoken between brokers.
+    0 to 3; only brokers use later versions.
 """
 
 from __future__ import annotations

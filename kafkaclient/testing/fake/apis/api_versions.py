@@ -1,12 +1,12 @@
-"""ApiVersions (18): which versions of which APIs this cluster speaks.
+"""ApiVersions (18): the versions of the APIs that this cluster supports.
 
-Behaviour
-    The answer is the cluster's ``versions``, a range per API, which a test may change: a
-    :data:`PROFILES` entry, or any range of its own. A request in a version that is not offered is
-    answered in version 0 with UNSUPPORTED_VERSION; from Kafka 2.4 on that answer names the range
-    of ApiVersions itself (KIP-511). Some close the connection instead when asked in a version
-    above their limit (:data:`CLOSES_ABOVE`), as Azure Event Hubs does. The feature level
-    ``transaction.version`` tells whether the cluster has transactions v2 (KIP-890).
+Behavior
+    The answer is the cluster's ``versions``, a range per API, which come from :data:`PROFILES` or
+    from a test. A request in an unsupported version is answered in version 0 with
+    UNSUPPORTED_VERSION; from Kafka 2.4 on that answer contains the range of ApiVersions (KIP-511).
+    Some brokers, such as Azure Event Hubs, close the connection instead above a version
+    (:data:`CLOSES_ABOVE`). The feature level ``transaction.version`` is 2 if the cluster has
+    transactions v2 (KIP-890).
 
 Versions
     0 to 4.
@@ -55,10 +55,10 @@ PROFILES: Mapping[str, Mapping[int, tuple[int, int]]] = {
         ApiKey.API_VERSIONS: (0, 3),
     },
 }
-"""Name -> the ranges in which that kind of broker differs from the newest that the fake knows."""
+"""Profile -> the version ranges that differ from the newest ones that the fake implements."""
 
 CLOSES_ABOVE: Mapping[str, int] = {"event-hubs": 3}
-"""Profile -> the newest ApiVersions version that does not make it close the connection."""
+"""Profile -> the newest ApiVersions version at which the broker keeps the connection open."""
 
 
 def answer(state: ClusterState, _: Request) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def answer(state: ClusterState, _: Request) -> dict[str, Any]:
 
 
 def unsupported(state: ClusterState) -> dict[str, Any]:
-    """The fields of the version 0 answer to a version that is not offered."""
+    """The fields of the version 0 answer to an unsupported version."""
     oldest, newest = state.versions[ApiKey.API_VERSIONS]
     known = [_range(ApiKey.API_VERSIONS, oldest, newest)] if newest >= _FIRST_FLEXIBLE else []
     return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "api_keys": known}

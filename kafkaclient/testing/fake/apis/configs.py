@@ -1,10 +1,11 @@
 """DescribeConfigs (32) and IncrementalAlterConfigs (44): settings of topics and brokers.
 
-Behaviour
-    Topics and brokers have what was set, and :data:`DEFAULTS`; other names are unknown to topics,
-    brokers take any, and tell its name but not its value. A broker answers for itself and for the
-    defaults of all (the name ``""``); another one's id is INVALID_REQUEST. A key named twice is,
-    too. To append an element that a list has changes nothing.
+Behavior
+    Topics and brokers have :data:`DEFAULTS` and the keys that were set. Topics refuse unknown keys.
+    Brokers accept any key, but return only the name of an unknown key, not its value. A broker
+    answers for itself and for the defaults of all brokers (the name ``""``). Another broker's id
+    gets INVALID_REQUEST, and so does a key named twice. Appending an element that the list has
+    changes nothing.
 
 Versions
     DescribeConfigs 1 to 4, IncrementalAlterConfigs 0 and 1.
@@ -42,7 +43,7 @@ DEFAULTS: Mapping[int, Mapping[str, str]] = {
 }
 
 _RATES = frozenset({"leader.replication.throttled.rate", "follower.replication.throttled.rate"})
-"""Of brokers, told like others when they are set, else not at all."""
+"""Known keys of brokers without a default value."""
 
 
 class _Describe:
@@ -98,7 +99,7 @@ def _outcome(asked: Any, code: int, problem: str | None) -> dict[str, Any]:
 def _own(
     state: ClusterState, request: Request, asked: Any
 ) -> tuple[dict[str, str] | None, ErrorCode, str | None]:
-    """What is set for the resource itself; None with an error."""
+    """The resource's own configuration, or None and an error."""
     name = asked.resource_name
     if asked.resource_type == _TOPIC:
         topic = state.topics.get(name)
@@ -106,8 +107,8 @@ def _own(
             return None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
         return topic.configs, ErrorCode.NONE, None
     if name not in ("", str(request.broker)):
-        told = f"Unexpected broker id, expected {request.broker} or empty string, but received"
-        return None, ErrorCode.INVALID_REQUEST, f"{told} {name}"
+        problem = f"Unexpected broker id, expected {request.broker} or empty string, but received"
+        return None, ErrorCode.INVALID_REQUEST, f"{problem} {name}"
     return state.broker_configs.setdefault(name, {}), ErrorCode.NONE, None
 
 
@@ -160,13 +161,13 @@ def _alter(
         elif change.config_operation == _SET:
             changed[change.name] = change.value
         else:
-            listed = [each for each in changed.get(change.name, "").split(",") if each]
+            old = [element for element in changed.get(change.name, "").split(",") if element]
             given = change.value.split(",")
             if change.config_operation == _APPEND:
-                kept = list(dict.fromkeys([*listed, *given]))
+                new = list(dict.fromkeys([*old, *given]))
             else:
-                kept = [each for each in listed if each not in given]
-            changed[change.name] = ",".join(kept)
+                new = [element for element in old if element not in given]
+            changed[change.name] = ",".join(new)
     if not validate_only:
         own.clear()
         own.update(changed)

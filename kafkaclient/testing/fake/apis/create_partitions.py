@@ -1,8 +1,8 @@
-"""CreatePartitions (37): lets topics grow, at once and everywhere.
+"""CreatePartitions (37): adds partitions to topics, at once on all brokers.
 
-Behaviour
-    Any broker answers. A manual assignment is followed, and must be for the partitions that are
-    added, each with as many different brokers as the others have.
+Behavior
+    Any broker answers. A manual assignment must list the replicas of the new partitions only, each
+    with as many different brokers as the other partitions have.
 
 Versions
     0 to 3.

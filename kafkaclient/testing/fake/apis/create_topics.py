@@ -1,10 +1,10 @@
-"""CreateTopics (19): creates topics, at once and everywhere.
+"""CreateTopics (19): creates topics, at once on all brokers.
 
-Behaviour
-    Any broker answers. -1 takes the cluster's defaults, which the answer tells; a manual assignment
-    is followed, and allows no number besides it. Of the configurations ``max.message.bytes`` and
-    ``min.insync.replicas`` count, others are only kept. What is to be validated only is not looked
-    for among the topics that exist, as with Kafka.
+Behavior
+    Any broker answers. -1 stands for the cluster's defaults, which the answer contains. A manual
+    assignment must not be combined with numbers. The configurations ``max.message.bytes`` and
+    ``min.insync.replicas`` are in force, others are only stored. As in Kafka, ``validate_only``
+    does not check whether the topic exists.
 
 Versions
     2 to 7.
@@ -88,7 +88,7 @@ def _problem_with_assignment(state: ClusterState, topic: Any) -> tuple[ErrorCode
 
 
 def _numbers(state: ClusterState, topic: Any) -> dict[str, int]:
-    """How many partitions and replicas the topic has, or would have."""
+    """The numbers of partitions and replicas of the new topic."""
     if topic.assignments:
         replicas = len(topic.assignments[0].broker_ids)
         return {"num_partitions": len(topic.assignments), "replication_factor": replicas}

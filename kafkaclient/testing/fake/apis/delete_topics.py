@@ -1,10 +1,10 @@
-"""DeleteTopics (20): forgets topics and their records, at once and everywhere.
+"""DeleteTopics (20): deletes topics and their records, at once on all brokers.
 
-Behaviour
-    Any broker answers; a topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION.
+Behavior
+    Any broker answers; a topic that does not exist gets UNKNOWN_TOPIC_OR_PARTITION.
 
 Versions
-    1 to 6, by name. 6 can name topics by id as well, which the fake does not play.
+    1 to 6, by name. The fake does not implement topic ids, which version 6 allows.
 """
 
 from __future__ import annotations

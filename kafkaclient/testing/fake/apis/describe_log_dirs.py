@@ -1,8 +1,8 @@
-"""DescribeLogDirs (35): what a broker has on its disk.
+"""DescribeLogDirs (35): the sizes of a broker's replicas on disk.
 
-Behaviour
-    One directory, with every replica of the broker asked; a replica that is being added has the
-    share of the bytes that :meth:`FakeCluster.copy_replica` gave it. No replica lags.
+Behavior
+    A broker has one directory with all its replicas. The size of a replica that is being added is
+    in proportion to the records of :meth:`FakeCluster.copy_replica`. No replica lags.
 
 Versions
     1 to 4.
@@ -50,7 +50,7 @@ def answer(state: ClusterState, request: Request) -> dict[str, Any]:
 
 
 def refuse(request: Request, error_code: int) -> dict[str, Any]:
-    """A directory that cannot be read."""
+    """The answer with a directory that cannot be read."""
     return {"results": [{"error_code": error_code, "log_dir": _DIRECTORY, "topics": []}]}
 
 

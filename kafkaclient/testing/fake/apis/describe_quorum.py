@@ -1,6 +1,6 @@
-"""DescribeQuorum (55): the controllers.
+"""DescribeQuorum (55): the voters of the controller quorum.
 
-Behaviour
+Behavior
     Every broker is a controller; the live one with the lowest id is the active one.
 
 Versions

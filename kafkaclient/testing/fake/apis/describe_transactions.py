@@ -1,8 +1,8 @@
-"""DescribeTransactions (65): what a coordinator knows of transactional ids (KIP-664).
+"""DescribeTransactions (65): the coordinator's state of transactional ids (KIP-664).
 
-Behaviour
-    Only the coordinator of an id tells; TRANSACTIONAL_ID_NOT_FOUND for one that it does not know.
-    Times are those of the cluster's clock; time-outs are what InitProducerId asked for.
+Behavior
+    Only the coordinator of an id answers. An unknown id gets TRANSACTIONAL_ID_NOT_FOUND. Times are
+    by the cluster's clock; the timeout is the one of InitProducerId.
 
 Versions
     0.

@@ -1,9 +1,9 @@
-"""EndTxn (26): commits or aborts.
+"""EndTxn (26): commits or aborts a transaction.
 
-Behaviour
-    Only the coordinator of the transactional id answers, and only to who may write under it. From
-    version 5 on the producer goes on with the epoch that the answer names (KIP-890), an abort needs
-    no open transaction, and an end asked for again is answered as it was.
+Behavior
+    Only the coordinator of the transactional id answers, and only to its current producer. From
+    version 5 on the producer continues with the epoch in the answer (KIP-890), an abort needs no
+    open transaction, and a repeated request gets the same answer.
 
 Versions
     0 to 5.

@@ -1,20 +1,21 @@
 """Fetch (1): reads the batches of partitions that this broker leads.
 
-Behaviour
-    A partition is read from the batch that has the offset, up to the end, or with isolation level 1
-    up to the last stable offset; then the answer tells which transactions were aborted in what was
-    read. Batches are as they were written, the ends of transactions among them; the last one is cut
-    off where ``partition_max_bytes`` or ``max_bytes`` are over, but the first of an answer is whole
-    (KIP-74). Where nothing is to be read at once, an answer comes after ``max_wait_ms``.
-    An offset before the log's start or after its end is OFFSET_OUT_OF_RANGE.
-    A leader epoch that is older than the partition's is fenced, a newer one unknown (KIP-320).
-    A client in the rack of a follower is sent there when ``rack_aware_fetch`` is on (KIP-392); the
-    fake's followers have everything that their leader has.
-    A partition that moved is answered with its new leader and that broker's address (KIP-951).
+Behavior
+    A read starts at the batch that contains the offset. It ends at the log end offset, or with
+    isolation level 1 at the last stable offset; the answer then lists the aborted transactions.
+    Batches are returned as written, including transaction markers. The last batch is truncated at
+    ``partition_max_bytes`` or ``max_bytes``, but the first batch of an answer is complete (KIP-74).
+    If there is nothing to read, the answer comes after ``max_wait_ms``.
+    An offset outside of the log gets OFFSET_OUT_OF_RANGE.
+    A leader epoch older than the partition's gets FENCED_LEADER_EPOCH, a newer one
+    UNKNOWN_LEADER_EPOCH (KIP-320).
+    With ``rack_aware_fetch`` a client in the rack of a follower is redirected to it (KIP-392). The
+    followers of the fake have all records of their leader.
+    The answer for a partition with another leader contains the leader and its address (KIP-951).
 
 Versions
-    4 to 16. Epochs need 9, racks 11, leader hints 12 and addresses 16. 13 names topics by id; one
-    that no topic has (any more) is UNKNOWN_TOPIC_ID. There are no fetch sessions.
+    4 to 16. Epochs need 9, racks 11, leader hints 12 and addresses 16. From 13 on topics are named
+    by id; an unknown id gets UNKNOWN_TOPIC_ID. There are no fetch sessions.
 """
 
 from __future__ import annotations
@@ -64,9 +65,9 @@ def refuse(request: Request, error_code: int) -> dict[str, Any]:
 
 
 def waits_s(state: ClusterState, request: Request) -> float:
-    """How long the broker waits for more bytes before it answers; 0: there is something to say."""
-    told = answer(state, request)
-    partitions = [partition for topic in told["responses"] for partition in topic["partitions"]]
+    """The seconds that the broker waits for more bytes before it answers; 0: it answers now."""
+    topics = answer(state, request)["responses"]
+    partitions = [partition for topic in topics for partition in topic["partitions"]]
     enough = any(
         partition["error_code"] or partition["preferred_read_replica"] >= 0
         for partition in partitions
@@ -106,14 +107,14 @@ def _read(
         return _failed(wanted.partition, failure.error_code)
     code = _refusal(partition, request, wanted)
     if code is not ErrorCode.NONE:
-        told = _failed(wanted.partition, code)
+        failed = _failed(wanted.partition, code)
         if code is not ErrorCode.UNKNOWN_LEADER_EPOCH and partition.leader >= 0:
             moved.add(partition.leader)
-            told["current_leader"] = {
+            failed["current_leader"] = {
                 "leader_id": partition.leader,
                 "leader_epoch": partition.leader_epoch,
             }
-        return told
+        return failed
     return _records(state, request, partition, wanted, left)
 
 
@@ -132,7 +133,7 @@ def _records(
     state: ClusterState, request: Request, partition: FakePartition, wanted: Any, left: int
 ) -> dict[str, Any]:
     log, committed = partition.log, request.message.isolation_level == _COMMITTED
-    told = {
+    fields = {
         "partition_index": wanted.partition,
         "error_code": ErrorCode.NONE,
         "high_watermark": log.end_offset,
@@ -143,22 +144,22 @@ def _records(
         "records": b"",
     }
     if not log.start_offset <= wanted.fetch_offset <= log.end_offset:
-        return told | {"error_code": ErrorCode.OFFSET_OUT_OF_RANGE}
+        return fields | {"error_code": ErrorCode.OFFSET_OUT_OF_RANGE}
     nearby = _follower_nearby(state, request, partition)
     if nearby >= 0:
-        return told | {"preferred_read_replica": nearby}
+        return fields | {"preferred_read_replica": nearby}
     end = log.last_stable_offset if committed else log.end_offset
     stored = log.stored(wanted.fetch_offset, end, partition.leader_epoch)
     data = b"".join(stored)
     whole = len(stored[0]) if stored and left == request.message.max_bytes else 0
-    told["records"] = data[: max(whole, min(wanted.partition_max_bytes, max(left, 0)))]
+    fields["records"] = data[: max(whole, min(wanted.partition_max_bytes, max(left, 0)))]
     if committed:
-        told["aborted_transactions"] = [
+        fields["aborted_transactions"] = [
             {"producer_id": producer_id, "first_offset": first}
             for producer_id, first, last in log.aborted
             if last >= wanted.fetch_offset and first < end
         ]
-    return told
+    return fields
 
 
 def _follower_nearby(state: ClusterState, request: Request, partition: FakePartition) -> int:

@@ -1,11 +1,11 @@
-"""FindCoordinator (10): which broker answers for a group or a transactional id.
+"""FindCoordinator (10): the coordinator of a group or a transactional id.
 
-Behaviour
-    Any broker answers: the one that a test has chosen, else one of the live brokers by a hash of
-    the key. Without a live broker COORDINATOR_NOT_AVAILABLE.
+Behavior
+    Any broker answers. The coordinator is the broker that a test has chosen, else a live broker by
+    the hash of the key. Without a live broker the answer is COORDINATOR_NOT_AVAILABLE.
 
 Versions
-    0 to 5. From 4 on several keys can be asked for at once (KIP-699).
+    0 to 5. From 4 on a request may have several keys (KIP-699).
 """
 
 from __future__ import annotations

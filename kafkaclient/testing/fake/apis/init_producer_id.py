@@ -1,14 +1,14 @@
-"""InitProducerId (22): an identity for an idempotent producer.
+"""InitProducerId (22): assigns a producer id and epoch.
 
-Behaviour
-    Without a transactional id every request gets a new producer id with epoch 0, also one that
-    presents an old identity, as brokers do; every broker answers. With one, only its coordinator
-    does (``transactions.py``): the producer id is kept and every request bumps the epoch, an
-    identity that is not the current one is fenced, and an open transaction is aborted first.
+Behavior
+    Without a transactional id any broker answers, and every request gets a new producer id with
+    epoch 0, even if it contains an old producer id. With a transactional id only its coordinator
+    answers (``transactions.py``). The producer id stays, and every request increments the epoch. A
+    producer id and epoch that are not current are fenced. An open transaction is aborted first.
 
 Versions
-    0 to 5. Identities can be presented from 3 on (KIP-360); a fenced one gets PRODUCER_FENCED
-    from 4 on, INVALID_PRODUCER_EPOCH before.
+    0 to 5. From 3 on a request may contain the current producer id and epoch (KIP-360). A fenced
+    producer gets PRODUCER_FENCED from 4 on, INVALID_PRODUCER_EPOCH before.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def answer(state: ClusterState, request: Request) -> dict[str, Any]:
 
 
 def refuse(_: Request, error_code: int) -> dict[str, Any]:
-    """No identity."""
+    """The answer without a producer id."""
     return {"error_code": int(error_code), "producer_id": _NO_PRODUCER, "producer_epoch": -1}
 
 

@@ -1,9 +1,9 @@
-"""ListOffsets (2): where a partition begins and ends.
+"""ListOffsets (2): the start and end offsets of a partition, and offsets by timestamp.
 
-Behaviour
-    Only the partition's leader answers, and any replica when the one who asks is replica -2: with
-    the end of its own log. -1 asks for the end, with isolation level 1 for the last stable offset,
-    -2 for the beginning; any other timestamp gives the first record that is not older, or -1.
+Behavior
+    Only the partition's leader answers. For replica id -2 any replica answers with its own log end
+    offset. Timestamp -1 is the log end offset, or with isolation level 1 the last stable offset; -2
+    is the log start offset. Any other timestamp gives the first record that is not older, or -1.
 
 Versions
     1 to 7.

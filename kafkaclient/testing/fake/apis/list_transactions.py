@@ -1,8 +1,7 @@
 """ListTransactions (66): the transactional ids that a broker coordinates (KIP-664).
 
-Behaviour
-    With states, only those ids; states that there are not are named in the answer. Other filters
-    are not played.
+Behavior
+    States filter the ids; the answer lists unknown states. Other filters are not implemented.
 
 Versions
     0.
@@ -43,5 +42,5 @@ def answer(state: ClusterState, request: Request) -> dict[str, Any]:
 
 
 def refuse(_: Request, error_code: int) -> dict[str, Any]:
-    """No transactions."""
+    """The answer without transactions."""
     return {"error_code": int(error_code), "unknown_state_filters": [], "transaction_states": []}

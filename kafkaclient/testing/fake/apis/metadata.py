@@ -1,14 +1,15 @@
-"""Metadata (3): the live brokers, the topics asked for, and who leads their partitions.
+"""Metadata (3): the live brokers, the requested topics, and the leaders of their partitions.
 
-Behaviour
-    A topic that does not exist is created when both the request and the cluster allow it, and is
-    answered with UNKNOWN_TOPIC_OR_PARTITION that once, as brokers do: creation takes its time.
-    A partition without a leader has LEADER_NOT_AVAILABLE; stopped brokers are left out. Every
-    broker gives the same answer, and the live broker with the lowest id as the controller.
+Behavior
+    A topic that does not exist is created if both the request and the cluster allow it. This first
+    answer still has UNKNOWN_TOPIC_OR_PARTITION, as in Kafka, where the creation takes time. A
+    partition without a leader has LEADER_NOT_AVAILABLE. The answer omits stopped brokers. Every
+    broker gives the same answer; the controller is the live broker with the lowest id.
 
 Versions
-    0 to 13. Before 1 an empty list asks for all topics, from 1 on null does. Leader epochs 7,
-    topic ids 10, questions by topic id 12 (KIP-516), REBOOTSTRAP_REQUIRED 13 (KIP-1102).
+    0 to 13. Version 0 requests all topics with an empty list, later versions with null. Leader
+    epochs need 7, topic ids 10, requests by topic id 12 (KIP-516), REBOOTSTRAP_REQUIRED 13
+    (KIP-1102).
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def answer(state: ClusterState, request: Request) -> dict[str, Any]:
 
 
 def refuse(request: Request, error_code: int) -> dict[str, Any]:
-    """The same error for every topic asked for, without any broker."""
+    """The same error for every requested topic, without brokers."""
     asked = request.message.topics or []
     return {
         "brokers": [],

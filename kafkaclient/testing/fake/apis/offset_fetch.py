@@ -1,11 +1,11 @@
-"""OffsetFetch (9): the offsets that a group has committed.
+"""OffsetFetch (9): the committed offsets of a group.
 
-Behaviour
-    Only the group's coordinator answers, for the partitions named. With ``require_stable`` an
-    offset that an open transaction is about to change is UNSTABLE_OFFSET_COMMIT (KIP-447).
+Behavior
+    Only the group's coordinator answers, for the named partitions. With ``require_stable`` a
+    partition with a pending offset in an open transaction gets UNSTABLE_OFFSET_COMMIT (KIP-447).
 
 Versions
-    1 to 9. ``require_stable`` 7, several groups 8.
+    1 to 9. ``require_stable`` needs 7, several groups need 8.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
 """Produce (0): appends record batches to the partitions that this broker leads.
 
-Behaviour
-    Each partition of a request is judged by itself: scripted failures first, then unknown topic or
-    partition, not the leader, acks, too few in-sync replicas, then the batch (``log.py``).
-    A partition that moved is answered with its new leader and that broker's address (KIP-951).
+Behavior
+    Each partition is checked by itself: scripted failures, the topic and partition, the leader,
+    acks, the in-sync replicas, then the batch (``log.py``).
+    The answer for a partition with another leader contains the leader and its address (KIP-951).
     With acks=0 there is no answer; if a partition fails, the connection is closed instead.
-    ``delay_produce`` holds answers back one after the other, as a sleep in the request handler.
+    ``delay_produce`` delays answers one after the other, as a sleep in the request handler.
 
 Versions
     3 to 13. Zstd needs 7 (KIP-110); error messages and record errors 8 (KIP-467); leader hints 10.
-    12 adds partitions to the transaction by itself (KIP-890); before, a batch of a transaction that
-    its partition is not part of is INVALID_TXN_STATE, as brokers verify since 3.6.
-    13 names topics by id; one that no topic has (any more) is UNKNOWN_TOPIC_ID.
+    From 12 on a batch adds its partition to the transaction (KIP-890). Before, a batch whose
+    partition is not part of the transaction gets INVALID_TXN_STATE, as with brokers since 3.6.
+    From 13 on topics are named by id; an unknown id gets UNKNOWN_TOPIC_ID.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _ACKS_ALL, _ACKS_LEADER, _ACKS_NONE = -1, 1, 0
 
 
 def answer(state: ClusterState, request: Request) -> dict[str, Any]:
-    """Append what can be appended, and the response's fields."""
+    """Append the valid batches; the response's fields."""
     moved: set[int] = set()
     topics = []
     for topic in request.message.topic_data:
@@ -77,7 +77,7 @@ def _as_asked(topic: Any, answers: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def has_error(fields: Any) -> bool:
-    """Whether any partition failed: with acks=0 all that a client can be told."""
+    """Whether any partition failed."""
     return any(
         partition["error_code"]
         for topic in fields["responses"]

@@ -1,10 +1,11 @@
-"""AlterPartitionReassignments (45), ListPartitionReassignments (46): moves of replicas (KIP-455).
+"""AlterPartitionReassignments (45) and ListPartitionReassignments (46), both from KIP-455.
 
-Behaviour
-    Another order of the same replicas takes effect at once. A move adds the new replicas in front
-    of those that are to go, and is under way until ``FakeCluster.finish_reassignments``; no
-    replicas (null) cancel it: those that were there before stay, in the order that they have now.
-    To cancel what does not move is NO_REASSIGNMENT_IN_PROGRESS. Each partition has its own outcome.
+Behavior
+    Another order of the same replicas takes effect at once. A reassignment puts the new replicas
+    before the replicas to remove, and is ongoing until ``FakeCluster.finish_reassignments``. null
+    instead of replicas cancels it: the earlier replicas stay, in their current order. To cancel
+    without an ongoing reassignment gets NO_REASSIGNMENT_IN_PROGRESS. Each partition has its own
+    outcome.
 
 Versions
     0.

@@ -1,15 +1,15 @@
-"""SaslHandshake (17) and SaslAuthenticate (36): who the client is.
+"""SaslHandshake (17) and SaslAuthenticate (36): authenticate the client.
 
-Behaviour
+Behavior
     Without a :class:`~kafkaclient.testing.fake.Sasl` there is no authentication, and SaslHandshake
-    gets ILLEGAL_SASL_STATE. With one, a connection may send only ApiVersions before it has
-    authenticated, only SASL while it authenticates again (KIP-368), and only SaslHandshake when its
-    session has ended. Any other request closes the connection, as at a broker. One message
-    authenticates, as with PLAIN and OAUTHBEARER. After a refusal the client closes the connection,
-    or the broker does at the next request.
+    gets ILLEGAL_SASL_STATE. With it a connection may send only ApiVersions and SASL requests before
+    it has authenticated, only SASL requests while it authenticates again (KIP-368), and only
+    SaslHandshake after the end of its session. Any other request closes the connection, as in
+    Kafka. One message authenticates, as with PLAIN and OAUTHBEARER. After a refusal the client
+    closes the connection, or the broker closes it at the next request.
 
 Versions
-    SaslHandshake 0 to 1, SaslAuthenticate 0 to 2; the session's lifetime is told from 1 on.
+    SaslHandshake 0 to 1, SaslAuthenticate 0 to 2, from 1 on with the lifetime of the session.
 """
 
 from __future__ import annotations

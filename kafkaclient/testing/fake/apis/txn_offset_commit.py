@@ -1,9 +1,9 @@
-"""TxnOffsetCommit (28): offsets that a group gets when the transaction is committed.
+"""TxnOffsetCommit (28): adds offsets of a group to a transaction.
 
-Behaviour
-    Only the group's coordinator answers. Before version 5 the group must have been added to the
-    transaction, from 5 on this does it (KIP-890). A member of another generation than the group's
-    is ILLEGAL_GENERATION (KIP-447), once a test has given the group one.
+Behavior
+    Only the group's coordinator answers. Before version 5 the group must be part of the
+    transaction; from 5 on this request adds it (KIP-890). If a test has set the group's generation,
+    a member of another generation gets ILLEGAL_GENERATION (KIP-447).
 
 Versions
     0 to 5.
@@ -30,7 +30,7 @@ _NO_GENERATION = -1
 
 
 def answer(state: ClusterState, request: Request) -> dict[str, Any]:
-    """Note the offsets; the response's fields."""
+    """Add the pending offsets; the response's fields."""
     code = _refusal(state, request)
     if not code:
         message, coordinator = request.message, state.transactions

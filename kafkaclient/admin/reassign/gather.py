@@ -1,4 +1,4 @@
-"""Makes a change in many places, none of them held up by the others."""
+"""Runs many requests concurrently and collects their results and errors."""
 
 from __future__ import annotations
 
@@ -10,28 +10,27 @@ from kafkaclient.errors import KafkaError, RequestTimedOutError
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Mapping
 
-__all__ = ["each_of"]
+__all__ = ["gather_outcomes"]
 
 K = TypeVar("K")
 T = TypeVar("T")
 
-_PATIENCE_S = 10.0
-"""For one broker. One that is down is found out by this, or as soon as metadata leaves it out."""
+_TIMEOUT_S = 10.0  # seconds for one request; a broker that is down is detected by this timeout
 
 
-async def each_of(
-    jobs: Mapping[K, Coroutine[None, None, T]], *, patience_s: float | None = _PATIENCE_S
+async def gather_outcomes(
+    jobs: Mapping[K, Coroutine[None, None, T]], *, timeout_s: float | None = _TIMEOUT_S
 ) -> tuple[dict[K, T], dict[K, KafkaError]]:
-    """Each job's outcome or error, none held up by the others."""
+    """The results of the jobs that succeeded, and the errors of the jobs that failed."""
 
     async def timed(job: Coroutine[None, None, T]) -> T:
         try:
-            async with asyncio.timeout(patience_s):
+            async with asyncio.timeout(timeout_s):
                 return await job
         except TimeoutError as error:
             if isinstance(error, KafkaError):
                 raise
-            raise RequestTimedOutError(f"no answer within {patience_s:g} s") from error
+            raise RequestTimedOutError(f"no answer within {timeout_s:g} s") from error
 
     outcomes = await asyncio.gather(*map(timed, jobs.values()), return_exceptions=True)
     done: dict[K, T] = {}

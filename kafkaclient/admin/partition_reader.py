@@ -1,4 +1,4 @@
-"""Reads one small partition from its start to its end, without a group."""
+"""Reads one small partition from start to end, without a consumer group."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _MAX_WAIT_MS = 500
 
 
 async def read_partition(session: Session, topic: str, partition: int) -> list[Record]:
-    """Every record of the partition up to where it ended when this was called.
+    """Every record of the partition, up to its end offset at the time of the call.
 
-    Takes until the session's limit at most. Raises the broker's error when the topic does not
-    exist or may not be read.
+    Runs within the time limit of the session. Raises the broker's error if the topic does not exist
+    or this client may not read it.
     """
     return await session.until_answered(lambda: _read(session, topic, partition))
 
@@ -49,7 +49,6 @@ async def _read(session: Session, topic: str, partition: int) -> list[Record]:
 async def _fetch(
     session: Session, topic: str, partition: int, leader: int, position: int
 ) -> memoryview:
-    # By name: a partition this small does not need the topic's id.
     wanted = FetchTopic(topic, None, (FetchPartition(partition, position, _MAX_BYTES),))
     call = FetchByNameCall((wanted,), _MAX_WAIT_MS, min_bytes=1, max_bytes=_MAX_BYTES)
     result = await session.once(call, leader)

@@ -1,16 +1,15 @@
-"""How the throttles that this package sets are told from those of others. Pure.
+"""Marks that distinguish the throttles of this package from the throttles of other tools. No I/O.
 
-What is set is described where it is set, in the same request: whenever the process dies, what it
-left says what it is and what was there before. There is nothing else to keep, or to lose.
+The same request sets a throttle and its mark. So if the process dies, the cluster's configuration
+still tells that this package set the throttle, and which throttle it replaced.
 
-- A topic's list of throttled replicas holds what was there before, then the element :data:`MARK`,
-  then what was added. No broker has the number in the mark, so it throttles nothing. Elements are
-  appended and subtracted (KIP-339), so operators who change a list at the same time keep each
-  other's elements.
-- A broker's two rates come with a key of its own, which brokers keep and do nothing with; its name
-  (values of unknown keys are never told) has the rate that was set and the two that it replaced.
+- A topic's list of throttled replicas has the earlier elements, then :data:`MARK`, then the
+  elements of this package. No broker has the id in the mark, so the mark throttles nothing.
+  Elements are appended and subtracted (KIP-339), so concurrent operators do not lose elements.
+- A broker's two rates have a third key as their mark. Brokers store the unknown key, ignore it and
+  never return its value. So the key's name contains the new rate and the two replaced rates.
 
-Kafka's own tool deletes lists and rates whatever they hold, so it undoes all of it but that key.
+Kafka's own tool deletes lists and rates with any content, so it undoes everything except that key.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ __all__ = [
     "MARK",
     "RATE_KEYS",
     "BrokerMark",
-    "MarkedList",
+    "ThrottledReplicas",
 ]
 
 LEADER_RATE = "leader.replication.throttled.rate"
@@ -45,22 +44,22 @@ LIST_KEYS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 EVERY_REPLICA = "*"
 
 MARK = "2147483647:2147483647"
-"""Partition and broker 2^31-1: an element that brokers accept and that matches nothing."""
+"""Partition and broker 2^31-1: an element that brokers accept and that matches no replica."""
 
 _BROKER_MARK = re.compile(r"kafkaclient\.throttle\.(\d+)\.leader\.(\d+|none)\.follower\.(\d+|none)")
 
 
-class MarkedList(NamedTuple):
-    """A topic's list: ``before`` is what others set, ``ours`` what was added; None: nothing was."""
+class ThrottledReplicas(NamedTuple):
+    """A topic's list of throttled replicas. ``before`` has the elements of other tools, ``ours``
+    the elements of this package; ``ours`` is None if the list has no mark."""
 
     before: tuple[str, ...] = ()
     ours: tuple[str, ...] | None = None
 
     @classmethod
-    def parse(cls, value: str | None) -> MarkedList:
-        """From the configuration's value; None and the empty one are both an empty list."""
-        elements = [each.strip() for each in (value or "").split(",")]
-        elements = [each for each in elements if each]
+    def parse(cls, value: str | None) -> ThrottledReplicas:
+        """The list from a configuration value. None and "" are the empty list."""
+        elements = [word.strip() for word in (value or "").split(",") if word.strip()]
         if MARK not in elements:
             return cls(tuple(elements))
         at = elements.index(MARK)
@@ -71,8 +70,8 @@ class MarkedList(NamedTuple):
         return self.ours is not None
 
     def lacks(self, elements: Iterable[str]) -> str | None:
-        """What has to be appended, mark included, for these elements to be throttled, in Kafka's
-        order; None: nothing. A list of every replica (``*``) has them all."""
+        """The text to append, mark included, so that the list has these elements in Kafka's order;
+        None if it has them. The list ``*`` has all elements."""
         missing = sorted(set(elements) - set(self.before))
         if self.before == (EVERY_REPLICA,) or not missing:
             return None
@@ -80,13 +79,13 @@ class MarkedList(NamedTuple):
 
     @property
     def value(self) -> str | None:
-        """For the configuration; None: the key is to be deleted."""
+        """The configuration value; None deletes the key."""
         ours = () if self.ours is None else (MARK, *self.ours)
         return ",".join((*self.before, *ours)) or None
 
 
 class BrokerMark(NamedTuple):
-    """The rate set on a broker, bytes per second, and the two that it replaced (None: unset)."""
+    """The rate of a broker in bytes per second, and the two replaced rates (None: unset)."""
 
     rate: int
     leader: int | None
@@ -94,7 +93,7 @@ class BrokerMark(NamedTuple):
 
     @classmethod
     def all_of(cls, keys: Iterable[str]) -> tuple[BrokerMark, ...]:
-        """The marks among a broker's keys: several, if operators set a rate at the same time."""
+        """The marks among a broker's keys; several if operators set rates at the same time."""
         found = (_BROKER_MARK.fullmatch(key) for key in sorted(keys))
         return tuple(
             cls(int(match[1]), _number(match[2]), _number(match[3])) for match in found if match
@@ -106,8 +105,8 @@ class BrokerMark(NamedTuple):
         return f"kafkaclient.throttle.{self.rate}.leader.{leader}.follower.{follower}"
 
     def restored(self, rates: Mapping[str, int]) -> dict[str, int | None]:
-        """What each rate is to be when the mark goes: None for unset. ``rates`` has what is set
-        now; one that somebody else has changed since is left out."""
+        """The rates to restore when the mark is deleted (None: delete the rate). ``rates`` has the
+        current rates; a rate that another tool has changed is not restored."""
         before = {LEADER_RATE: self.leader, FOLLOWER_RATE: self.follower}
         return {key: value for key, value in before.items() if rates.get(key) == self.rate}
 

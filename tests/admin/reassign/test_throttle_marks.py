@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaclient.admin.reassign.marks import (
+from kafkaclient.admin.reassign.throttle_marks import (
     FOLLOWER_RATE,
     LEADER_RATE,
     MARK,
     BrokerMark,
-    MarkedList,
+    ThrottledReplicas,
 )
 from kafkaclient.admin.reassign.throttle_state import BrokerThrottle
 
@@ -24,33 +24,33 @@ elements = st.lists(
 def appended(was: str, ours: tuple[str, ...]) -> str:
     """The list's value as brokers make it (KIP-339)."""
     now = [each.strip() for each in was.split(",") if each.strip()]
-    more = MarkedList.parse(was).lacks(ours)
+    more = ThrottledReplicas.parse(was).lacks(ours)
     return ",".join(dict.fromkeys([*now, *(more.split(",") if more else [])]))
 
 
 @given(elements, elements, elements)
 def test_what_was_there_comes_back(before, ours, more) -> None:
     """Also when two add to a list one after the other."""
-    was = MarkedList(tuple(dict.fromkeys(before)))
+    was = ThrottledReplicas(tuple(dict.fromkeys(before)))
     value = appended(appended(was.value or "", ours), more)
-    marked = MarkedList.parse(value)
+    marked = ThrottledReplicas.parse(value)
     assert marked.before == was.before
     assert set(before) | set(ours) | set(more) == set(before) | set(marked.ours or ())
     assert marked.value == (value or None)
     gone = {MARK, *(marked.ours or ())}
     left = [each for each in value.split(",") if each not in gone]
-    assert MarkedList.parse(",".join(left)) == was
+    assert ThrottledReplicas.parse(",".join(left)) == was
 
 
 def test_what_topics_get() -> None:
-    assert MarkedList.parse("").lacks(("2:1", "10:1")) == f"{MARK},10:1,2:1"
-    assert MarkedList.parse(" 5:5 ,2:1,").lacks(("2:1", "0:1")) == f"{MARK},0:1"
-    assert MarkedList.parse("0:1").lacks(("0:1",)) is None
-    assert MarkedList.parse("0:1").lacks(()) is None
+    assert ThrottledReplicas.parse("").lacks(("2:1", "10:1")) == f"{MARK},10:1,2:1"
+    assert ThrottledReplicas.parse(" 5:5 ,2:1,").lacks(("2:1", "0:1")) == f"{MARK},0:1"
+    assert ThrottledReplicas.parse("0:1").lacks(("0:1",)) is None
+    assert ThrottledReplicas.parse("0:1").lacks(()) is None
 
 
 def test_a_list_of_all_replicas_stays() -> None:
-    assert MarkedList.parse("*").lacks(("0:1",)) is None
+    assert ThrottledReplicas.parse("*").lacks(("0:1",)) is None
 
 
 @pytest.mark.parametrize("rates", [(None, None), (5, None), (2**63 - 1, 0)])

@@ -1,4 +1,4 @@
-"""Reads what tells how far moves have come: the brokers' disks, and the ends of their logs."""
+"""Reads the measurements of a reassignment: sizes on disk, log end offsets and quotas."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import asyncio
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from kafkaclient.admin.reassign.marks import FOLLOWER_RATE, RATE_KEYS
 from kafkaclient.admin.reassign.moves import arrivals, current_move
 from kafkaclient.admin.reassign.outcome import some
 from kafkaclient.admin.reassign.progress import Reading
 from kafkaclient.admin.reassign.release import Remaining, Rest, lacking
-from kafkaclient.admin.topics import topic_error
+from kafkaclient.admin.reassign.throttle_marks import FOLLOWER_RATE, RATE_KEYS
+from kafkaclient.admin.topics import partitions_of, topic_error
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import KafkaError
 from kafkaclient.types import TopicPartition
@@ -31,37 +31,27 @@ if TYPE_CHECKING:
     from kafkaclient.wire.reassignments import OngoingReassignment
     from kafkaclient.wire.results import MetadataResult, PartitionView
 
-__all__ = ["Surveyor", "known_partitions", "partitions_of", "visible"]
+__all__ = ["ClusterReader", "known_partitions", "visible"]
 
 T = TypeVar("T")
 
-_PATIENCE_S = 5.0
-"""For one broker's answer; the next reading asks it again."""
+_TIMEOUT_S = 5.0  # seconds for one broker's answer; the next reading asks the broker again
 
-_LOOKS = 5
+_MAX_READS = 5
 _UNKNOWN_TOPIC = 3
 _TOPIC_DENIED = 29
 
 _MIN_IN_SYNC = "min.insync.replicas"
-_TOPICS_A_REQUEST = 500
+_TOPICS_PER_REQUEST = 500
 
+# The replica id of a ListOffsets request to which followers also answer, with their log end offset
+# (Java: ListOffsetsRequest.DEBUGGING_REPLICA_ID).
 _DEBUG_REPLICA = -2
-"""Who asks as this gets the log end offset of any replica, not only the leader's (Java:
-``ListOffsetsRequest.DEBUGGING_REPLICA_ID``)."""
-
-
-def partitions_of(cluster: MetadataResult) -> dict[TopicPartition, PartitionView]:
-    """All partitions that metadata tells of."""
-    return {
-        TopicPartition(topic.name, view.partition): view
-        for topic in cluster.topics
-        for view in topic.partitions
-    }
 
 
 def visible(cluster: MetadataResult) -> MetadataResult:
-    """The same metadata. Raises AuthorizationError if it has a topic that this client may not
-    describe: such a topic is not one that does not exist."""
+    """The same metadata. Raises AuthorizationError if this client may not describe one of its
+    topics: such a topic may exist."""
     for topic in cluster.topics:
         if topic.error_code == _TOPIC_DENIED:
             raise topic_error(topic.error_code, topic.name, "reassigning", "Describe")
@@ -69,25 +59,25 @@ def visible(cluster: MetadataResult) -> MetadataResult:
 
 
 async def known_partitions(session: Session, wanted: Set[TopicPartition]) -> MetadataResult:
-    """Metadata of all topics, with these partitions in it. Raises UnknownTopicError when a broker
-    has not heard of one after some time, AuthorizationError when this client may not describe its
-    topic."""
+    """Metadata of all topics that includes these partitions. Raises UnknownTopicError if a
+    partition is still missing after some retries, AuthorizationError if this client may not
+    describe its topic."""
     waits = 0
     while True:
         cluster = await session.metadata(None)
         missing = wanted - partitions_of(cluster).keys()
         if not missing:
             return cluster
-        # Metadata of all topics leaves out those that this client may not describe.
+        # Metadata of all topics omits topics that this client may not describe.
         visible(await session.metadata(tuple(sorted({p.topic for p in missing}))))
         waits += 1
-        if waits > _LOOKS:  # as long as a broker may need to hear of a topic
+        if waits > _MAX_READS:  # by then a broker knows a new topic
             raise topic_error(_UNKNOWN_TOPIC, some(missing), "reassigning", "Alter")
         await session.pause(waits)
 
 
 class _Logs(NamedTuple):
-    """Offsets by partition and broker; of starts only the leader's."""
+    """Log end offsets and, for leaders only, log start offsets by partition and broker."""
 
     ends: Mapping[Replica, int]
     starts: Mapping[Replica, int]
@@ -96,18 +86,17 @@ class _Logs(NamedTuple):
         return self.ends.get((partition, leader), 0) - self.starts.get((partition, leader), 0)
 
     def lag(self, partition: TopicPartition, leader: int, node: int) -> int | None:
-        """Records that a replica lacks; None when the leader did not tell."""
+        """The number of records that a replica lacks; None if the leader did not answer."""
         end = self.ends.get((partition, leader))
         if end is None:
             return None
         start = self.starts.get((partition, leader), 0)
-        # A replica that is not there yet lacks all; one that starts anew has offset 0.
-        there = max(start, self.ends.get((partition, node), start))
-        return max(0, end - there)
+        # A replica that does not exist yet lacks all records. A new replica has offset 0.
+        return max(0, end - max(start, self.ends.get((partition, node), start)))
 
 
-class Surveyor:
-    """One look after the other; within the session's limits."""
+class ClusterReader:
+    """Reads measurements from the brokers. Each call runs within the time limit of the session."""
 
     def __init__(
         self, session: Session, reassignments: Reassignments, clock: Callable[[], float]
@@ -119,20 +108,21 @@ class Surveyor:
     async def sizes(
         self, brokers: Iterable[int], partitions: Iterable[TopicPartition] | None = None
     ) -> tuple[Sizes, dict[int, str]]:
-        """The bytes of replicas by broker, and why some brokers did not tell."""
+        """The bytes of replicas by broker, and the errors of brokers that did not answer."""
         topics = None if partitions is None else _by_topic(partitions)
         call = DescribeLogDirsCall(topics)
-        answers, silent = await self._each(dict.fromkeys(brokers, call))
+        answers, silent = await self._request_each(dict.fromkeys(brokers, call))
         sizes: Sizes = {}
         for node, answer in answers.items():
-            failed = [each for each in answer.directories if each.error_code]
+            failed = [directory for directory in answer.directories if directory.error_code]
             if answer.error_code or failed:
                 code = answer.error_code or failed[0].error_code
                 where = "" if answer.error_code else f" {failed[0].path}"
                 advice = denied(code, "Describe", by_itself=True)
-                silent[node] = str(broker_error(code, f"looking at its disk{where}", advice=advice))
-            elif not answer.directories:  # so brokers without KIP-784 deny it
-                silent[node] = "it shows no disk, perhaps for want of Describe on the cluster"
+                what = f"describing its log directory{where}"
+                silent[node] = str(broker_error(code, what, advice=advice))
+            elif not answer.directories:  # brokers without KIP-784 answer so without permission
+                silent[node] = "it lists no log directory; Describe on the cluster may be missing"
             sizes[node] = {
                 replica.partition: replica.size
                 for directory in answer.directories
@@ -142,11 +132,11 @@ class Surveyor:
         return sizes, silent
 
     async def min_in_sync(self, topics: Iterable[str]) -> dict[str, int]:
-        """``min.insync.replicas`` by topic, of those that a broker tells of."""
+        """``min.insync.replicas`` by topic, without topics that this client may not describe."""
         wanted = sorted(set(topics))
         found: dict[str, int] = {}
-        for at in range(0, len(wanted), _TOPICS_A_REQUEST):
-            some = wanted[at : at + _TOPICS_A_REQUEST]
+        for at in range(0, len(wanted), _TOPICS_PER_REQUEST):
+            some = wanted[at : at + _TOPICS_PER_REQUEST]
             call = DescribeConfigsCall(
                 tuple((ConfigKind.TOPIC, name) for name in some), (_MIN_IN_SYNC,)
             )
@@ -157,8 +147,8 @@ class Surveyor:
         return found
 
     async def reading(self, followed: Iterable[TopicPartition] | None = None) -> Reading:
-        """What there is to know of the moves under way. ``followed``: partitions that may have
-        arrived already."""
+        """The measurements of all ongoing reassignments, and of the ``followed`` partitions, whose
+        reassignment may be complete."""
         ongoing = await self._reassignments.ongoing()
         wanted = sorted(set(ongoing) | set(followed or ()))
         cluster = await self._session.metadata(tuple(sorted({p.topic for p in wanted})))
@@ -173,8 +163,8 @@ class Surveyor:
         return Reading(self._clock(), live, ongoing, views, sizes, lags, rates, {**mute, **silent})
 
     async def remaining(self, moves: Mapping[TopicPartition, Move]) -> Remaining:
-        """What the new replicas of moves lack. Those are left out that are in sync, that are not
-        there yet, and whose brokers do not tell."""
+        """The missing bytes of new replicas. The result omits replicas that are in sync, that do
+        not exist yet, or whose brokers do not answer."""
         cluster = await self._session.metadata(tuple(sorted({p.topic for p in moves})))
         live = frozenset(broker.node_id for broker in cluster.brokers)
         views = {p: view for p, view in partitions_of(cluster).items() if p in moves}
@@ -226,7 +216,7 @@ class Surveyor:
         new: Mapping[TopicPartition, frozenset[int]],
         views: Mapping[TopicPartition, PartitionView],
     ) -> tuple[_Logs, dict[int, str]]:
-        """Where the logs of partitions end on their leaders and on the brokers that are new."""
+        """The log offsets of partitions on their leaders and on their new brokers."""
         asked: dict[int, set[TopicPartition]] = defaultdict(set)
         leading: dict[int, set[TopicPartition]] = defaultdict(set)
         for partition, nodes in new.items():
@@ -249,7 +239,7 @@ class Surveyor:
             )
             for node, partitions in asked.items()
         }
-        answers, silent = await self._each(calls)
+        answers, silent = await self._request_each(calls)
         found = {
             (TopicPartition(each.topic, each.partition), node): each.offset
             for node, answer in answers.items()
@@ -263,7 +253,7 @@ class Surveyor:
             node: DescribeConfigsCall(((ConfigKind.BROKER, str(node)),), RATE_KEYS)
             for node in brokers
         }
-        answers, _ = await self._each(calls)
+        answers, _ = await self._request_each(calls)
         return {
             node: int(entry.value)
             for node, answer in answers.items()
@@ -272,11 +262,13 @@ class Surveyor:
             if entry.name == FOLLOWER_RATE and entry.value is not None
         }
 
-    async def _each(self, calls: Mapping[int, Call[T]]) -> tuple[dict[int, T], dict[int, str]]:
-        """Each broker's answer, or what was met instead: none of them holds up the others."""
+    async def _request_each(
+        self, calls: Mapping[int, Call[T]]
+    ) -> tuple[dict[int, T], dict[int, str]]:
+        """The answers of the brokers, and the errors of brokers that did not answer."""
 
         async def ask(node: int, call: Call[T]) -> T:
-            async with asyncio.timeout(_PATIENCE_S):
+            async with asyncio.timeout(_TIMEOUT_S):
                 return await self._session.once(call, node)
 
         asked: list[Coroutine[None, None, T]] = [ask(node, call) for node, call in calls.items()]
@@ -285,7 +277,7 @@ class Surveyor:
         silent: dict[int, str] = {}
         for node, outcome in zip(calls, outcomes, strict=True):
             if isinstance(outcome, KafkaError | TimeoutError):
-                silent[node] = str(outcome) or f"no answer within {_PATIENCE_S:g} s"
+                silent[node] = str(outcome) or f"no answer within {_TIMEOUT_S:g} s"
             elif isinstance(outcome, BaseException):
                 raise outcome
             else:

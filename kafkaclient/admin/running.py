@@ -1,9 +1,10 @@
-"""The parts of a running admin client."""
+"""The state of a running admin client."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from kafkaclient.admin.announcements import Announcements
 from kafkaclient.admin.configs import Configs
 from kafkaclient.admin.groups import Groups
 from kafkaclient.admin.guard import Guard
@@ -12,7 +13,6 @@ from kafkaclient.admin.limits_topic import TopicLimits
 from kafkaclient.admin.reassignments import Reassignments
 from kafkaclient.admin.topics import Requests
 from kafkaclient.admin.transactions import TransactionRequests
-from kafkaclient.admin.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from kafkaclient.producer.producer import Producer
     from kafkaclient.wire.results import MetadataResult
 
-__all__ = ["Opened", "Operation"]
+__all__ = ["Operation", "RunningAdmin"]
 
 
-class Opened:
-    """The parts, joined. ``limits`` is as :class:`~kafkaclient.admin.Admin` takes it."""
+class RunningAdmin:
+    """The session of a started admin client, and an object for each group of requests. ``limits``
+    is the argument of :class:`~kafkaclient.admin.Admin`."""
 
     def __init__(
         self,
@@ -45,22 +46,22 @@ class Opened:
         self.groups = Groups(session)
         self.guard = Guard(session, self.requests, rng)
         self.reassignments = Reassignments(session)
-        self.turns = Turns(session, self.configs, wall_clock=wall_clock, rng=rng)
+        self.announcements = Announcements(session, self.configs, wall_clock=wall_clock, rng=rng)
         self.transactions = TransactionRequests(session, session.coordinators())
         self.store: TopicLimits | FileLimits | None
-        """Where limits are kept; None when there are to be none."""
+        """The store of the partition limits; None enforces no limits."""
         if limits == "topic":
             self.store = TopicLimits(session, self.requests, new_producer)
         else:
             self.store = limits
 
     async def limits(self, cluster: MetadataResult | None = None) -> Limits:
-        """The limits that hold; ``cluster``: metadata of all topics, if that is at hand."""
+        """The limits in force. ``cluster`` is metadata of all topics, if the caller has it."""
         if self.store is None:
             return Limits()
         if isinstance(self.store, TopicLimits):
-            kept = await self.store.read(cluster)
-            return kept.stricter(await self.configs.limits())
+            stored = await self.store.read(cluster)
+            return stored.stricter(await self.configs.limits())
         return await self.store.read()
 
     async def limits_and_cluster(self) -> tuple[Limits, MetadataResult]:
@@ -70,11 +71,11 @@ class Opened:
 
 
 class Operation(Protocol):
-    """How an operation of a running client begins."""
+    """Starts an operation: ``async with operation("describing topics", timeout_s) as running``."""
 
     def __call__(
         self, what: str, timeout_s: float | None = None
-    ) -> AbstractAsyncContextManager[Opened]:
-        """The parts, and the time limit of :meth:`.Session.limit`. Raises AdminStateError when
-        the client is not running."""
+    ) -> AbstractAsyncContextManager[RunningAdmin]:
+        """The running client, within the time limit of :meth:`.Session.limit`. Raises
+        AdminStateError if the client is not running."""
         ...

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kafkaclient.admin.turns import Announcement, Doing
+from kafkaclient.admin.announcements import Announcement, Intent
 from kafkaclient.errors import (
     AuthorizationError,
     PartitionLimitRaceError,
@@ -44,7 +44,7 @@ async def test_a_limit_race_is_undone(fake, new_admin, configured, quota) -> Non
         errors = [each for each in outcomes if isinstance(each, Exception)]
         assert errors
         assert all(isinstance(each, PartitionLimitRaceError) for each in errors)
-        assert "undone again: somebody else took the same room" in str(errors[0])
+        assert "undone, because a concurrent change used the same capacity" in str(errors[0])
         assert len(await one.list_partition_reassignments()) == 2 - len(errors)
         for outcome, partition, was in zip(
             outcomes, (FOO0, FOO1), ((0, 1, 2), (1, 2, 3)), strict=True
@@ -73,7 +73,7 @@ async def test_nothing_is_said_to_be_left_where_nothing_was_set(
         fake.control(key, 31, keep=True)
         with pytest.raises(AuthorizationError):
             await admin.reassigner.begin({FOO0: [0, 1, 4]}, 1000)
-    assert "left behind" not in caplog.text
+    assert "was not removed" not in caplog.text
 
 
 @virtual_time
@@ -143,7 +143,7 @@ async def test_clearing_waits_for_a_plan_that_begins(fake, new_admin, configured
         fake.control(ApiKey.ALTER_PARTITION_REASSIGNMENTS, lambda _: delay(3))
         beginning = asyncio.create_task(two.reassigner.begin({FOO0: [0, 1, 3]}, 1000))
         await asyncio.sleep(1)
-        assert [each.doing for each in announcements(configured)] == [Doing.SETTING]
+        assert [each.intent for each in announcements(configured)] == [Intent.SETTING]
         told = await one.reassigner.verify({BAR0: (3, 2, 0)})
         assert beginning.done()
         assert told.lifted.topics == ("bar",)
@@ -202,7 +202,7 @@ async def test_all_throttles_are_not_deleted_while_something_moves(
         await admin.reassigner.begin({FOO0: [0, 1, 3]}, 1000)
         fake._state.topics["bar"].configs["leader.replication.throttled.replicas"] = "0:3"
         told = await admin.replication_quotas.clear(everyone=True)
-        assert "replicas are moving" in str(told.failures["other operators"])
+        assert "a reassignment is in progress" in str(told.failures["other operators"])
         assert unthrottled(fake) == []
         await admin.replication_quotas.clear(everyone=True, keep_needed=False)
         assert configured() == {}

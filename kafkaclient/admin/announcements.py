@@ -1,0 +1,205 @@
+"""A lock between operators that set throttles and operators that clear throttles.
+
+Brokers cannot compare and set a configuration. Between the check that a throttle is not needed and
+its removal, another operator may start a reassignment that needs the throttle. So each operator
+first announces its intent as a key in the cluster-wide broker defaults. Brokers store keys that
+they do not know, and ignore them.
+
+An operator writes its announcement, then reads until the answer includes it. Cluster metadata is
+ordered, so of two operators the later one sees the announcement of the earlier one.
+
+- An operator that sets throttles, and then starts reassignments, waits until no operator clears.
+- An operator that clears throttles deletes its announcement while another operator sets, and
+  retries. It reads reassignments and configurations only after that, and only uses answers that
+  include its announcement.
+
+Operators that set do not wait for each other, and neither do operators that clear. A process that
+dies leaves its announcement. So the key contains an expiry time in seconds since the epoch. Other
+operators ignore an expired announcement, and the next operator that clears deletes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkaclient.admin.configs import ConfigResource
+from kafkaclient.errors import AuthorizationError, KafkaError, ReassignmentError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable
+    from random import Random
+
+    from kafkaclient.admin.configs import Configs
+    from kafkaclient.admin.session import Session
+
+__all__ = ["CLEARING_S", "Announcement", "Announcements", "Intent"]
+
+_log = logging.getLogger(__name__)
+
+CLEARING_S = 40.0  # seconds to clear throttles, counted from the announcement
+_CLOCK_SKEW_S = 30.0  # seconds that the clocks of operators may differ
+_WAIT_TO_CLEAR_S = 20.0  # seconds to wait while other operators set throttles
+_WITHDRAW_S = 10.0  # seconds to delete an announcement, even after the operation's time limit
+
+_KEY = re.compile(r"kafkaclient\.throttle\.(setting|clearing)\.(\d+)\.([0-9a-f]+)")
+
+
+class Intent(StrEnum):
+    """The change that an operator announces."""
+
+    SETTING = "setting"
+    CLEARING = "clearing"
+
+
+class Announcement(NamedTuple):
+    """An operator's announcement. ``expires``: seconds since the epoch; ``token`` is unique."""
+
+    intent: Intent
+    expires: int
+    token: str
+
+    @classmethod
+    def all_of(cls, keys: Iterable[str]) -> list[Announcement]:
+        """The announcements among the keys of a broker's configuration."""
+        found = (_KEY.fullmatch(key) for key in keys)
+        return [cls(Intent(match[1]), int(match[2]), match[3]) for match in found if match]
+
+    @property
+    def key(self) -> str:
+        return f"kafkaclient.throttle.{self.intent}.{self.expires}.{self.token}"
+
+
+class Announcements:
+    """The announcements of one admin client. ``wall_clock``: seconds since the epoch."""
+
+    def __init__(
+        self,
+        session: Session,
+        configs: Configs,
+        *,
+        wall_clock: Callable[[], float],
+        rng: Random,
+    ) -> None:
+        self._session = session
+        self._configs = configs
+        self._wall_clock = wall_clock
+        self._rng = rng
+
+    @asynccontextmanager
+    async def setting(self, timeout_s: float | None = None) -> AsyncIterator[str]:
+        """Keep other operators from clearing throttles during the block, which sets throttles and
+        starts reassignments. Yields the announcement's key. ``timeout_s`` is the operation's time
+        limit; the announcement lasts at least ``default.api.timeout.ms``."""
+        seconds = max(timeout_s or 0.0, self._session.config.default_api_timeout_ms / 1000)
+        own = self._announcement(Intent.SETTING, seconds + _WITHDRAW_S)
+        try:
+            await self._announce(own)
+            waits = 0
+            while self._unexpired(await self._read_back(own), Intent.CLEARING):
+                waits += 1
+                await self._session.pause(waits)
+            yield own.key
+        finally:
+            await self._withdraw([own])
+
+    @asynccontextmanager
+    async def clearing(self) -> AsyncIterator[str]:
+        """Keep other operators from setting throttles during the block, which may take at most
+        :data:`CLEARING_S` seconds. Yields the announcement's key. If a broker's configuration lacks
+        this key, its answer is too old: read it again. Raises ReassignmentError if another operator
+        still sets throttles after :data:`_WAIT_TO_CLEAR_S` seconds."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _WAIT_TO_CLEAR_S
+        waits = 0
+        while True:
+            ends_at = loop.time() + CLEARING_S  # later, other operators ignore the announcement
+            own = self._announcement(Intent.CLEARING, CLEARING_S)
+            expired: list[Announcement] = []
+            try:
+                await self._announce(own)
+                announced = await self._read_back(own)
+                setting = self._unexpired(announced, Intent.SETTING)
+                expired = list(filter(self._is_expired, announced))
+                if not setting:
+                    async with asyncio.timeout_at(ends_at):
+                        yield own.key
+                    return
+            finally:
+                await self._withdraw([own, *expired])
+            if loop.time() > until:
+                raise _others_are_setting(setting)
+            waits += 1
+            await self._session.pause(waits)
+
+    async def any_expired(self) -> bool:
+        """Whether there is an expired announcement, which a dead process left."""
+        keys = await self._configs.describe(ConfigResource.broker_defaults())
+        return any(map(self._is_expired, Announcement.all_of(keys)))
+
+    # ------------------------------------------------------------------------------------------
+
+    def _announcement(self, intent: Intent, seconds: float) -> Announcement:
+        expires = int(self._wall_clock() + seconds + _CLOCK_SKEW_S)
+        return Announcement(intent, expires, f"{self._rng.getrandbits(48):012x}")
+
+    def _is_expired(self, announcement: Announcement) -> bool:
+        return announcement.expires <= self._wall_clock()
+
+    def _unexpired(self, announced: Iterable[Announcement], intent: Intent) -> list[Announcement]:
+        return [a for a in announced if a.intent is intent and not self._is_expired(a)]
+
+    async def _announce(self, own: Announcement) -> None:
+        await self._alter({own.key: "1"}, ())
+
+    async def _read_back(self, own: Announcement) -> list[Announcement]:
+        """All announcements, read from a broker that already knows ``own``."""
+        waits = 0
+        while True:
+            keys = await self._configs.describe(ConfigResource.broker_defaults())
+            announced = Announcement.all_of(keys)
+            if own in announced:
+                return announced
+            self._session.note_error(
+                ReassignmentError(
+                    f"the key {own.key} is not in the brokers' configuration yet; if it never "
+                    "appears, another operator with a different clock deleted it"
+                )
+            )
+            waits += 1
+            await self._session.pause(waits)
+
+    async def _withdraw(self, announcements: Iterable[Announcement]) -> None:
+        try:
+            async with asyncio.timeout(_WITHDRAW_S):
+                await self._alter({}, [announcement.key for announcement in announcements])
+        except AuthorizationError as error:
+            _log.debug("no announcement was made: %s", error)
+        except (KafkaError, TimeoutError) as error:
+            _log.warning(
+                "an announcement in the broker defaults could not be deleted, it expires: %s", error
+            )
+
+    async def _alter(self, set_: dict[str, str], delete: Iterable[str]) -> None:
+        await self._configs.alter(
+            ConfigResource.broker_defaults(),
+            set=set_,
+            delete=delete,
+            append={},
+            subtract={},
+            validate_only=False,
+        )
+
+
+def _others_are_setting(setting: list[Announcement]) -> ReassignmentError:
+    last = max(announcement.expires for announcement in setting)
+    return ReassignmentError(
+        "no throttle was cleared, because another operator is setting throttles, or died while it "
+        "set them. Run `kafkaclient throttle clear` or `verify` again later; the other operator's "
+        f"announcement expires at {datetime.fromtimestamp(last, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    )

@@ -61,7 +61,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _reason_to_skip(item: pytest.Item, marker: pytest.Mark) -> str | None:
     if os.environ.get(COMPOSE_VARIABLE):
         if "kafka_cluster" not in getattr(item, "fixturenames", ()):
-            return "starts brokers of its own, which are processes with other settings"
+            return f"starts its own brokers, and {COMPOSE_VARIABLE} names a Docker Compose project"
         reason: str | None = marker.kwargs.get("not_in_containers")
         return reason
     if external := os.environ.get(BOOTSTRAP_VARIABLE):

@@ -29,6 +29,9 @@ class Tracker:
     def getActiveStageIds(self) -> list[int]:
         return []
 
+    def getStageInfo(self, _stage: int) -> None:
+        return None
+
 
 class Spark:
     """Stands for a session, its context, and an RDD with barriers."""

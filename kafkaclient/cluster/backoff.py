@@ -18,8 +18,8 @@ _MAX_DOUBLINGS = 32
 def backoff_s(failures: int, first_s: float, max_s: float, rng: Random) -> float:
     """The pause after so many failures in a row: doubling, varied by 20 %, never above ``max_s``.
 
-    No failure means no pause. Unlike Java's, pauses at the ceiling vary too (below it): clients
-    that lost their broker together do not come back together.
+    No failure means no pause. A pause that has reached ``max_s`` still varies, from 80 % of it to
+    all of it (Java's does not): clients that lost their broker together do not come back together.
     """
     if failures <= 0:
         return 0.0

@@ -118,7 +118,8 @@ class Coordinators:
         over: asyncio.Event | None = None,
     ) -> T:
         """The first answer that is a success or a final error. There is no time limit: the caller
-        sets one. ``final``: besides fatal codes only these codes are final. ``over``: the call is
+        sets one. ``final``: besides fatal codes only these codes are final (None: all
+        codes that are not to be retried). ``over``: the call is
         not repeated once this event is set.
 
         Raises an error that a repeated call cannot help (UnsupportedVersionError,
@@ -140,7 +141,7 @@ class Coordinators:
 
         async def before_retry(error: KafkaError, failures: int) -> None:
             if refused is None:
-                if not _may_pass(error, final):
+                if not _is_worth_repeating(error, final):
                     raise error
                 self._on_unknown(f"a coordinator did not answer: {error}")
             self.last_error = error
@@ -186,7 +187,7 @@ def _is_final(code: int, final: frozenset[int] | None) -> bool:
     return outcome_of(code) not in (Outcome.RETRY, Outcome.RELOCATE)
 
 
-def _may_pass(error: KafkaError, final: frozenset[int] | None) -> bool:
+def _is_worth_repeating(error: KafkaError, final: frozenset[int] | None) -> bool:
     """Whether a call that failed without an answer may succeed when it is repeated."""
     if error.code is None:
         return error.retriable or isinstance(error, ProtocolError)

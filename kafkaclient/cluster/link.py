@@ -49,8 +49,9 @@ class Link:
 
     One attempt is under way at a time. After a failure the next attempt waits for the reconnect
     backoff (``reconnect.backoff.ms`` to ``.max.ms``), and has more time to succeed
-    (``socket.connection.setup.timeout.ms`` to ``.max.ms``, KIP-601). A connection that was lost
-    after it had served for a while is remade without a pause. ``on_change`` is called when
+    (``socket.connection.setup.timeout.ms`` to ``.max.ms``, KIP-601). The backoff
+    starts over when a connection ends that was closed here, or that had served for at least
+    ``reconnect.backoff.max.ms``; connecting alone does not reset it. ``on_change`` is called when
     the connection comes up, is lost, becomes writable again, and when an attempt has failed.
     """
 
@@ -85,7 +86,7 @@ class Link:
         self._authenticating = False
         self._connection: Connection | None = None
         self._attempt: asyncio.Task[None] | None = None
-        self._failures = 0
+        self._failures_in_a_row = 0
         self._setup_failures = 0
         self._not_before = 0.0
         self._up_since = 0.0
@@ -116,7 +117,7 @@ class Link:
     @property
     def failing(self) -> bool:
         """True when the last attempt failed, or the last connection did not live long."""
-        return self._failures > 0 and self.connection is None
+        return self._failures_in_a_row > 0 and self.connection is None
 
     @property
     def unused(self) -> bool:
@@ -164,9 +165,9 @@ class Link:
         except KafkaError as error:
             self._failed(error)
             self._setup_failures += 1
-            news = isinstance(error, AuthenticationError) and self._failures == 1
+            news = isinstance(error, AuthenticationError) and self._failures_in_a_row == 1
             level = logging.ERROR if news else logging.INFO
-            _log.log(level, "%s (failure %d in a row)", error, self._failures)
+            _log.log(level, "%s (failure %d in a row)", error, self._failures_in_a_row)
         else:
             self._up_since = self._clock()
             self.setup_s = self._up_since - began
@@ -274,7 +275,7 @@ class Link:
             self._session = None
         served_s = self._clock() - self._up_since
         if error is None or served_s >= self._config.reconnect_backoff_max_ms / 1000:
-            self._failures, self._not_before = 0, 0.0
+            self._failures_in_a_row, self._not_before = 0, 0.0
             self.error = error
         else:
             self._failed(error)
@@ -289,9 +290,11 @@ class Link:
 
     def _failed(self, error: KafkaError) -> None:
         self.error = error
-        self._failures += 1
+        self._failures_in_a_row += 1
         first_s = self._config.reconnect_backoff_ms / 1000
         longest_s = self._config.reconnect_backoff_max_ms / 1000
         if isinstance(error, AuthenticationError):
             first_s, longest_s = longest_s, longest_s * _REFUSED_PAUSES
-        self._not_before = self._clock() + backoff_s(self._failures, first_s, longest_s, self._rng)
+        self._not_before = self._clock() + backoff_s(
+            self._failures_in_a_row, first_s, longest_s, self._rng
+        )

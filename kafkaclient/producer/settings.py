@@ -10,14 +10,14 @@ from kafkaclient.wire.compression import Codec
 if TYPE_CHECKING:
     from kafkaclient.config import ProducerConfig
 
-GROWTH = 0.1
+MAX_OPEN_SHARE = 0.1
 """The fraction of delivery.timeout.ms for which a batch takes records. They expire with its first
 record, so its last record may fail this fraction of delivery.timeout.ms too early."""
 
 _REQUEST_OVERHEAD = 1024  # bytes: header, client id and topic name of a request take less
 
 __all__ = [
-    "GROWTH",
+    "MAX_OPEN_SHARE",
     "AccumulatorSettings",
     "RetrySettings",
     "SenderSettings",
@@ -82,7 +82,7 @@ class SenderSettings:
 def accumulator_settings(config: ProducerConfig, early: float = 0.0) -> AccumulatorSettings:
     """``early``: how late timers fire on average, in seconds; lingering ends earlier by it."""
     delivery_timeout = config.delivery_timeout_ms / 1000
-    linger = min(config.linger_ms / 1000, GROWTH * delivery_timeout)
+    linger = min(config.linger_ms / 1000, MAX_OPEN_SHARE * delivery_timeout)
     codec = Codec[config.compression_type.upper()]
     levels = {
         Codec.GZIP: config.compression_gzip_level,

@@ -57,14 +57,15 @@ class ClientCache:
 
     @contextmanager
     def client(self, kind: type[C], options: Mapping[str, str]) -> Iterator[C]:
-        """A started client with current metadata. Closed if the block raises, else kept.
+        """A started client with current metadata. Closed if the block raises, or if stopping the
+        client may still write something (``telemetry``, ``acks=0``), else kept.
 
         Raises the errors of starting the client.
         """
         freeze_imports()
         loop, key = self.loop, _key(kind, options)
         client: Any = self._take_idle(key)
-        if client is not None and not loop.run(_is_up_to_date(client)):
+        if client is not None and not loop.run(_refreshed(client)):
             self._discard(client)
             client = None
         if client is None:
@@ -75,7 +76,7 @@ class ClientCache:
         except BaseException:
             self._discard(client)
             raise
-        # Spark kills workers, so a client that writes something when it stops must stop now.
+        # Spark kills workers: a client with something left to write must stop now.
         if "telemetry" in options or options.get("acks") == "0":
             self._discard(client)
         else:
@@ -115,7 +116,7 @@ def _key(kind: type, options: Mapping[str, str]) -> bytes:
     return sha256(repr((kind.__name__, sorted(options.items()))).encode()).digest()
 
 
-async def _is_up_to_date(client: Producer | Reader) -> bool:
+async def _refreshed(client: Producer | Reader) -> bool:
     """Whether the client could refresh its metadata. Topics may have been recreated or got
     partitions since its last task. After a failure, a new client is started and raises the reason.
     """

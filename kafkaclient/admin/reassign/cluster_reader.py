@@ -6,10 +6,10 @@ import asyncio
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from kafkaclient.admin.reassign.early_unthrottle import Remaining, Rest, lacking
 from kafkaclient.admin.reassign.moves import arrivals, current_move
 from kafkaclient.admin.reassign.outcome import some
 from kafkaclient.admin.reassign.progress import Reading
-from kafkaclient.admin.reassign.release import Remaining, Rest, lacking
 from kafkaclient.admin.reassign.throttle_marks import FOLLOWER_RATE, RATE_KEYS
 from kafkaclient.admin.topics import partitions_of, topic_error
 from kafkaclient.broker_errors import broker_error, denied
@@ -22,9 +22,9 @@ from kafkaclient.wire.reassignments import DescribeLogDirsCall
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping, Set
 
+    from kafkaclient.admin.reassign.early_unthrottle import Replica
     from kafkaclient.admin.reassign.estimate import Sizes
     from kafkaclient.admin.reassign.moves import Move
-    from kafkaclient.admin.reassign.release import Replica
     from kafkaclient.admin.reassignments import Reassignments
     from kafkaclient.admin.session import Session
     from kafkaclient.wire.api import Call

@@ -7,8 +7,8 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kafkaclient.admin.reassign.early_unthrottle_loop import ease_arrivals
 from kafkaclient.admin.reassign.moves import bootstrap_map
-from kafkaclient.admin.reassign.release_loop import ease_arrivals
 from kafkaclient.admin.reassign.throttle import throttle_of
 from kafkaclient.admin.reassign.throttle_state import Lifted, Throttles
 from kafkaclient.admin.topics import partitions_of
@@ -169,8 +169,9 @@ async def lift(
     everyone: bool = False,
     keep_needed: bool = True,
 ) -> Lifted:
-    """Remove the throttles of the whole cluster that no reassignment and no replica behind needs.
-    It reads all topics, because the list of any topic may need a broker's rate. Replicas of
+    """Remove the throttles of the whole cluster that neither a reassignment nor a replica still
+    catching up needs. It reads every topic: a broker's rate may go only when no topic lists a
+    replica for which the rate is needed. Replicas of
     ``completed`` partitions count as in sync, because a broker may not know that yet.
 
     If a first read finds no throttle to remove, there is no announcement and no change. ``force``
@@ -226,8 +227,10 @@ async def _plan_lift(
     def needed(partition: TopicPartition, follower: int | None) -> bool:
         if not keep_needed:
             return False
-        if partition in ongoing or follower is None or partition in completed:
-            return partition in ongoing
+        if partition in ongoing:
+            return True
+        if follower is None or partition in completed:
+            return False
         view = views.get(partition)
         return view is not None and follower in set(view.replicas) - set(view.isr)
 

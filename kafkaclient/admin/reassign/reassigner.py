@@ -11,6 +11,7 @@ from kafkaclient.admin.reassign.cluster_reader import (
     known_partitions,
     visible,
 )
+from kafkaclient.admin.reassign.early_unthrottle_loop import ease_arrivals
 from kafkaclient.admin.reassign.estimate import Estimate, estimate, inbound_rate
 from kafkaclient.admin.reassign.moves import move_map
 from kafkaclient.admin.reassign.outcome import Verification, off_target, states
@@ -22,7 +23,6 @@ from kafkaclient.admin.reassign.quotas import (
     live_brokers,
     warn_of,
 )
-from kafkaclient.admin.reassign.release_loop import ease_arrivals
 from kafkaclient.admin.reassign.submission import Submission
 from kafkaclient.admin.reassign.throttle import throttle_of
 from kafkaclient.admin.reassign.throttle_state import Throttles

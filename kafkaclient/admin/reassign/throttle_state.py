@@ -35,7 +35,7 @@ class TopicThrottle(NamedTuple):
     def any(self) -> bool:
         return bool(self.leader.value or self.follower.value)
 
-    def names(self, partition: int) -> bool:
+    def mentions(self, partition: int) -> bool:
         """Whether this package or another tool throttles a replica of the partition."""
         listed = {element for one in self for element in (*one.before, *(one.ours or ()))}
         return EVERY_REPLICA in listed or any(e.startswith(f"{partition}:") for e in listed)
@@ -133,7 +133,7 @@ def plan_lift(
     nodes = {int(element.partition(":")[2]) for left in still_needed.values() for element in left}
     for partition, involved in moving.items():
         lists = topics.get(partition.topic)
-        if lists is None or lists.names(partition.partition):
+        if lists is None or lists.mentions(partition.partition):
             nodes |= set(involved)
     ours = {node: now for node, now in present.items() if now.marks}
     if hidden:

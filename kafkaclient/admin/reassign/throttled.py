@@ -111,7 +111,8 @@ class ThrottledReassignment:
             raise _error(failures, lifted.failures)
 
     async def _stop_easing(self) -> None:
-        """End the task, because it changes the lists that :meth:`Reassigner.finish` removes."""
+        """Stop the task of :meth:`Reassigner.ease_arrivals` first: it edits the lists of throttled
+        replicas, which finish and undo remove."""
         if self._easing is not None:
             self._easing.cancel()
             await asyncio.wait({self._easing})

@@ -2,7 +2,7 @@
 
 Java: ``RecordAccumulator``. :meth:`RecordAccumulator.append` takes records in. ``ready_queues``
 knows which batches may be sent, late_binder.py takes them out, and ``incomplete`` applies their
-outcome. Nothing here reads a clock or touches a socket.
+outcome and their expiry. Nothing here reads a clock or touches a socket.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kafkaclient.producer.batches.topic_buffer import TopicBuffer
 from kafkaclient.producer.partitioning.fair_share import FairShare
 from kafkaclient.producer.partitioning.minimum_share import MinimumShare
 from kafkaclient.producer.partitioning.rack import Rack
-from kafkaclient.producer.settings import GROWTH, AccumulatorSettings
+from kafkaclient.producer.settings import MAX_OPEN_SHARE, AccumulatorSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -112,7 +112,7 @@ class RecordAccumulator:
         self.detours = Detours(self.topics, self.ready_queues, adaptive=settings.adaptive)
         self._sticky_bytes = max(1, settings.batch_size)
         self._closed = False
-        self._growth = GROWTH * settings.delivery_timeout
+        self._open_for = MAX_OPEN_SHARE * settings.delivery_timeout
         """How long a batch takes records, in seconds."""
         self._wake = wake
         self._random31 = random31
@@ -164,7 +164,8 @@ class RecordAccumulator:
         With ``partition`` None the topic's strategy chooses. ``force`` goes beyond the buffer
         memory, for a record that is in memory already. The topic's metadata must be known. The
         record's delivery timeout runs from ``since`` (default: ``now``): it joins no batch that
-        expires later, nor one that expires much earlier.
+        expires later (the record would outlive its timeout), nor one that expires much earlier
+        (the record would fail too soon).
         """
         created, chosen = now if since is None else since, partition is None
         view, strategy = topic.known_view, topic.strategy
@@ -207,7 +208,11 @@ class RecordAccumulator:
         """Let later records for the partition, or ``unkeyed`` ones, skip :meth:`append`, unless
         they would expire too early with the batch."""
         slot, slots = batch.append_slot, queue.topic.append_slots
-        if slot is None or batch.rebindable != queue.unbound or now > batch.created + self._growth:
+        if (
+            slot is None
+            or batch.rebindable != queue.unbound
+            or now > batch.created + self._open_for
+        ):
             return
         if unkeyed:
             slots.set_unkeyed(slot)
@@ -229,7 +234,7 @@ class RecordAccumulator:
         self, batch: ProducerBatch, record: Record, created: float, *, force: bool
     ) -> bool | None:
         """Append to the open batch, growing it within its limit. None: no buffer space."""
-        if not 0 <= created - batch.created <= self._growth:
+        if not 0 <= created - batch.created <= self._open_for:
             return False
         if batch.append(record):
             return True

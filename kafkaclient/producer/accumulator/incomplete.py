@@ -62,7 +62,7 @@ class IncompleteBatches:
         """The latest ``created`` of all batches so far."""
         self._order = count()  # the parts of a split have the same age
         self._early: list[tuple[float, int, ProducerBatch]] = []
-        """A heap of batches whose delivery timeout began before that of older batches: their
+        """A heap of batches that were opened later than others but expire earlier, because their
         records had waited for metadata. A batch with an outcome is dropped when it comes up."""
         self.flushes: dict[asyncio.Future[None], int] = {}
         """Pending flush() calls: future -> serial number of the last batch it waits for."""

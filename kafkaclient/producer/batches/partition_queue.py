@@ -84,7 +84,8 @@ class PartitionQueue:
         """Whether this is the queue of the topic's batches that have no partition yet."""
         self._batches: deque[ProducerBatch] = deque()
         self.batches: Sequence[ProducerBatch] = self._batches
-        """Waiting to be sent: retries in front, in the order of their stamps. Read-only."""
+        """Waiting to be sent: retries in front, in the order in which they were first sent.
+        Read-only."""
         self._unacked: deque[ProducerBatch] = deque()
         self.unacked: Sequence[ProducerBatch] = self._unacked
         """Sent at least once and neither acknowledged nor given up, oldest first. Those not on the
@@ -227,7 +228,8 @@ class PartitionQueue:
             self.sequence.resolve()
 
     def requeue(self, batch: ProducerBatch) -> None:
-        """Queue the batch for its retry: before those that were stamped or created later."""
+        """Queue the batch for its retry: behind older retries, before every batch that was first
+        sent later or never."""
         self._land(batch)
         self._queue_for_retry(batch)
 

@@ -1,4 +1,6 @@
-"""Metrics that Java does not have: the choice of partitions, and the load it is based on."""
+"""Metrics that Java does not have, per broker, topic and partition: the choice of partitions, and
+the load it is based on. Each snapshot of the metrics reads them from lanes and queues.
+"""
 
 from __future__ import annotations
 

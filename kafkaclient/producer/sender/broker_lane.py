@@ -74,8 +74,8 @@ class BrokerLane:
         """The least of the latest latencies, in seconds; 0.0 while there are too few. One fast
         answer is enough to show that the broker has recovered."""
         self.p95_latency = 0.0
-        """The median of the slowest tenth of latencies, in seconds: one late answer must not
-        prolong the wait for the next one. 0.0 before the first answer."""
+        """The median of the slowest tenth of latencies, in seconds; 0.0 before the first answer.
+        ``overdue_after`` depends on it, and one late answer must not raise that."""
         self.overdue_after = MIN_OVERDUE_S
         """An answer is overdue after this many seconds."""
         self.in_flight: deque[Request] = deque()

@@ -172,7 +172,7 @@ class BrokerLanes:
                 overdue.add(number)
             # Large batches keep the network itself busy: the next one goes out behind the first.
             window = min(lane.window.limit, lane.window.size + large)
-            if lane.in_flight and lane.window.starves_probe(
+            if lane.in_flight and lane.window.must_idle_for_probe(
                 now - max(lane.idle_since, lane.window.probed_at), lane.p95_latency
             ):
                 window = 0
@@ -189,7 +189,7 @@ class BrokerLanes:
                 and lane.can_take(connection, min(window + 1, lane.window.limit), now)
                 and has_full_head(number)
             ):
-                # The batch gains nothing by waiting here, and the broker must not wait for it.
+                # A full batch cannot grow: it waits at the broker, which goes on without a pause.
                 available[number] = connection
                 saturated.add(number)
         pending = self._liveness.probe_pending

@@ -22,7 +22,7 @@ class ErrorAction(Enum):
     RETRY = "send it again after a back-off, with the same sequence"
     SPLIT = "halve it and send the parts; a lone record fails"
     RESEQUENCE = "the broker expects another sequence: retry, with a new epoch if it is the oldest"
-    FAIL = "the batch fails; the producer goes on"
+    FAIL = "the batch fails, and an open transaction can only be aborted; the producer goes on"
     FATAL = "the batch fails; the producer cannot go on"
 
 

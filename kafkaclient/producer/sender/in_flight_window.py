@@ -28,8 +28,8 @@ _NEW_NETWORK_RATIO = 2.0  # a round trip that grew by this factor voids the serv
 
 _PROBE_INTERVAL_S = 0.5  # how often the round trip is measured
 _DOUBTFUL_PROBE_INTERVAL_S = 0.1  # how often while the latest round trips disagree
-_LONGEST_PROBE_DELAY_S = 2.0  # a busy connection puts a probe off for at least this long
-_PROBE_DELAY_RATIO = 40  # ... and for at least this many times the 95th percentile of latencies
+_PROBE_PATIENCE_S = 2.0  # a probe waits for an idle connection this long
+_PROBE_PATIENCE_RATIO = 40  # ... or this many times the 95th percentile of latencies, if longer
 
 
 class InFlightWindow:
@@ -51,7 +51,7 @@ class InFlightWindow:
         """How many requests the broker should have in flight."""
         self.needs_probe = True
         """Whether the round trip should be measured again soon: there are too few measurements, or
-        the latest one would change the size if the others agreed with it."""
+        the latest one, taken alone, gives another size."""
         self.probed_at = -NEVER
         """When the round trip was last measured."""
         self._resize()
@@ -82,13 +82,13 @@ class InFlightWindow:
             self.service += _SMOOTHING * (service - self.service)
         self._resize()
 
-    def starves_probe(self, busy_for: float, p95_latency: float) -> bool:
+    def must_idle_for_probe(self, busy_for: float, p95_latency: float) -> bool:
         """Whether the connection must fall idle for a probe: it was busy for ``busy_for`` seconds,
         and a connection that is never idle cannot be probed."""
         return (
             not self.fixed
-            and busy_for > _LONGEST_PROBE_DELAY_S
-            and busy_for > _PROBE_DELAY_RATIO * p95_latency
+            and busy_for > _PROBE_PATIENCE_S
+            and busy_for > _PROBE_PATIENCE_RATIO * p95_latency
         )
 
     def is_probe_due(self, now: float) -> bool:

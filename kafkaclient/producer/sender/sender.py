@@ -27,7 +27,7 @@ from kafkaclient.producer.sender.late_binder import LateBinder
 from kafkaclient.producer.sender.liveness import BrokerLiveness
 from kafkaclient.producer.sender.loop_monitor import LoopLagWarning, LoopMonitor
 from kafkaclient.producer.sender.responses import ResponseHandler, delivery_timeout
-from kafkaclient.producer.settings import GROWTH
+from kafkaclient.producer.settings import MAX_OPEN_SHARE
 from kafkaclient.producer.timing import NEVER
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.produce import (
@@ -111,7 +111,7 @@ class Sender:
         self._closing = False
         self._expired_at: float | None = None
         """When a deadline was first found to have passed."""
-        self._growth = GROWTH * settings.delivery_timeout
+        self._open_for = MAX_OPEN_SHARE * settings.delivery_timeout
         self._close_old_at = 0.0
         self._late_binder = LateBinder(
             accumulator.ready_queues,
@@ -358,7 +358,8 @@ class Sender:
     # --- time ---------------------------------------------------------------------------------
 
     def _check_ages(self, now: float) -> float:
-        """Have records live about as long as they may; returns when to look again."""
+        """Fail batches past the delivery timeout, and close open batches that have taken records
+        for long enough. Returns when to look again."""
         due = self._incomplete.next_expiry()
         if due is None:
             self._expired_at = None
@@ -368,7 +369,7 @@ class Sender:
         else:
             due = self._expire(now)
         if now >= self._close_old_at:
-            close_at = self._incomplete.close_old(now, self._growth)
+            close_at = self._incomplete.close_old(now, self._open_for)
             self._close_old_at = max(close_at, now + _CLOSE_OLD_INTERVAL_S)
         return min(due, self._close_old_at)
 

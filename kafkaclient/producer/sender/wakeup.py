@@ -26,8 +26,8 @@ class Wakeup:
     ``clock`` gives the event loop's time in seconds. The event loop calls the work itself: a task
     would cost its suspension and its resumption each time.
 
-    While the event loop is busy the work takes a quarter of its time at most. Meanwhile there is
-    more to do, which costs less in one go (batches grow, requests get fewer).
+    On a busy event loop the work rests for three times as long as it took. What piles up meanwhile
+    is done in one go, which is cheaper (batches grow, requests get fewer).
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -35,8 +35,9 @@ class Wakeup:
         self._work: Callable[[float], float] = lambda _now: NEVER
         self._at = 0.0
         """When the work is due, as far as is known."""
-        self._attended = True
-        """Whether ``_at`` is read without a timer: not begun, about to work, or working."""
+        self._will_look = True
+        """Whether :meth:`_do` reads ``_at`` anyway, so that :meth:`wake_at` needs no timer: before
+        the start, once the event loop was asked to call it, and during the work."""
         self._ended: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = NEVER
@@ -66,7 +67,7 @@ class Wakeup:
         """The work is due at the time ``when`` at the latest (0: now)."""
         if when < self._at:
             self._at = when
-            if not self._attended and self._ended is not None:
+            if not self._will_look and self._ended is not None:
                 self._set(self._ended)
 
     def clear(self) -> None:
@@ -75,11 +76,11 @@ class Wakeup:
 
     def _set(self, ended: asyncio.Future[None]) -> None:
         at, now = self._at, self._clock()
-        self._attended = at <= now and not ended.done()
+        self._will_look = at <= now and not ended.done()
         # A far timer that fires too early looks again, and costs nothing until then. A near one
         # would cost one more rounding to whole milliseconds.
         needs_timer = at < self._timer_at if at > now + _FAR_S else at != self._timer_at
-        if self._attended:
+        if self._will_look:
             self._asked_at = now
             ended.get_loop().call_soon(self._do, ended)
         elif needs_timer and not ended.done():
@@ -93,7 +94,7 @@ class Wakeup:
 
     def _timed(self, ended: asyncio.Future[None]) -> None:
         self._timer, self._timer_at = None, NEVER
-        if self._attended or self._at == NEVER:
+        if self._will_look or self._at == NEVER:
             return
         early = self._at - self._clock()
         if early > SOON:
@@ -102,7 +103,7 @@ class Wakeup:
         else:
             # Run after the tasks that the same turn of the event loop has woken: what they send
             # leaves with this pass, and needs no request of its own.
-            self._attended = True
+            self._will_look = True
             self._asked_at = self._clock()
             loop = ended.get_loop()
             loop.call_soon(loop.call_soon, self._do, ended)
@@ -110,7 +111,7 @@ class Wakeup:
     def _do(self, ended: asyncio.Future[None]) -> None:
         if ended.done():
             return
-        self._attended = True
+        self._will_look = True
         now = self._clock()
         if now < self._rest_until and now - self._asked_at > _BUSY_S:
             self._asked_at = now

@@ -134,8 +134,9 @@ class TransactionManager:
 
     def to_abortable_error(self, error: KafkaError) -> None:
         """A record of the transaction has failed, or a group's coordinator refused the producer
-        epoch. The transaction's coordinator knows whether the producer may go on: leaders and
-        groups take an epoch that was raised after a timeout for another producer's epoch."""
+        epoch. Only the transaction's coordinator can tell whether the producer is fenced: if the
+        coordinator raised the epoch itself, because the transaction timed out, leaders and group
+        coordinators answer just as if another producer had taken over."""
         if self.state not in (_S.IN_TRANSACTION, _S.PREPARED, _S.COMMITTING):
             return
         self._status.cause = error

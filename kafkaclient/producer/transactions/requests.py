@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["TransactionRequests", "TransactionalIdentity", "is_fatal"]
 
 _NOT_COMMITTED = frozenset({48, 49, 59, 120})
-"""INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, UNKNOWN_PRODUCER_ID, TRANSACTION_ABORTABLE: these
-codes prove that no attempt of a commit has worked, or will work."""
+"""INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, UNKNOWN_PRODUCER_ID, TRANSACTION_ABORTABLE: with
+these codes it is certain that the transaction was not committed and will not be."""
 
 
 def is_fatal(error: KafkaError) -> bool:
@@ -123,7 +123,7 @@ class TransactionRequests:
 
     async def _init(self, producer_id: int, epoch: int) -> None:
         call = InitTransactionsCall(self._id, self._timeout_ms, producer_id, epoch)
-        # Every error is retried: clusters that restart answer with all kinds of errors.
+        # Every error that is not fatal is retried: clusters that restart answer with all kinds.
         answer = await self._coordinators.call(
             CoordinatorKind.TRANSACTION, self._id, call, final=frozenset()
         )

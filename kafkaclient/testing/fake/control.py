@@ -56,8 +56,9 @@ class Delay(NamedTuple):
 
 
 Answer: TypeAlias = Action | int | bytes | Mapping[str, Any] | Delay | None
-"""The decision of a control: an action above; an error code for all error fields of the response;
-the fields of a response for :func:`~kafkaclient.wire.codec.encode_response`; raw bytes; a delay; or
+"""The decision of a control: an action above; an error code for all error fields of the response
+(for an API that the fake cluster does not know, the connection is closed instead); the fields of a
+response for :func:`~kafkaclient.wire.codec.encode_response`; raw bytes; a delay; or
 None for the normal behavior."""
 
 

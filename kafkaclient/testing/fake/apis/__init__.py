@@ -1,4 +1,8 @@
-"""The APIs that the fake cluster implements, with a module for each API key."""
+"""The APIs that the fake cluster implements, with a module for each API key.
+
+To add an API: a module with VERSIONS, answer and refuse, and its entry in APIS. kafka-python must
+know the message (``wire/codec.py``).
+"""
 
 from __future__ import annotations
 

@@ -7,15 +7,15 @@ import logging
 from typing import TYPE_CHECKING
 
 from kafkaclient.admin.reassign.cluster_reader import ClusterReader
-from kafkaclient.admin.reassign.release import Releases
+from kafkaclient.admin.reassign.early_unthrottle import EarlyUnthrottling
 from kafkaclient.admin.reassign.throttle import throttle_of
 from kafkaclient.errors import AdminStateError, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from kafkaclient.admin.reassign.early_unthrottle import Replica
     from kafkaclient.admin.reassign.moves import Move
-    from kafkaclient.admin.reassign.release import Replica
     from kafkaclient.admin.running import Operation, RunningAdmin
     from kafkaclient.types import TopicPartition
 
@@ -34,7 +34,7 @@ async def ease_arrivals(
 ) -> None:
     """Run until cancelled or until the admin client is closed. Errors are logged and retried: a
     reassignment completes without this task, too."""
-    releases = Releases()
+    releases = EarlyUnthrottling()
     while True:
         close, began = False, clock()
         try:
@@ -53,7 +53,7 @@ async def _check(
     running: RunningAdmin,
     clock: Callable[[], float],
     moves: Mapping[TopicPartition, Move],
-    releases: Releases,
+    releases: EarlyUnthrottling,
 ) -> bool:
     """Unthrottle replicas that are due. Returns whether the next check should be soon."""
     reader = ClusterReader(running.session, running.reassignments, clock)
@@ -64,7 +64,7 @@ async def _check(
     return releases.is_close(remaining, _INTERVAL_S)
 
 
-async def _release(running: RunningAdmin, due: list[Replica], releases: Releases) -> None:
+async def _release(running: RunningAdmin, due: list[Replica], releases: EarlyUnthrottling) -> None:
     releasing = asyncio.ensure_future(throttle_of(running).release(due))
     freed: set[Replica] = set()
     try:

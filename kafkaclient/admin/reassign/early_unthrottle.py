@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.types import TopicPartition
 
-__all__ = ["FETCH_BYTES", "SHARE", "Releases", "Remaining", "Replica", "Rest", "lacking"]
+__all__ = ["FETCH_BYTES", "SHARE", "EarlyUnthrottling", "Remaining", "Replica", "Rest", "lacking"]
 
 Replica: TypeAlias = "tuple[TopicPartition, int]"
 """A partition, and the broker of the replica."""
@@ -61,7 +61,7 @@ def lacking(whole: int, own: int, lag: int, records: int) -> int:
 
 
 @dataclass(slots=True)
-class Releases:
+class EarlyUnthrottling:
     """Selects the replicas to release from successive measurements."""
 
     _released: set[Replica] = field(default_factory=set)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaclient.admin.reassign.release import (
+from kafkaclient.admin.reassign.early_unthrottle import (
     FETCH_BYTES,
     SHARE,
-    Releases,
+    EarlyUnthrottling,
     Remaining,
     Rest,
     lacking,
@@ -29,13 +29,13 @@ def remaining(at: float, *nbytes: int, quota: int = QUOTA, leader: int = 0) -> R
 
 
 def test_what_a_fetch_brings_is_let_go_once() -> None:
-    releases = Releases()
+    releases = EarlyUnthrottling()
     assert releases.due(remaining(0.0, FETCH_BYTES + 1, FETCH_BYTES, 0)) == [replica(2), replica(1)]
     assert releases.due(remaining(1.0, FETCH_BYTES + 1, FETCH_BYTES, 0)) == []
 
 
 def test_the_least_first_and_no_more_than_the_share() -> None:
-    releases = Releases()
+    releases = EarlyUnthrottling()
     rests = [1_000_000 - 1000 * n for n in range(10)]
     first = releases.due(remaining(0.0, *rests))
     assert first == [replica(n) for n in (9, 8, 7, 6, 5)]
@@ -44,13 +44,13 @@ def test_the_least_first_and_no_more_than_the_share() -> None:
 
 
 def test_nothing_is_saved_for_longer() -> None:
-    releases = Releases()
+    releases = EarlyUnthrottling()
     releases.due(remaining(0.0))
     assert len(releases.due(remaining(3600.0, *[1_000_000] * 20))) == SAVED / 1_000_000
 
 
 def test_a_small_quota_lets_go_of_one_when_all_is_saved() -> None:
-    releases = Releases()
+    releases = EarlyUnthrottling()
     rests = [900_000, 900_000]
     assert releases.due(remaining(0.0, *rests, quota=1_000_000)) == [replica(0)]
     assert releases.due(remaining(4.4, *rests, quota=1_000_000)) == []
@@ -58,7 +58,7 @@ def test_a_small_quota_lets_go_of_one_when_all_is_saved() -> None:
 
 
 def test_a_quota_of_nothing_lets_nothing_go() -> None:
-    assert Releases().due(remaining(0.0, 0, quota=0)) == []
+    assert EarlyUnthrottling().due(remaining(0.0, 0, quota=0)) == []
 
 
 def test_what_is_lacking() -> None:
@@ -70,7 +70,7 @@ def test_what_is_lacking() -> None:
 
 
 def test_both_sides_have_their_share() -> None:
-    releases = Releases()
+    releases = EarlyUnthrottling()
     rests = {replica(n, node=n): Rest(0, 1_000_000) for n in range(1, 10)}
     rates = dict.fromkeys(range(10), QUOTA)
     assert len(releases.due(Remaining(0.0, rests, rates))) == SAVED / 1_000_000
@@ -79,14 +79,14 @@ def test_both_sides_have_their_share() -> None:
 
 
 def test_what_failed_is_tried_again() -> None:
-    releases = Releases()
+    releases = EarlyUnthrottling()
     assert releases.due(remaining(0.0, 100)) == [replica(0)]
     releases.failed(replica(0))
     assert releases.due(remaining(1.0, 100)) == [replica(0)]
 
 
 def test_close_is_what_may_arrive_before_the_next_look() -> None:
-    releases = Releases()
+    releases = EarlyUnthrottling()
     assert releases.is_close(remaining(0.0, FETCH_BYTES + QUOTA), 1.0)
     assert not releases.is_close(remaining(0.0, FETCH_BYTES + QUOTA + 1), 1.0)
     releases.due(remaining(0.0, 0))
@@ -102,7 +102,7 @@ def test_close_is_what_may_arrive_before_the_next_look() -> None:
 )
 def test_never_more_than_the_share_of_the_quota(looks, quota) -> None:
     """What is let go in any time is the share in it, and what was saved before."""
-    releases = Releases()
+    releases = EarlyUnthrottling()
     at = total = 0.0
     for passed, sizes in looks:
         at += passed

@@ -170,8 +170,8 @@ class BulkSend:
 
     def _append_one(self, rows: Rows, at: int, *, force: bool) -> bool:
         """Append one record as ``send`` does. That gives the batch an append slot, which
-        :meth:`_pour` fills. Returns False if the record has to wait. ``force``: append even if the record takes more
-        buffer space than is charged."""
+        :meth:`_pour` fills. Returns False if the record has to wait. ``force``: append even if the
+        record takes more buffer space than is charged."""
         delivery = self._core.admission.append(
             self._topic, self._record(rows, at), force=force, refreshed=self._refreshed
         )

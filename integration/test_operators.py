@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -95,12 +96,15 @@ async def set_by_others(admin: Admin, topic: str) -> dict[str, Any]:
 
 
 async def watch(admin: Admin, found: list[str], looks: list[int]) -> None:
-    """Every move that is under way before and after a look at the throttles is throttled there;
-    of a replica that is let go shortly before it arrives the mark is left."""
+    """Every ongoing move is throttled; of a replica that is unthrottled shortly before it is in
+    sync the mark is left. A broker may not know of a throttle yet when the controller lists the
+    move, so only what lasts for as long as three looks at the same move is found."""
+    since: Counter[tuple[Any, ...]] = Counter()
     while True:
         first = await admin.list_partition_reassignments()
         told = await admin.replication_quotas.describe()
         last = await admin.list_partition_reassignments()
+        missing = []
         for partition, move in first.items():
             if last.get(partition) != move:
                 continue
@@ -109,9 +113,11 @@ async def watch(admin: Admin, found: list[str], looks: list[int]) -> None:
             for node in move.adding:
                 listed = () if lists is None else (lists.follower.ours or ())
                 if f"{partition.partition}:{node}" not in listed:
-                    found.append(f"{partition}: {node} is not throttled: {lists}")
+                    missing.append((partition, node, "is not throttled"))
                 if not told.brokers[node].marks:
-                    found.append(f"{partition}: broker {node} has no quota")
+                    missing.append((partition, node, "has no quota"))
+        since = Counter({what: since[what] + 1 for what in missing})
+        found += [f"{p}: broker {node} {what}" for (p, node, what), n in since.items() if n >= 3]
 
 
 async def test_operators_at_the_same_time(cluster) -> None:
@@ -190,10 +196,9 @@ async def test_a_limit_race_of_two_moves(cluster) -> None:
         async with asyncio.timeout(20):
             while await one.list_partition_reassignments():
                 await asyncio.sleep(0.1)
-        for outcome, partition in zip(
-            outcomes, (await one.describe_topic(topic)).partitions, strict=True
-        ):
-            assert partition.replicas == ((0,) if isinstance(outcome, Exception) else (2,))
+            wanted = [(0,) if isinstance(each, Exception) else (2,) for each in outcomes]
+            while [p.replicas for p in (await one.describe_topic(topic)).partitions] != wanted:
+                await asyncio.sleep(0.1)  # a broker may not know the last change yet
         await one.replication_quotas.clear()
         await one.set_limits({"max.broker.partitions": None})
 

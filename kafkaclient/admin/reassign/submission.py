@@ -162,16 +162,22 @@ class Submission:
         self._sent = {}
 
     async def _cancel(self) -> dict[TopicPartition, KafkaError]:
+        """Restore the replicas, also of moves that have completed already: a small partition moves
+        within milliseconds. Partitions that another operator has moved on meanwhile stay."""
         reassignments = self.running.reassignments
         ongoing = await reassignments.ongoing()
         ours = [p for p, target in self._sent.items() if _target(ongoing.get(p)) == set(target)]
-        if not ours:
-            return {}
         cluster = await self.running.session.metadata(None)
-        results = await reassignments.alter(dict.fromkeys(ours), cluster)
-        stopped = {p: self._before[p] for p, error in results.items() if error is None}
-        if stopped:
-            results |= await reassignments.alter(stopped, cluster)
+        results: dict[TopicPartition, KafkaError | None] = {}
+        if ours:
+            results = await reassignments.alter(dict.fromkeys(ours), cluster)
+        restored = {
+            p: self._before[p]
+            for p in self._sent
+            if results.get(p) is None and (p in ours or p not in ongoing)
+        }
+        if restored:
+            results |= await reassignments.alter(restored, cluster)
         return {p: error for p, error in results.items() if error is not None}
 
 

@@ -55,6 +55,30 @@ async def test_a_limit_race_is_undone(fake, new_admin, configured, quota) -> Non
         assert configured() == before
 
 
+@virtual_time
+async def test_a_limit_race_is_undone_also_for_moves_that_have_completed(fake, new_admin) -> None:
+    """A small partition moves within milliseconds, before its move can be cancelled."""
+    async with new_admin() as one, new_admin() as two:
+        await one.set_limits({"max.broker.partitions": 4})
+        fake.create_topic("full", assignments=[(4,)] * 3)
+        fake.control(ApiKey.ALTER_PARTITION_REASSIGNMENTS, lambda _: delay(0.2), keep=True)
+        fake.control(
+            ApiKey.LIST_PARTITION_REASSIGNMENTS, lambda _: fake.finish_reassignments(), keep=True
+        )
+        outcomes = await asyncio.gather(
+            one.reassigner.begin({FOO0: [0, 1, 4]}, 1000, additional=True),
+            two.reassigner.begin({FOO1: [1, 2, 4]}, 1000, additional=True),
+            return_exceptions=True,
+        )
+        assert any(isinstance(each, PartitionLimitRaceError) for each in outcomes)
+        fake.finish_reassignments()
+        for outcome, partition, was, wanted in zip(
+            outcomes, (FOO0, FOO1), ((0, 1, 2), (1, 2, 3)), ((0, 1, 4), (1, 2, 4)), strict=True
+        ):
+            there = await replicas(one, partition)
+            assert there == (was if isinstance(outcome, Exception) else wanted)
+
+
 @pytest.mark.parametrize(
     "key",
     [

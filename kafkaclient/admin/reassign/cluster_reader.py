@@ -7,20 +7,20 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kafkaclient.admin.reassign.early_unthrottle import Remaining, Rest, lacking
+from kafkaclient.admin.reassign.gather import gather_outcomes
 from kafkaclient.admin.reassign.moves import arrivals, current_move
 from kafkaclient.admin.reassign.outcome import some
 from kafkaclient.admin.reassign.progress import Reading
 from kafkaclient.admin.reassign.throttle_marks import FOLLOWER_RATE, RATE_KEYS
 from kafkaclient.admin.topics import partitions_of, topic_error
 from kafkaclient.broker_errors import broker_error, denied
-from kafkaclient.errors import KafkaError
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.admin import ConfigKind, DescribeConfigsCall
 from kafkaclient.wire.codec import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsCall
 from kafkaclient.wire.reassignments import DescribeLogDirsCall
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Mapping, Set
+    from collections.abc import Callable, Iterable, Mapping, Set
 
     from kafkaclient.admin.reassign.early_unthrottle import Replica
     from kafkaclient.admin.reassign.estimate import Sizes
@@ -266,23 +266,11 @@ class ClusterReader:
         self, calls: Mapping[int, Call[T]]
     ) -> tuple[dict[int, T], dict[int, str]]:
         """The answers of the brokers, and the errors of brokers that did not answer."""
-
-        async def ask(node: int, call: Call[T]) -> T:
-            async with asyncio.timeout(_TIMEOUT_S):
-                return await self._session.once(call, node)
-
-        asked: list[Coroutine[None, None, T]] = [ask(node, call) for node, call in calls.items()]
-        outcomes = await asyncio.gather(*asked, return_exceptions=True)
-        answers: dict[int, T] = {}
-        silent: dict[int, str] = {}
-        for node, outcome in zip(calls, outcomes, strict=True):
-            if isinstance(outcome, KafkaError | TimeoutError):
-                silent[node] = str(outcome) or f"no answer within {_TIMEOUT_S:g} s"
-            elif isinstance(outcome, BaseException):
-                raise outcome
-            else:
-                answers[node] = outcome
-        return answers, silent
+        answers, failed = await gather_outcomes(
+            {node: self._session.once(call, node) for node, call in calls.items()},
+            timeout_s=_TIMEOUT_S,
+        )
+        return answers, {node: str(error) for node, error in failed.items()}
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

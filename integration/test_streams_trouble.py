@@ -141,7 +141,7 @@ async def test_slow_records_are_named_and_done_and_stall_nobody(
     """One takes longer than its transaction may, and a second member joins meanwhile."""
     bootstrap, out = kafka_cluster.bootstrap, f"{topic}-out"
     await create_topic(topic, 2)
-    await create_topic(out, 1)
+    await create_topic(out, 3)  # "a" and "b" go to different partitions
     options = {"producer_options": {"transaction_timeout_ms": 3000}, "session_timeout_ms": 6000}
 
     def made(path: Path) -> StreamsApp:
@@ -164,7 +164,7 @@ async def test_slow_records_are_named_and_done_and_stall_nobody(
             await producer.send_and_wait(topic, b"", b"b", partition=1)
 
     async def of(key: bytes) -> list[int]:
-        return [int(r.value) for r in await records(bootstrap, out) if r.key == key]
+        return [int(r.value) for r in await records(bootstrap, out, 3) if r.key == key]
 
     first, second = made(tmp_path / "a"), made(tmp_path / "b")
     async with running(first) as task:

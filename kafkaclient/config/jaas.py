@@ -1,23 +1,45 @@
-"""Reads ``sasl.jaas.config``, the way in which Java's clients are given their credentials.
+"""Reads credentials from ``sasl.jaas.config``, as Java's clients have them.
 
-The text is a secret as a whole: messages tell where it is wrong, and never quote it.
+The whole text is a secret: messages say where it is wrong, and never quote it.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkaclient.config.kinds import PATH, PEM, VERBATIM, Kind, one_of
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-__all__ = ["LoginModule", "parse_jaas"]
+    from kafkaclient.config.options import Given
+
+__all__ = ["LoginModule", "apply_jaas", "parse_jaas"]
+
+# The login module's class, without its package -> the mechanisms for which the module is.
+_MODULES = {
+    "PlainLoginModule": ("PLAIN",),
+    "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
+    "OAuthBearerLoginModule": ("OAUTHBEARER",),
+}
+
+# The login module's option -> the client's option with this meaning, and the kind of its value.
+_OPTIONS: dict[str, tuple[str, Kind[Any]]] = {
+    "username": ("sasl_username", VERBATIM),
+    "password": ("sasl_password", VERBATIM),
+    "clientId": ("sasl_oauthbearer_client_credentials_client_id", VERBATIM),
+    "clientSecret": ("sasl_oauthbearer_client_credentials_client_secret", VERBATIM),
+    "scope": ("sasl_oauthbearer_scope", VERBATIM),
+    "ssl.truststore.location": ("https_ca_location", PATH),
+    "ssl.truststore.certificates": ("https_ca_pem", PEM),
+}
+_FORMAT = one_of("PEM", ignore_case=True)  # of ssl.truststore.type, which has no other value
 
 _CONTROL_FLAGS = frozenset({"required", "requisite", "sufficient", "optional"})
 
-# As Java's StreamTokenizer splits it: quoted strings (which end with their line), words, signs.
+# The tokens of Java's StreamTokenizer: quoted strings (which end with their line), words, signs.
 _TOKEN = re.compile(
     r"""(?P<blank>\s+|//[^\r\n]*|/\*.*?\*/)
     |(?P<quote>["'])(?P<text>(?:\\.|(?!(?P=quote))[^\\\r\n])*)(?P=quote)
@@ -27,6 +49,49 @@ _TOKEN = re.compile(
 )
 _ESCAPE = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
 _CONTROL = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+
+
+def apply_jaas(values: dict[str, Any], given: Mapping[str, Given]) -> None:
+    """Set the options that ``sasl.jaas.config`` names. Raises ConfigError, also if the user gave
+    one of these options another value.
+    """
+    module = parse_jaas(values["sasl_jaas_config"])
+    name = module.class_name.rpartition(".")[2]
+    mechanisms = _MODULES.get(name)
+    if mechanisms is None:
+        raise ConfigError(
+            f"sasl.jaas.config names another login module than {', '.join(_MODULES)}, which are "
+            "those that kafkaclient knows"
+        )
+    if values["sasl_mechanism"] not in mechanisms:
+        raise ConfigError(
+            f"sasl.jaas.config names {name}, which is for {' and '.join(mechanisms)}, but "
+            f"sasl_mechanism is {values['sasl_mechanism']}"
+        )
+    for number, (word, text) in enumerate(module.options.items(), 1):
+        if word == "ssl.truststore.type":
+            _read(_FORMAT, word, text)
+            continue
+        if word not in _OPTIONS:
+            raise ConfigError(
+                f"sasl.jaas.config: option {number} of {name} is none of those that kafkaclient "
+                f"knows: {', '.join(_OPTIONS)}"
+            )
+        option, kind = _OPTIONS[word]
+        value = _read(kind, word, text)
+        if option in given and values[option] != value:
+            raise ConfigError(
+                f"{given[option].spelling} and sasl.jaas.config name different values; give one of "
+                "them"
+            )
+        values[option] = value
+
+
+def _read(kind: Kind[Any], word: str, text: str) -> Any:
+    try:
+        return kind.read(text)
+    except (LookupError, TypeError, ValueError):
+        raise ConfigError(f"sasl.jaas.config: {word} must be {kind.accepts}") from None
 
 
 class LoginModule(NamedTuple):
@@ -48,8 +113,8 @@ class _Token(NamedTuple):
 def parse_jaas(text: str) -> LoginModule:
     """The login module of ``<class> required name="value" ...;`` and its options.
 
-    Quotes, escapes and comments are those of Java's ``JaasConfig``. Raises ConfigError for
-    anything else, also for more than one module.
+    Quotes, escapes and comments are as in Java's ``JaasConfig``. Raises ConfigError for any other
+    text, and for more than one module.
     """
     tokens = _tokens(text)
     class_name = _expect(tokens, "word", "the name of a login module").text
@@ -73,7 +138,7 @@ def parse_jaas(text: str) -> LoginModule:
 
 
 def _tokens(text: str) -> Iterator[_Token]:
-    """Never ends: the text is followed by any number of ``end`` tokens."""
+    """The text's tokens, then ``end`` tokens without end."""
     at = 0
     while at < len(text):
         match = _TOKEN.match(text, at)

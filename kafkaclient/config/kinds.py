@@ -1,7 +1,7 @@
-"""Kinds of option values: how a value is read, and the words for what is accepted.
+"""Kinds of option values: how a value is read, and the description of accepted values.
 
-Values come from Python code (``linger_ms=5``) and from property files, where everything is text;
-text is read as Java's ``ConfigDef.parseType`` does. A bool is never taken for a number.
+Values come from Python code (``linger_ms=5``) or as text from property files. Text is read as in
+Java's ``ConfigDef.parseType``. A bool is not accepted as a number.
 """
 
 from __future__ import annotations
@@ -10,41 +10,34 @@ import math
 import operator
 import re
 import ssl
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from inspect import iscoroutinefunction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Any, Generic, TypeAlias, TypeVar
 
 __all__ = [
+    "ACKS",
+    "ADDRESSES",
+    "BOOLEAN",
+    "FILLED_TEXT",
     "INT32_MAX",
     "INT64_MAX",
+    "PATH",
+    "PEM",
+    "SSL_CONTEXT",
+    "TEXT",
+    "TOKEN_PROVIDER",
+    "VERBATIM",
     "Address",
     "Kind",
-    "Range",
-    "acknowledgements",
-    "addresses",
-    "at_least",
-    "between",
-    "boolean",
-    "filled_text",
     "function",
     "integer",
     "name_or_object",
     "number",
     "one_of",
-    "one_of_ignoring_case",
     "optional",
-    "path",
-    "pem",
     "some_of",
-    "ssl_context",
-    "text",
-    "token_provider",
-    "verbatim",
 ]
 
 INT32_MAX = 2**31 - 1
@@ -57,22 +50,27 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T]):
-    """``read`` turns what the user gave into a value; ValueError or TypeError refuses it."""
+    """``read`` converts the user's value. It raises ValueError, TypeError or LookupError for a
+    value that is not accepted.
+    """
 
     accepts: str
     read: Callable[[object], T]
 
 
+# --- numbers ------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
-class Range:
-    """The numbers from ``low`` to ``high``, both included, and those of ``also``."""
+class _Range:
+    """The numbers from ``low`` to ``high``, both included, and the numbers in ``also``."""
 
     low: int
     high: int
     also: tuple[int, ...] = ()
 
-    def __contains__(self, value: float) -> bool:
-        return self.low <= value <= self.high or value in self.also
+    def check(self, value: Number) -> Number:
+        return _checked(value, self.low <= value <= self.high or value in self.also)
 
     def __str__(self) -> str:
         open_ended = self.high in (INT32_MAX, INT64_MAX)
@@ -80,114 +78,103 @@ class Range:
         return " or ".join([words, *map(str, self.also)])
 
 
-def at_least(low: int, high: int = INT32_MAX) -> Range:
-    """``low`` or more, within Java's ``int`` unless ``high`` says otherwise."""
-    return Range(low, high)
+def integer(low: int, high: int = INT32_MAX, also: tuple[int, ...] = ()) -> Kind[int]:
+    accepted = _Range(low, high, also)
 
-
-def between(low: int, high: int, also: tuple[int, ...] = ()) -> Range:
-    return Range(low, high, also)
-
-
-def integer(accepted: Range) -> Kind[int]:
     def read(value: object) -> int:
-        number = int(value.strip()) if isinstance(value, str) else _index(value)
-        return _within(accepted, number)
+        return accepted.check(int(value.strip()) if isinstance(value, str) else _index(value))
 
     return Kind(f"a whole number {accepted}", read)
 
 
-def number(accepted: Range) -> Kind[float]:
+def number(low: int, high: int) -> Kind[float]:
+    accepted = _Range(low, high)
+
     def read(value: object) -> float:
         if not isinstance(value, (str, float)):
-            return _within(accepted, _index(value))
-        number = float(value)
-        if not math.isfinite(number):
-            raise ValueError(value)
-        return _within(accepted, int(number) if number.is_integer() else number)
+            return accepted.check(_index(value))
+        number = _checked(float(value), math.isfinite(float(value)))
+        return accepted.check(int(number) if number.is_integer() else number)
 
     return Kind(f"a number {accepted}", read)
 
 
-def boolean() -> Kind[bool]:
-    def read(value: object) -> bool:
-        if isinstance(value, bool):
-            return value
-        if isinstance(value, str):
-            return {"true": True, "false": False}[value.strip().lower()]
+def _read_acks(value: object) -> int:
+    if isinstance(value, str):
+        return {"all": -1, "-1": -1, "0": 0, "1": 1}[value.strip().lower()]
+    return _Range(-1, 1).check(_index(value))
+
+
+ACKS = Kind("all (or -1), 1 or 0", _read_acks)
+
+
+def _index(value: object) -> int:
+    """The value of an int-like object (numpy's integers too), but not of a bool."""
+    if isinstance(value, bool):
         raise TypeError(value)
-
-    return Kind("true or false", read)
-
-
-def text() -> Kind[str]:
-    def read(value: object) -> str:
-        if isinstance(value, str):
-            return value.strip()
-        raise TypeError(value)
-
-    return Kind("a string", read)
+    return operator.index(value)  # type: ignore[arg-type]  # refuses everything else itself
 
 
-def verbatim() -> Kind[str]:
-    """Text of which blanks at the ends are a part: a password."""
-
-    def read(value: object) -> str:
-        if isinstance(value, str):
-            return value
-        raise TypeError(value)
-
-    return Kind("a string", read)
+Number = TypeVar("Number", int, float)
 
 
-def pem() -> Kind[str]:
-    def read(value: object) -> str:
-        if isinstance(value, str) and "-----BEGIN " in value:
-            return value.strip()
-        raise ValueError
-
-    return Kind("PEM text, with -----BEGIN ...-----", read)
-
-
-def filled_text() -> Kind[str]:
-    def read(value: object) -> str:
-        if isinstance(value, str) and value.strip():
-            return value.strip()
-        raise TypeError(value)
-
-    return Kind("a string that is not empty", read)
-
-
-def path() -> Kind[Path]:
-    def read(value: object) -> Path:
-        if isinstance(value, str):
-            value = value.strip()
-        if not value:
-            raise ValueError(value)
-        return Path(value)  # type: ignore[arg-type]  # refuses everything else itself
-
-    return Kind("a path", read)
-
-
-def one_of(*accepted: str) -> Kind[str]:
-    def read(value: object) -> str:
-        if isinstance(value, str) and value.strip() in accepted:
-            return value.strip()
+def _checked(value: T, accepted: object) -> T:
+    if not accepted:
         raise ValueError(value)
+    return value
 
-    return Kind("one of " + ", ".join(accepted), read)
+
+# --- text, words and paths ----------------------------------------------------------------------
 
 
-def one_of_ignoring_case(*accepted: str) -> Kind[str]:
-    """One of these in any case; the value is the spelling given here."""
-    spellings = {spelling.lower(): spelling for spelling in accepted}
-
-    def read(value: object) -> str:
-        if isinstance(value, str):
-            return spellings[value.strip().lower()]
+def _instance_of(kind: type[T]) -> Callable[[object], T]:
+    def read(value: object) -> T:
+        if isinstance(value, kind):
+            return value
         raise TypeError(value)
 
-    return Kind("one of " + ", ".join(word or "an empty string" for word in accepted), read)
+    return read
+
+
+_string = _instance_of(str)
+
+
+def _stripped(value: object) -> str:
+    return _string(value).strip()
+
+
+def _filled(value: object) -> str:
+    return _checked(_stripped(value), _stripped(value))
+
+
+def _read_boolean(value: object) -> bool:
+    words = {"true": True, "false": False}
+    return value if isinstance(value, bool) else words[_stripped(value).lower()]
+
+
+def _read_path(value: object) -> Path:
+    return Path(_filled(value) if isinstance(value, str) else _checked(value, value))  # type: ignore[arg-type]  # Path refuses everything else
+
+
+TEXT = Kind("a string", _stripped)
+VERBATIM = Kind("a string", _string)  # such as a password: blanks at its ends are a part of it
+FILLED_TEXT = Kind("a string that is not empty", _filled)
+PEM = Kind(
+    "PEM text, with -----BEGIN ...-----",
+    lambda value: _checked(_stripped(value), "-----BEGIN " in _string(value)),
+)
+BOOLEAN = Kind("true or false", _read_boolean)
+PATH = Kind("a path", _read_path)
+
+
+def one_of(*accepted: str, ignore_case: bool = False) -> Kind[str]:
+    """One of these words; the value has the spelling given here."""
+    fold: Callable[[str], str] = str.lower if ignore_case else str
+    spellings = {fold(word): word for word in accepted}
+    return Kind(
+        "one of " + ", ".join(word or "an empty string" for word in accepted),
+        lambda value: spellings[fold(_stripped(value))],
+    )
 
 
 def some_of(*accepted: str) -> Kind[tuple[str, ...]]:
@@ -195,64 +182,52 @@ def some_of(*accepted: str) -> Kind[tuple[str, ...]]:
         given = value.split(",") if isinstance(value, str) else value
         if not isinstance(given, (list, tuple)):
             raise TypeError(value)
-        words = [word.strip() for word in given]
-        if not words or any(word not in accepted for word in words):
-            raise ValueError(value)
+        words = {word.strip() for word in given}
+        _checked(words, words and words <= set(accepted))
         return tuple(word for word in accepted if word in words)
 
     return Kind("one or more of " + ", ".join(accepted), read)
 
 
-def ssl_context() -> Kind[ssl.SSLContext]:
-    def read(value: object) -> ssl.SSLContext:
-        if isinstance(value, ssl.SSLContext):
-            return value
-        raise TypeError(value)
-
-    return Kind("an ssl.SSLContext", read)
+def optional(kind: Kind[T]) -> Kind[T | None]:
+    return Kind(
+        f"{kind.accepts}, or None", lambda value: None if value is None else kind.read(value)
+    )
 
 
-def token_provider() -> Kind[Any]:
-    """An async function, or an object with an async method ``token`` (its class is a mistake)."""
+# --- objects ------------------------------------------------------------------------------------
 
-    def read(value: object) -> object:
-        if isinstance(value, (str, type)):
-            raise TypeError(value)
-        if callable(value) or callable(getattr(value, "token", None)):
-            return value
-        raise TypeError(value)
 
-    return Kind("an async function () -> Token, or an object with such a method token", read)
+SSL_CONTEXT = Kind("an ssl.SSLContext", _instance_of(ssl.SSLContext))
+
+
+def _read_token_provider(value: object) -> object:
+    has_token = callable(value) or callable(getattr(value, "token", None))
+    return _checked(value, has_token and not isinstance(value, (str, type)))
+
+
+TOKEN_PROVIDER: Kind[Any] = Kind(
+    "an async function () -> Token, or an object with such a method token", _read_token_provider
+)
 
 
 def name_or_object(names: tuple[str, ...], method: str, call: str) -> Kind[Any]:
-    """One of ``names``, or an object with a method of that name that is not a coroutine function;
-    ``call`` shows its signature. The class of such an object is a mistake, and is refused."""
+    """One of ``names``, or an object with this method, which is not a coroutine function. ``call``
+    is the method's signature. The class of such an object is refused, because it is a mistake.
+    """
 
     def read(value: object) -> object:
-        if isinstance(value, str) and value.strip() in names:
-            return value.strip()
-        if isinstance(value, (str, type)):
-            raise TypeError(value)
+        if isinstance(value, str):
+            return _checked(value.strip(), value.strip() in names)
         given = getattr(value, method, None)
-        if not callable(given) or iscoroutinefunction(given):
-            raise TypeError(value)
-        return value
+        usable = callable(given) and not iscoroutinefunction(given)
+        return _checked(value, usable and not isinstance(value, type))
 
     return Kind(f"one of {', '.join(names)}, or an object with a method {method}{call}", read)
 
 
-def acknowledgements() -> Kind[int]:
-    def read(value: object) -> int:
-        if isinstance(value, str):
-            return {"all": -1, "-1": -1, "0": 0, "1": 1}[value.strip().lower()]
-        return _within(between(-1, 1), _index(value))
-
-    return Kind("all (or -1), 1 or 0", read)
-
-
 def function(call: str) -> Kind[Callable[..., Any]]:
-    """A callable, not a coroutine function; ``call`` shows its signature."""
+    """A callable that is not a coroutine function; ``call`` is its signature."""
 
     def read(value: object) -> Callable[..., Any]:
         if callable(value) and not iscoroutinefunction(value):
@@ -262,12 +237,7 @@ def function(call: str) -> Kind[Callable[..., Any]]:
     return Kind(f"a function {call}", read)
 
 
-def optional(kind: Kind[T]) -> Kind[T | None]:
-    def read(value: object) -> T | None:
-        return None if value is None else kind.read(value)
-
-    return Kind(f"{kind.accepts}, or None", read)
-
+# --- addresses ----------------------------------------------------------------------------------
 
 # An optional scheme, as Java's ClientUtils accepts it, then a name or an address, then the port.
 _ADDRESS = re.compile(
@@ -275,26 +245,16 @@ _ADDRESS = re.compile(
 )
 
 
-def addresses() -> Kind[tuple[Address, ...]]:
+def _read_addresses(value: object) -> tuple[Address, ...]:
     """Broker addresses, in order and without repetitions."""
-
-    def read(value: object) -> tuple[Address, ...]:
-        if isinstance(value, str):
-            given: Iterable[object] = [part for part in value.split(",") if part.strip()]
-        elif isinstance(value, Iterable) and not isinstance(value, (bytes, Mapping)):
-            given = value
-        else:
-            raise TypeError(value)
-        found = dict.fromkeys(_address(item) for item in given)
-        if not found:
-            raise ValueError(value)
-        return tuple(found)
-
-    return Kind(
-        "host:port of one broker or more, as 'a:9092,b:9092' or a list (an IPv6 address "
-        "in brackets: '[::1]:9092')",
-        read,
-    )
+    if isinstance(value, str):
+        given: Iterable[object] = [part for part in value.split(",") if part.strip()]
+    elif isinstance(value, Iterable) and not isinstance(value, (bytes, Mapping)):
+        given = value
+    else:
+        raise TypeError(value)
+    found = tuple(dict.fromkeys(map(_address, given)))
+    return _checked(found, found)
 
 
 def _address(item: object) -> Address:
@@ -307,22 +267,11 @@ def _address(item: object) -> Address:
         host, port = item[0], _index(item[1])
     else:
         raise TypeError(item)
-    if not host:
-        raise ValueError(item)
-    return host, _within(between(1, 65535), port)
+    return _checked(host, host), _Range(1, 65535).check(port)
 
 
-Number = TypeVar("Number", int, float)
-
-
-def _within(accepted: Range, value: Number) -> Number:
-    if value not in accepted:
-        raise ValueError(value)
-    return value
-
-
-def _index(value: object) -> int:
-    """The value of an int-like object (numpy's integers too), but not of a bool."""
-    if isinstance(value, bool):
-        raise TypeError(value)
-    return operator.index(value)  # type: ignore[arg-type]  # refuses everything else itself
+ADDRESSES = Kind(
+    "host:port of one broker or more, as 'a:9092,b:9092' or a list (an IPv6 address "
+    "in brackets: '[::1]:9092')",
+    _read_addresses,
+)

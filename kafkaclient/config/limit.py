@@ -1,4 +1,4 @@
-"""A time limit that knows which option it comes from."""
+"""A time limit with the name of its option."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Limit"]
 
 
 class Limit(NamedTuple):
-    """``str(limit)`` is for messages: ``60 s (max.block.ms)``."""
+    """``str`` gives the text for messages: ``60 s (max.block.ms)``."""
 
     seconds: float
     setting: str

@@ -1,4 +1,4 @@
-"""The declaration of an option, and the way from what a user wrote to checked values."""
+"""How options are declared, and how a user's values are checked against the declarations."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
     from kafkaclient.config.kinds import Kind
 
-__all__ = ["REQUIRED", "Given", "Option", "option", "options_of", "read_options", "show"]
+__all__ = ["REQUIRED", "Given", "Option", "Section", "options_of", "read_options", "show"]
 
 _KEY = "kafkaclient.option"
 
 REQUIRED: Any = dataclasses.MISSING
-"""The default of an option that has none."""
+"""The default of an option that must be given."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option as declared; ``name`` is Python's spelling, ``kafka_name`` the dotted one."""
+    """The declaration of an option; ``name`` is Python's spelling, ``kafka_name`` is dotted."""
 
     name: str
     kind: Kind[Any]
@@ -38,7 +38,7 @@ class Option:
     section: str
     aliases: tuple[str, ...]
     secret: bool = False
-    """Whether its value must not be shown, anywhere."""
+    """Whether the option's value is never shown."""
 
     @property
     def kafka_name(self) -> str:
@@ -52,7 +52,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value that the user gave, with the name as the user wrote it."""
+    """A user's value for an option, and the option's name in the user's spelling."""
 
     spelling: str
     value: Any
@@ -64,24 +64,29 @@ class Given:
     __repr__ = __str__
 
 
-def option(
-    default: T,
-    kind: Kind[T],
-    doc: str,
-    *,
-    section: str,
-    aliases: tuple[str, ...] = (),
-    secret: bool = False,
-) -> T:
-    """Declare a field of an options dataclass; ``aliases`` are further dotted names, the value of
-    a ``secret`` one is never shown."""
-    metadata = {_KEY: (kind, doc, section, aliases, secret)}
-    return dataclasses.field(default=default, metadata=metadata)
+class Section(str):
+    """A heading of the reference page; declares the options under this heading."""
+
+    __slots__ = ()
+
+    def option(
+        self,
+        default: T,
+        kind: Kind[T],
+        doc: str,
+        *,
+        aliases: tuple[str, ...] = (),
+        secret: bool = False,
+    ) -> T:
+        """Declare a field of an options dataclass; ``aliases`` are further dotted names."""
+        metadata = {_KEY: (kind, doc, self, aliases, secret)}
+        return dataclasses.field(default=default, metadata=metadata)
 
 
 def options_of(config: type) -> Mapping[str, Option]:
-    """The options that a dataclass declares, by Python name, in order of declaration; those of
-    the class from which all others inherit come last."""
+    """The options that a dataclass declares, by Python name, in order of declaration. The options
+    of its root class come last.
+    """
     root = [base for base in config.__mro__ if dataclasses.is_dataclass(base)][-1]
     last = {field.name for field in dataclasses.fields(root)}
     options = {}
@@ -94,7 +99,7 @@ def options_of(config: type) -> Mapping[str, Option]:
 def read_options(
     options: Mapping[str, Option], sources: Iterable[Mapping[str, object]]
 ) -> dict[str, Given]:
-    """What the sources give, checked one by one, by Python name. Raises ConfigError."""
+    """The checked values of all sources, by Python name. Raises ConfigError."""
     by_spelling = {name: option for option in options.values() for name in option.spellings}
     given: dict[str, Given] = {}
     for source in sources:
@@ -125,7 +130,7 @@ def _read(option: Option, spelling: str, value: object) -> Any:
 
 
 def _unknown(spelling: str, known: Iterable[str]) -> str:
-    """Names the closest option, dotted when the user wrote dots, else as a keyword."""
+    """The message names the closest option, with dots if the user wrote dots."""
     dotted = "." in spelling
     candidates = [name for name in known if ("." in name) == dotted or name.isalpha()]
     close = difflib.get_close_matches(spelling.lower(), candidates, n=1, cutoff=0.6)
@@ -139,7 +144,7 @@ _repr.maxstring = _repr.maxother = 80
 
 
 def show(value: object, *, secret: bool = False) -> str:
-    """A value for messages: shortened, functions by their name, secrets not at all."""
+    """A value for messages: long values are shortened, functions are named, secrets are hidden."""
     if secret:
         return "[hidden]"
     if callable(value):

@@ -1,7 +1,7 @@
 """The options of :class:`kafkaclient.reader.Reader`, each declared once.
 
-Names, defaults and checks follow Java's ``ConsumerConfig`` of Kafka 4.3, as far as they are about
-fetching; there are no groups, and nothing is committed.
+Names, defaults and checks are as in Java's ``ConsumerConfig`` of Kafka 4.3. There are no options
+of groups and commits.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.config.client import ClientConfig, settle_client
-from kafkaclient.config.kinds import INT64_MAX, at_least, between, boolean, integer, one_of, text
-from kafkaclient.config.options import option, options_of
+from kafkaclient.config.kinds import BOOLEAN, INT64_MAX, TEXT, integer, one_of
+from kafkaclient.config.options import Section, options_of
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -21,83 +21,73 @@ if TYPE_CHECKING:
 
 __all__ = ["ReaderConfig"]
 
-_FETCHING = "Fetching"
+_FETCHING = Section("Fetching")
 _LARGEST_FETCH = 64 * 1024 * 1024
-"""An answer with one more batch must fit into the largest response that connections accept."""
+"""A response of this size with one more batch must be within the limit of a connection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ReaderConfig(ClientConfig):
-    """Checked options; made by :meth:`build`, which also settles how they bear on each other."""
+    """Checked options. :meth:`build` makes them, and adjusts options that affect each other."""
 
-    fetch_min_bytes: int = option(
+    fetch_min_bytes: int = _FETCHING.option(
         1,
-        integer(at_least(0)),
+        integer(0),
         "A broker answers when it has this many bytes, or after fetch_max_wait_ms.",
-        section=_FETCHING,
     )
-    fetch_max_wait_ms: int = option(
+    fetch_max_wait_ms: int = _FETCHING.option(
         500,
-        integer(at_least(0)),
+        integer(0),
         "How long a broker may wait for fetch_min_bytes, in milliseconds.",
-        section=_FETCHING,
     )
-    fetch_max_bytes: int = option(
+    fetch_max_bytes: int = _FETCHING.option(
         52_428_800,
-        integer(between(1, _LARGEST_FETCH)),
+        integer(1, _LARGEST_FETCH),
         "How many bytes of a read may be fetched and not yet taken by the caller, over all "
         "brokers. The brokers share this amount. A broker's response exceeds its share by at most "
         "one batch (KIP-74).",
-        section=_FETCHING,
     )
-    max_partition_fetch_bytes: int = option(
+    max_partition_fetch_bytes: int = _FETCHING.option(
         1_048_576,
-        integer(at_least(1)),
+        integer(1),
         "How many bytes of a partition are fetched at a time, and the approximate number of bytes "
         "decoded into one batch of columns. A larger batch of records is fetched completely "
         "(KIP-74).",
-        section=_FETCHING,
     )
-    isolation_level: str = option(
+    isolation_level: str = _FETCHING.option(
         "read_uncommitted",
         one_of("read_uncommitted", "read_committed"),
         "read_committed leaves out records of aborted transactions, and ends where the oldest "
         "open transaction begins (KIP-98).",
-        section=_FETCHING,
     )
-    check_crcs: bool = option(
+    check_crcs: bool = _FETCHING.option(
         True,
-        boolean(),
+        BOOLEAN,
         "Whether the checksums of batches are checked.",
-        section=_FETCHING,
     )
-    client_rack: str = option(
+    client_rack: str = _FETCHING.option(
         "",
-        text(),
+        TEXT,
         "The rack of this client. Brokers with a rack-aware replica.selector.class direct the "
         "client to a follower in this rack (KIP-392).",
-        section=_FETCHING,
     )
-    receive_buffer_bytes: int = option(
+    receive_buffer_bytes: int = _FETCHING.option(
         -1,
-        integer(at_least(-1)),
+        integer(-1),
         "The size of the socket's receive buffer in bytes (SO_RCVBUF). With -1 the operating "
         "system decides and enlarges the buffer as needed (Java: 65536).",
-        section=_FETCHING,
     )
-    allow_auto_create_topics: bool = option(
+    allow_auto_create_topics: bool = _FETCHING.option(
         False,
-        boolean(),
+        BOOLEAN,
         "Whether brokers may create a topic that does not exist (Java: true). The brokers' own "
         "auto.create.topics.enable must allow it, too.",
-        section=_FETCHING,
     )
-    max_block_ms: int = option(
+    max_block_ms: int = _FETCHING.option(
         60_000,
-        integer(at_least(0, INT64_MAX)),
+        integer(0, INT64_MAX),
         "How long start and offsets may take, and how long a partition may fail to be fetched "
         "before the read fails, in milliseconds.",
-        section=_FETCHING,
         aliases=("default.api.timeout.ms",),
     )
 

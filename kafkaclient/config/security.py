@@ -1,6 +1,6 @@
-"""The options of encryption and authentication, and how they bear on each other.
+"""The options of encryption and authentication, and the checks of how they go together.
 
-Names and meanings are Java's (``SslConfigs``, ``SaslConfigs``); the further names are those of
+Names and meanings are Java's (``SslConfigs``, ``SaslConfigs``). The aliases are the names in
 librdkafka, aiokafka and kafka-python.
 """
 
@@ -9,19 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.config.jaas import parse_jaas
+from kafkaclient.config.jaas import apply_jaas
 from kafkaclient.config.kinds import (
-    one_of_ignoring_case,
+    PATH,
+    PEM,
+    SSL_CONTEXT,
+    TEXT,
+    TOKEN_PROVIDER,
+    VERBATIM,
+    one_of,
     optional,
-    path,
-    pem,
     some_of,
-    ssl_context,
-    text,
-    token_provider,
-    verbatim,
 )
-from kafkaclient.config.options import option
+from kafkaclient.config.options import Section
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,235 +29,185 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from kafkaclient.config.kinds import Kind
     from kafkaclient.config.options import Given
 
 __all__ = ["SecurityOptions", "settle_security"]
 
-_SECURITY = "Encryption"
-_LOGIN = "Authentication"
+_SECURITY = Section("Encryption")
+_LOGIN = Section("Authentication")
 
 _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
-# The login module's class, without its package, -> the mechanisms that it serves.
-_MODULES = {
-    "PlainLoginModule": ("PLAIN",),
-    "ScramLoginModule": ("SCRAM-SHA-256", "SCRAM-SHA-512"),
-    "OAuthBearerLoginModule": ("OAUTHBEARER",),
-}
 _OIDC_CLIENT_ID = "sasl_oauthbearer_client_credentials_client_id"
 _OIDC_CLIENT_SECRET = "sasl_oauthbearer_client_credentials_client_secret"  # noqa: S105 - a name
-_JAAS_OPTIONS = {
-    "username": "sasl_username",
-    "password": "sasl_password",
-    "clientId": _OIDC_CLIENT_ID,
-    "clientSecret": _OIDC_CLIENT_SECRET,
-    "scope": "sasl_oauthbearer_scope",
-    "ssl.truststore.location": "https_ca_location",
-    "ssl.truststore.certificates": "https_ca_pem",
-}
-# Those of the login module's options that are not just text. The type has but one value.
-_JAAS_KINDS: Mapping[str, Kind[Any]] = {
-    "ssl.truststore.location": path(),
-    "ssl.truststore.certificates": pem(),
-    "ssl.truststore.type": one_of_ignoring_case("PEM"),
-}
 _FOR_OIDC = ("https_ca_location", "https_ca_pem")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class SecurityOptions:
-    """The part of :class:`~kafkaclient.config.producer.ProducerConfig` that is about security."""
+    """The options of every client that are about security."""
 
-    # --- encryption -----------------------------------------------------------------------------
-
-    security_protocol: str = option(
+    security_protocol: str = _SECURITY.option(
         "PLAINTEXT",
-        one_of_ignoring_case("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+        one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", ignore_case=True),
         "How the client talks to brokers: SSL and SASL_SSL encrypt the connection (TLS); "
         "SASL_PLAINTEXT and SASL_SSL authenticate this client with sasl_mechanism. With "
         "SASL_PLAINTEXT anybody on the network can read the data, and with PLAIN or OAUTHBEARER "
         "the credentials, too.",
-        section=_SECURITY,
     )
-    ssl_truststore_location: Path | None = option(
+    ssl_truststore_location: Path | None = _SECURITY.option(
         None,
-        optional(path()),
+        optional(PATH),
         "A PEM file with the trusted certificates: a broker's certificate must be signed by one "
         "of them. Without it the client uses the operating system's certificates. If the file has "
         "changed, the client reads it again for a new connection.",
-        section=_SECURITY,
         aliases=("ssl.ca.location", "ssl.cafile"),
     )
-    ssl_truststore_certificates: str | None = option(
+    ssl_truststore_certificates: str | None = _SECURITY.option(
         None,
-        optional(pem()),
+        optional(PEM),
         "The trusted certificates as PEM text, instead of a file.",
-        section=_SECURITY,
         aliases=("ssl.ca.pem",),
     )
-    ssl_truststore_type: str = option(
+    ssl_truststore_type: str = _SECURITY.option(
         "PEM",
-        one_of_ignoring_case("PEM"),
+        one_of("PEM", ignore_case=True),
         "The format of the trusted certificates. Java's own formats, JKS and PKCS12, are not "
         "supported: `keytool -exportcert -rfc` writes PEM.",
-        section=_SECURITY,
     )
-    ssl_keystore_location: Path | None = option(
+    ssl_keystore_location: Path | None = _SECURITY.option(
         None,
-        optional(path()),
+        optional(PATH),
         "A PEM file for brokers that require a client certificate. It has this client's "
         "certificate, the intermediate certificates, and the private key (unless ssl_key_location "
         "names another file). If the file has changed, the client reads it again for a new "
         "connection.",
-        section=_SECURITY,
         aliases=("ssl.certificate.location", "ssl.certfile"),
     )
-    ssl_key_location: Path | None = option(
+    ssl_key_location: Path | None = _SECURITY.option(
         None,
-        optional(path()),
+        optional(PATH),
         "The PEM file of the private key, if the key is not in ssl_keystore_location.",
-        section=_SECURITY,
         aliases=("ssl.keyfile",),
     )
-    ssl_keystore_certificate_chain: str | None = option(
+    ssl_keystore_certificate_chain: str | None = _SECURITY.option(
         None,
-        optional(pem()),
+        optional(PEM),
         "This client's certificate and the intermediate certificates, as PEM text.",
-        section=_SECURITY,
         aliases=("ssl.certificate.pem",),
     )
-    ssl_keystore_key: str | None = option(
+    ssl_keystore_key: str | None = _SECURITY.option(
         None,
-        optional(pem()),
+        optional(PEM),
         "The private key of the client's certificate, as PEM text (PKCS#8, also encrypted).",
-        section=_SECURITY,
         aliases=("ssl.key.pem",),
         secret=True,
     )
-    ssl_keystore_type: str = option(
+    ssl_keystore_type: str = _SECURITY.option(
         "PEM",
-        one_of_ignoring_case("PEM"),
+        one_of("PEM", ignore_case=True),
         "The format of this client's certificate and key.",
-        section=_SECURITY,
     )
-    ssl_key_password: str | None = option(
+    ssl_key_password: str | None = _SECURITY.option(
         None,
-        optional(verbatim()),
+        optional(VERBATIM),
         "The password of the private key.",
-        section=_SECURITY,
         aliases=("ssl.password",),
         secret=True,
     )
-    ssl_endpoint_identification_algorithm: str = option(
+    ssl_endpoint_identification_algorithm: str = _SECURITY.option(
         "https",
-        one_of_ignoring_case("https", ""),
+        one_of("https", "", ignore_case=True),
         "https checks that a broker's certificate is for the host name or address that the client "
         "connects to. An empty string disables the check; then every owner of a certificate of "
         "the same authority can impersonate the broker.",
-        section=_SECURITY,
     )
-    ssl_enabled_protocols: tuple[str, ...] = option(
+    ssl_enabled_protocols: tuple[str, ...] = _SECURITY.option(
         ("TLSv1.2", "TLSv1.3"),
         some_of("TLSv1.2", "TLSv1.3"),
         "The versions of TLS that the client offers.",
-        section=_SECURITY,
     )
-    ssl_context: ssl.SSLContext | None = option(
+    ssl_context: ssl.SSLContext | None = _SECURITY.option(
         None,
-        optional(ssl_context()),
+        optional(SSL_CONTEXT),
         "Your own ssl.SSLContext. The client uses it unchanged, instead of all other ssl options.",
-        section=_SECURITY,
     )
 
-    # --- authentication -------------------------------------------------------------------------
-
-    sasl_mechanism: str | None = option(
+    sasl_mechanism: str | None = _LOGIN.option(
         None,
-        optional(one_of_ignoring_case(*_MECHANISMS)),
+        optional(one_of(*_MECHANISMS, ignore_case=True)),
         "How this client authenticates. It must be given with SASL_PLAINTEXT and SASL_SSL, "
         "because Java's default, GSSAPI (Kerberos), is not available.",
-        section=_LOGIN,
         aliases=("sasl.mechanisms",),
     )
-    sasl_username: str | None = option(
+    sasl_username: str | None = _LOGIN.option(
         None,
-        optional(verbatim()),
+        optional(VERBATIM),
         "The user name, for PLAIN and SCRAM.",
-        section=_LOGIN,
         aliases=("sasl.plain.username",),
     )
-    sasl_password: str | None = option(
+    sasl_password: str | None = _LOGIN.option(
         None,
-        optional(verbatim()),
+        optional(VERBATIM),
         "The user's password.",
-        section=_LOGIN,
         aliases=("sasl.plain.password",),
         secret=True,
     )
-    sasl_jaas_config: str | None = option(
+    sasl_jaas_config: str | None = _LOGIN.option(
         None,
-        optional(text()),
+        optional(TEXT),
         "The credentials in Java's syntax, "
         '`org.apache.kafka.common.security.scram.ScramLoginModule required username="..." '
         'password="...";` (or plain.PlainLoginModule), and for OIDC '
         "oauthbearer.OAuthBearerLoginModule with clientId, clientSecret and scope.",
-        section=_LOGIN,
         secret=True,
     )
-    sasl_oauth_token_provider: Any = option(
+    sasl_oauth_token_provider: Any = _LOGIN.option(
         None,
-        optional(token_provider()),
+        optional(TOKEN_PROVIDER),
         "The source of tokens for OAUTHBEARER: an async function without arguments, or an object "
         "with an async method token(), that returns a kafkaclient.Token. The client calls it "
         "again after 80 % of a token's lifetime, once for all connections. The client retries "
         "after an error that it raises, unless the error is a "
         "kafkaclient.errors.AuthenticationError.",
-        section=_LOGIN,
         secret=True,  # it may hold some, and show them in its repr
     )
-    sasl_oauthbearer_token_endpoint_url: str | None = option(
+    sasl_oauthbearer_token_endpoint_url: str | None = _LOGIN.option(
         None,
-        optional(text()),
+        optional(TEXT),
         "The https address of the identity provider's token endpoint. With it OAUTHBEARER "
         "requests tokens itself, with OIDC's client credentials (KIP-768).",
-        section=_LOGIN,
     )
-    sasl_oauthbearer_client_credentials_client_id: str | None = option(
+    sasl_oauthbearer_client_credentials_client_id: str | None = _LOGIN.option(
         None,
-        optional(text()),
+        optional(TEXT),
         "The client's id at the identity provider.",
-        section=_LOGIN,
         aliases=("sasl.oauthbearer.client.id",),
     )
-    sasl_oauthbearer_client_credentials_client_secret: str | None = option(
+    sasl_oauthbearer_client_credentials_client_secret: str | None = _LOGIN.option(
         None,
-        optional(verbatim()),
+        optional(VERBATIM),
         "The client's secret at the identity provider.",
-        section=_LOGIN,
         aliases=("sasl.oauthbearer.client.secret",),
         secret=True,
     )
-    sasl_oauthbearer_scope: str | None = option(
+    sasl_oauthbearer_scope: str | None = _LOGIN.option(
         None,
-        optional(text()),
+        optional(TEXT),
         "The scope to request, if the identity provider requires one.",
-        section=_LOGIN,
     )
-    https_ca_location: Path | None = option(
+    https_ca_location: Path | None = _LOGIN.option(
         None,
-        optional(path()),
+        optional(PATH),
         "A PEM file with the trusted certificates for the identity provider. Without it the "
         "client uses the operating system's certificates. ssl_truststore_location is for brokers "
         "only, as in Java, where the option ssl.truststore.location of the login module in "
         "sasl.jaas.config has this purpose. The name https.ca.location is librdkafka's.",
-        section=_LOGIN,
     )
-    https_ca_pem: str | None = option(
+    https_ca_pem: str | None = _LOGIN.option(
         None,
-        optional(pem()),
+        optional(PEM),
         "The trusted certificates for the identity provider as PEM text, instead of a file.",
-        section=_LOGIN,
     )
 
     @property
@@ -289,14 +239,14 @@ _FOR_SASL = (
 
 
 def settle_security(values: dict[str, Any], given: Mapping[str, Given]) -> None:
-    """Check what goes together, and take the credentials out of sasl.jaas.config.
+    """Check which options go together, and read the credentials in sasl.jaas.config.
 
-    Raises ConfigError; its message names options, and no value that is a secret.
+    Raises ConfigError. Its message names options, and shows no secret value.
     """
     protocol = values["security_protocol"]
     tls, sasl = protocol in ("SSL", "SASL_SSL"), protocol.startswith("SASL_")
     if "security_protocol" not in given:
-        # Whoever gives credentials wants them used; a protocol given as well is a decision.
+        # Credentials without a protocol are a mistake; with PLAINTEXT they are a decision.
         for names, wanted in ((_FOR_TLS, "SSL or SASL_SSL"), (_FOR_SASL, "SASL_SSL")):
             for name in names:
                 if values[name] is not None:
@@ -344,7 +294,7 @@ def _settle_sasl(values: dict[str, Any], given: Mapping[str, Given]) -> None:
             f"{', '.join(_MECHANISMS)}"
         )
     if values["sasl_jaas_config"] is not None:
-        _take_jaas(values, given)
+        apply_jaas(values, given)
     if mechanism == "OAUTHBEARER":
         _settle_oauth(values)
         return
@@ -379,49 +329,6 @@ def _settle_oauth(values: dict[str, Any]) -> None:
             )
 
 
-def _take_jaas(values: dict[str, Any], given: Mapping[str, Given]) -> None:
-    """Put the options of the login module in the place of those that have not been given."""
-    module = parse_jaas(values["sasl_jaas_config"])
-    name = module.class_name.rpartition(".")[2]
-    serves = _MODULES.get(name)
-    mechanism = values["sasl_mechanism"]
-    if serves is None:
-        raise ConfigError(
-            f"sasl.jaas.config names another login module than {', '.join(_MODULES)}, which are "
-            "those that kafkaclient knows"
-        )
-    if mechanism not in serves:
-        raise ConfigError(
-            f"sasl.jaas.config names {name}, which is for {' and '.join(serves)}, but "
-            f"sasl_mechanism is {mechanism}"
-        )
-    for number, (word, said) in enumerate(module.options.items(), 1):
-        value: Any = said
-        if word in _JAAS_KINDS:
-            value = _read_as(_JAAS_KINDS[word], word, said)
-            if word not in _JAAS_OPTIONS:
-                continue
-        option_name = _JAAS_OPTIONS.get(word)
-        if option_name is None:
-            raise ConfigError(
-                f"sasl.jaas.config: option {number} of {name} is none of those that kafkaclient "
-                f"knows: {', '.join(_JAAS_OPTIONS)}"
-            )
-        if option_name in given and values[option_name] != value:
-            raise ConfigError(
-                f"{given[option_name].spelling} and sasl.jaas.config name different values; give "
-                "one of them"
-            )
-        values[option_name] = value
-
-
-def _read_as(kind: Kind[Any], word: str, said: str) -> Any:
-    try:
-        return kind.read(said)
-    except (LookupError, TypeError, ValueError):
-        raise ConfigError(f"sasl.jaas.config: {word} must be {kind.accepts}") from None
-
-
 def _need(values: dict[str, Any], mechanism: str, *names: str) -> None:
     missing = [name for name in names if values[name] is None]
     if missing:
@@ -429,5 +336,5 @@ def _need(values: dict[str, Any], mechanism: str, *names: str) -> None:
 
 
 def _is_unicode(text: str) -> bool:
-    """Lone surrogates come of bytes that were not UTF-8, and cannot be sent."""
+    """Whether the text can be sent: bytes that were not UTF-8 become lone surrogates."""
     return not any("\ud800" <= letter <= "\udfff" for letter in text)

@@ -1,8 +1,8 @@
-"""Keys of Java's clients that this one knows of and does not have.
+"""Options of Java's clients that this client does not have.
 
-A property file written for a Java client gets a clear refusal instead of a guess at a
-misspelling. A key whose value asks for nothing (empty, or what this client does anyway) passes.
-Values are never shown: several of these keys hold secrets.
+The refusal of such an option says why it is not supported. A value without effect passes: an
+empty one, or one that describes what this client does anyway. Messages never show values, because
+some of them are secrets.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _JAVA_STORE = (
 _CONTEXT = "give an ssl.SSLContext as ssl_context to decide such details"
 _KERBEROS = "GSSAPI (Kerberos) is not available"
 _OAUTH = "give sasl_oauth_token_provider for ways to a token other than OIDC client credentials"
-_REFRESH = "a token is asked for again after 80 % of its life"
+_REFRESH = "a token is requested again after 80 % of its life"
 _LOGIN_PACE = "attempts follow reconnect.backoff.ms and socket.connection.setup.timeout.ms"
 _NO_GROUPS = "there are no consumer groups, and nothing is committed; see docs/reader.md"
 _PYTHON_CLASSES = "Java classes cannot be loaded"
 
-# key -> (why not, the values that ask for nothing)
+# key -> (why it is not supported, the values without effect)
 _KEYS: dict[str, tuple[str, frozenset[str]]] = {
     "auto.commit.interval.ms": (_NO_GROUPS, frozenset({"5000"})),
     "auto.offset.reset": (
@@ -102,8 +102,9 @@ _GROUPS: tuple[tuple[str, str, frozenset[str]], ...] = (
 
 
 def refuse_unsupported(spelling: str, value: object) -> bool:
-    """Raise ConfigError for a key this client lacks; True when its value asks for nothing,
-    False when Java has no such key either."""
+    """Raise ConfigError for an option that only Java has. True if its value has no effect, False
+    if Java has no such option either.
+    """
     key = spelling.replace("_", ".")
     group = next((group for group in _GROUPS if key.startswith(group[0])), None)
     if key in _KEYS:

@@ -69,7 +69,7 @@ class Session:
         loop = asyncio.get_running_loop()
         self._clock = clock or loop.time
         self._rng = rng or Random()
-        self._router = Router.secured(config, dialer, clock=clock or loop.time, rng=self._rng)
+        self._router = Router(config, dialer, clock=clock or loop.time, rng=self._rng)
         self._controller = -1
         self._known: frozenset[int] = frozenset()
         self._last_error: KafkaError | None = None
@@ -191,12 +191,7 @@ class Session:
     def coordinators(self) -> Coordinators:
         """A client for requests to group and transaction coordinators."""
         return Coordinators(
-            self._router,
-            retry_backoff=self.config.retry_backoff_ms / 1000,
-            retry_backoff_max=self.config.retry_backoff_max_ms / 1000,
-            request_timeout=self.config.request_timeout_ms / 1000,
-            rng=self._rng,
-            on_unknown=self._refresh_soon,
+            self._router, config=self.config, rng=self._rng, on_unknown=self._refresh_soon
         )
 
     def _refresh_soon(self, _reason: str) -> None:

@@ -1,4 +1,5 @@
-"""What producer, reader and admin client share: ``async with``, and their end when dropped."""
+"""The base class of producer, reader and admin client: ``async with``, and the end of a client that
+was not closed."""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ if TYPE_CHECKING:
 __all__ = ["Client", "LeftOpen"]
 
 _ending: set[asyncio.Task[object]] = set()
-"""Dropped clients that are being ended: event loops keep only weak references to tasks."""
+"""Tasks that close dropped clients; event loops keep only weak references to tasks."""
 
 
 class LeftOpen(NamedTuple):
-    """How to end a client that was dropped; ``what`` names it."""
+    """How to close a client that was dropped; ``what`` is its name for messages."""
 
     what: str
     loop: asyncio.AbstractEventLoop
@@ -25,17 +26,17 @@ class LeftOpen(NamedTuple):
 
 
 class Client:
-    """Base of the clients."""
+    """Base class of the clients."""
 
     async def start(self) -> None:
         raise NotImplementedError
 
     async def _end(self) -> None:
-        """What the end of ``async with`` awaits."""
+        """Close the client, at the end of ``async with``."""
         raise NotImplementedError
 
     def _left_open(self) -> LeftOpen | None:
-        """What the client has open; None if it has nothing open."""
+        """How to close the client; None if nothing is open."""
         return None
 
     async def __aenter__(self) -> Self:
@@ -49,7 +50,7 @@ class Client:
         left = self._left_open()
         if left is not None:
             _warn(f"unclosed {left.what}", ResourceWarning, source=self)
-            # The garbage collector may run in any thread. A closed loop has nothing left to end.
+            # The garbage collector may run in any thread. With a closed loop nothing is open.
             with contextlib.suppress(RuntimeError):
                 left.loop.call_soon_threadsafe(_end_in_background, left)
 

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kafkaclient.broker_errors import BROKER_ERRORS, broker_error
-from kafkaclient.cluster.backoff import backoff_s
+from kafkaclient.cluster.backoff import exponential_s
 from kafkaclient.cluster.retry import until_answered
 from kafkaclient.errors import AuthorizationError, KafkaError, ProtocolError
 from kafkaclient.wire.transactions import CoordinatorKind, FindCoordinatorCall
@@ -19,20 +19,19 @@ if TYPE_CHECKING:
     from random import Random
 
     from kafkaclient.cluster.router import Router
+    from kafkaclient.config import ClientConfig
     from kafkaclient.wire.api import Call
 
 __all__ = ["Coordinators", "Outcome", "outcome_of"]
 
 _log = logging.getLogger(__name__)
 
-_PATIENCE = 3.0
-"""Seconds that a coordinator has to answer before the call is repeated, perhaps at another broker.
-Every call here may be repeated. A wait of request.timeout.ms would be a wait for brokers that have
-long been replaced."""
+_MAX_TIMEOUT_S = 3.0
+"""How long a coordinator may take to answer before the call is repeated, maybe at another broker.
+Every call may be repeated. With request.timeout.ms the client would wait long for a broker that is
+no longer the coordinator."""
 
-_SHORT_BACKOFF = 0.02
-"""Seconds of the first pause while the last transaction is still being ended (Java: 20 ms)."""
-
+_ENDING_BACKOFF_S = 0.02  # first pause while the previous transaction is being ended (as in Java)
 _ENDING_CODES = frozenset({51, 88})  # CONCURRENT_TRANSACTIONS, UNSTABLE_OFFSET_COMMIT
 
 
@@ -42,18 +41,20 @@ class Outcome(Enum):
     DONE = "the call succeeded"
     RETRY = "repeat the call after a pause"
     RELOCATE = "find the coordinator again, and repeat the call there"
-    ABORTABLE = "the transaction cannot be committed, the producer can go on"
-    FATAL = "the producer may not go on"
+    ABORTABLE = "the transaction must be aborted, the producer can continue"
+    FATAL = "the producer cannot continue"
 
 
+# Fatal codes are about the right to write transactions. Other codes come from coordinators of
+# groups as well.
 _OUTCOMES: Mapping[int, Outcome] = {
-    -1: Outcome.RETRY,  # UNKNOWN_SERVER_ERROR: of a coordinator that starts or ends
+    -1: Outcome.RETRY,  # UNKNOWN_SERVER_ERROR: the coordinator is starting or stopping
     0: Outcome.DONE,
     7: Outcome.RELOCATE,  # REQUEST_TIMED_OUT
     15: Outcome.RELOCATE,  # COORDINATOR_NOT_AVAILABLE
     16: Outcome.RELOCATE,  # NOT_COORDINATOR
     31: Outcome.FATAL,  # CLUSTER_AUTHORIZATION_FAILED
-    # The coordinator does not tell an old epoch from a newer instance (KIP-588): fenced is fenced.
+    # The coordinator sends the same code for an old epoch and for a newer instance (KIP-588).
     47: Outcome.FATAL,  # INVALID_PRODUCER_EPOCH
     50: Outcome.FATAL,  # INVALID_TRANSACTION_TIMEOUT
     53: Outcome.FATAL,  # TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -62,10 +63,10 @@ _OUTCOMES: Mapping[int, Outcome] = {
 
 
 def outcome_of(code: int) -> Outcome:
-    """The meaning of ``code`` in a coordinator's answer.
+    """What follows from ``code`` in a coordinator's answer.
 
-    Java makes unknown errors fatal. Here only errors about who may write are fatal: an abort that
-    requests the next epoch finds out about all others.
+    In Java unknown errors are fatal. Here only errors about the right to write are fatal. After
+    all others an abort that requests the next epoch shows whether the producer can continue.
     """
     known = _OUTCOMES.get(code)
     if known is not None:
@@ -83,7 +84,7 @@ T = TypeVar("T", bound=_Answer)
 
 
 class Coordinators:
-    """Calls coordinators, and finds a coordinator again when it changes. Times are in seconds.
+    """Calls coordinators, and finds a coordinator again when it changes.
 
     ``on_unknown(reason)`` requests newer metadata: a coordinator may be a broker not known yet.
     """
@@ -92,18 +93,16 @@ class Coordinators:
         self,
         router: Router,
         *,
-        retry_backoff: float,
-        retry_backoff_max: float,
-        request_timeout: float,
+        config: ClientConfig,
         rng: Random,
         on_unknown: Callable[[str], None],
     ) -> None:
         self.last_error: KafkaError | None = None
-        """The last error of the present call, or of the last one."""
+        """The last error of the current or the last call."""
         self._router = router
-        self._retry_backoff = retry_backoff
-        self._retry_backoff_max = retry_backoff_max
-        self._patience = min(request_timeout, _PATIENCE)
+        self._first_pause_s = config.retry_backoff_ms / 1000
+        self._max_pause_s = config.retry_backoff_max_ms / 1000
+        self._timeout_s = min(config.request_timeout_ms / 1000, _MAX_TIMEOUT_S)
         self._rng = rng
         self._on_unknown = on_unknown
         self._nodes: dict[tuple[CoordinatorKind, str], int] = {}
@@ -117,10 +116,9 @@ class Coordinators:
         final: frozenset[int] | None = None,
         over: asyncio.Event | None = None,
     ) -> T:
-        """The first answer that is a success or a final error. There is no time limit: the caller
-        sets one. ``final``: besides fatal codes only these codes are final (None: all
-        codes that are not to be retried). ``over``: the call is
-        not repeated once this event is set.
+        """The first answer that is a success or a final error. The caller sets a time limit.
+        ``final``: besides fatal codes, only these codes are final (None: all codes for which a
+        retry does not help). ``over``: the call is not repeated once this event is set.
 
         Raises an error that a repeated call cannot help (UnsupportedVersionError,
         AuthorizationError, ...), and the error of the last attempt once ``over`` is set.
@@ -132,7 +130,7 @@ class Coordinators:
             nonlocal refused
             refused = None
             node = await self._node_of(kind, key)
-            answer = await self._router.call(call, node, timeout_s=self._patience)
+            answer = await self._router.call(call, node, timeout_s=self._timeout_s)
             code = answer.error_code
             if outcome_of(code) in (Outcome.DONE, Outcome.FATAL) or _is_final(code, final):
                 return answer
@@ -148,10 +146,10 @@ class Coordinators:
             if refused is None or outcome_of(refused) is Outcome.RELOCATE:
                 self._nodes.pop((kind, key), None)
             _log.debug("%s for %r is repeated: %s", call.api_key.name, key, error)
-            first = self._retry_backoff
+            first_s = self._first_pause_s
             if refused in _ENDING_CODES:
-                first = min(first, _SHORT_BACKOFF)
-            pause = backoff_s(failures, first, self._retry_backoff_max, self._rng)
+                first_s = min(first_s, _ENDING_BACKOFF_S)
+            pause = exponential_s(failures, first_s, self._max_pause_s, self._rng)
             if await _set_within(over, pause):
                 raise error
 
@@ -162,7 +160,7 @@ class Coordinators:
         if known is not None:
             return known
         call = FindCoordinatorCall(kind, key)
-        found = await self._router.call(call, timeout_s=self._patience)
+        found = await self._router.call(call, timeout_s=self._timeout_s)
         if found.error_code:
             what = f"looking for the coordinator of {kind.name.lower()} {key!r}"
             raise broker_error(found.error_code, what, found.error_message)
@@ -171,7 +169,7 @@ class Coordinators:
 
 
 async def _set_within(event: asyncio.Event | None, seconds: float) -> bool:
-    """Whether the event is set; waits up to ``seconds`` for it."""
+    """Whether the event is set, after a wait of up to ``seconds``."""
     if event is None:
         await asyncio.sleep(seconds)
         return False

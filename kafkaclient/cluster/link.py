@@ -1,4 +1,5 @@
-"""The way to one broker for one purpose: at most one connection, made again on demand."""
+"""At most one connection to one broker for one purpose, made again on demand; and the first of
+several such connections."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, TypeAlias
 
-from kafkaclient.cluster.backoff import backoff_s
+from kafkaclient.cluster.reconnect_backoff import ReconnectBackoff
 from kafkaclient.errors import (
     AuthenticationError,
     BrokerConnectionError,
@@ -16,7 +17,7 @@ from kafkaclient.errors import (
 from kafkaclient.net.connection import Connection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Sequence
     from random import Random
 
     from kafkaclient.cluster.view import Broker
@@ -26,75 +27,66 @@ if TYPE_CHECKING:
     from kafkaclient.net.meter import Meter
     from kafkaclient.net.security import Security
 
-__all__ = ["Link", "Purpose"]
+__all__ = ["Link", "Purpose", "first_connection", "raise_refusal"]
 
 _log = logging.getLogger(__name__)
 
 Purpose: TypeAlias = str
-"""What a connection is for: "produce", "side" (beside the former), "control", "vital" (signs of
-life), or a name of the caller's."""
+"""What a connection is for: "produce", "side" (a second one for Produce), "control", "vital"
+(liveness probes), or a name that the caller chooses."""
 
 _NEWEST_API_VERSIONS = 4
 _API_VERSIONS_FALLBACKS = (3, 0)
-"""What to ask with when a broker drops the connection on ApiVersions instead of answering that it
-does not know the version; Azure Event Hubs does so on version 4."""
-
-_REFUSED_PAUSES = 10.0
-"""How many times longer than after other failures the pauses may get after failed authentication:
-it does not mend itself soon, and servers lock accounts after many attempts."""
+"""The next versions of ApiVersions, if a broker drops the connection instead of answering that it
+does not know the version. Azure Event Hubs does so with version 4."""
 
 
 class Link:
-    """Dials a broker when asked, and remembers how that went.
+    """Connects to a broker on demand, one attempt at a time, with the pauses of
+    :class:`ReconnectBackoff`.
 
-    One attempt is under way at a time. After a failure the next attempt waits for the reconnect
-    backoff (``reconnect.backoff.ms`` to ``.max.ms``), and has more time to succeed
-    (``socket.connection.setup.timeout.ms`` to ``.max.ms``, KIP-601). The backoff
-    starts over when a connection ends that was closed here, or that had served for at least
-    ``reconnect.backoff.max.ms``; connecting alone does not reset it. ``on_change`` is called when
-    the connection comes up, is lost, becomes writable again, and when an attempt has failed.
+    ``on_change`` is called when the connection comes up, is lost or becomes writable again, and
+    when an attempt has failed.
     """
 
     def __init__(
         self,
         broker: Broker,
         purpose: Purpose,
+        *,
         config: ClientConfig,
         dialer: Dialer,
-        *,
         clock: Callable[[], float],
         rng: Random,
         meter: Meter | None,
         on_change: Callable[[Link], None],
-        security: Security | None = None,
+        security: Security,
     ) -> None:
         self.broker = broker
         self.purpose = purpose
         self.error: KafkaError | None = None
-        """Why there is no connection: the last attempt's error, or how the last one was lost."""
+        """Why there is no connection: the error of the last attempt or of the last connection."""
+        self.established: Connection | None = None
+        """The connection after its handshake, until its end was handled: it may be closed."""
         self.setup_s: float | None = None
-        """How long it took to set the last connection up: dialling, handshake, authentication."""
+        """How long the last successful attempt took: dialing, handshake, authentication."""
         self._config = config
         self._dialer = dialer
         self._clock = clock
-        self._rng = rng
+        self._backoff = ReconnectBackoff(config, clock, rng)
         self._meter = meter
         self._on_change = on_change
         self._security = security
         self._session: Session | None = None
         self._lost_early = False
         self._authenticating = False
-        self._connection: Connection | None = None
-        self._attempt: asyncio.Task[None] | None = None
-        self._failures_in_a_row = 0
-        self._setup_failures = 0
-        self._not_before = 0.0
-        self._up_since = 0.0
+        self.attempt: asyncio.Task[None] | None = None
+        """The attempt under way. It never raises; see :attr:`connection` and :attr:`error`."""
         self._api_versions_version = _NEWEST_API_VERSIONS
         self._closed = False
 
     def __repr__(self) -> str:
-        state = "up" if self.connection else "connecting" if self._attempt else "down"
+        state = "up" if self.connection else "connecting" if self.attempt else "down"
         return f"<Link to {self.name} for {self.purpose}: {state}>"
 
     @property
@@ -105,88 +97,77 @@ class Link:
 
     @property
     def connection(self) -> Connection | None:
-        """The connection, if it is up and has had its handshake."""
-        connection = self._connection
+        """The open connection after its handshake."""
+        connection = self.established
         return None if connection is None or connection.closed else connection
 
     @property
-    def attempt(self) -> asyncio.Task[None] | None:
-        """The attempt under way. It never fails; see :attr:`connection` and :attr:`error`."""
-        return self._attempt
-
-    @property
     def failing(self) -> bool:
-        """True when the last attempt failed, or the last connection did not live long."""
-        return self._failures_in_a_row > 0 and self.connection is None
+        """Whether the last attempt failed, or the last connection was lost early."""
+        return self._backoff.failures > 0 and self.connection is None
 
     @property
     def unused(self) -> bool:
-        """True when nothing of it is open or under way."""
-        return self._connection is None and (self._attempt is None or self._attempt.done())
+        """Whether no connection is open and no attempt is under way."""
+        return self.established is None and (self.attempt is None or self.attempt.done())
 
     def connect(self) -> Connection | None:
-        """The live connection; without one, None, and an attempt is under way."""
-        connection = self._connection
-        if connection is not None and not connection.closed:
+        """The open connection. If there is none, an attempt is under way after this call."""
+        connection = self.connection
+        if connection is not None:
             return connection
-        if self._attempt is None and not self._closed:
-            self._attempt = asyncio.create_task(
+        if self.attempt is None and not self._closed:
+            self.attempt = asyncio.create_task(
                 self._run_attempt(), name=f"connect to {self.name} for {self.purpose}"
             )
         return None
 
     def close(self, error: KafkaError | None = None) -> None:
-        """Stop dialling and close the connection, as :meth:`Connection.close` does."""
+        """End the attempt, and close the connection as :meth:`Connection.close` does."""
         self._closed = True
-        if self._attempt is not None:
-            self._attempt.add_done_callback(lambda _: self._on_change(self))
-            self._attempt.cancel()
-        if self._connection is not None:
-            self._connection.close(error)
+        if self.attempt is not None:
+            self.attempt.add_done_callback(lambda _: self._on_change(self))
+            self.attempt.cancel()
+        if self.established is not None:
+            self.established.close(error)
 
     def abort(self) -> None:
-        """Like :meth:`close`, without waiting for bytes that are still to be written."""
+        """Like :meth:`close`, but drop bytes that are not written yet."""
         self.close()
-        if self._connection is not None:
-            self._connection.abort()
+        if self.established is not None:
+            self.established.abort()
 
     async def wait_closed(self) -> None:
-        """Wait until nothing is open or under way any more, after :meth:`close`."""
-        if self._attempt is not None:
-            await asyncio.wait({self._attempt})
-        if self._connection is not None:
-            await self._connection.wait_closed()
+        """Wait until the attempt and the connection have ended, after :meth:`close`."""
+        if self.attempt is not None:
+            await asyncio.wait({self.attempt})
+        if self.established is not None:
+            await self.established.wait_closed()
 
     async def _run_attempt(self) -> None:
         try:
-            await asyncio.sleep(max(0.0, self._not_before - self._clock()))
+            await asyncio.sleep(self._backoff.pause_s)
             began = self._clock()
-            self._connection = await self._connect_in_time()
+            self.established = await self._connect_in_time()
         except KafkaError as error:
-            self._failed(error)
-            self._setup_failures += 1
-            news = isinstance(error, AuthenticationError) and self._failures_in_a_row == 1
-            level = logging.ERROR if news else logging.INFO
-            _log.log(level, "%s (failure %d in a row)", error, self._failures_in_a_row)
+            self.error = error
+            self._backoff.attempt_failed(error)
+            failures = self._backoff.failures
+            is_first_refusal = isinstance(error, AuthenticationError) and failures == 1
+            level = logging.ERROR if is_first_refusal else logging.INFO
+            _log.log(level, "%s (failure %d in a row)", error, failures)
         else:
-            self._up_since = self._clock()
-            self.setup_s = self._up_since - began
-            self._setup_failures = 0
+            self._backoff.connected()
+            self.setup_s = self._clock() - began
             self.error = None
         finally:
-            self._attempt = None
+            self.attempt = None
         self._on_change(self)
 
     async def _connect_in_time(self) -> Connection:
-        """A new connection after its handshake; every failure is a :class:`KafkaError`."""
-        config = self._config
+        """A new connection after its handshake. Every error is a :class:`KafkaError`."""
         self._authenticating = False
-        limit_s = backoff_s(
-            self._setup_failures + 1,
-            config.socket_connection_setup_timeout_ms / 1000,
-            config.socket_connection_setup_timeout_max_ms / 1000,
-            self._rng,
-        )
+        limit_s = self._backoff.setup_timeout_s()
         try:
             async with asyncio.timeout(limit_s):
                 connection = await self._dial_and_shake_hands()
@@ -222,7 +203,9 @@ class Link:
                 await connection.handshake(version)
             except (BrokerConnectionError, ProtocolError) as error:
                 connection.abort()
-                await self._explain_silence()
+                if not self._backoff.failed_attempts:
+                    _, host, port, _ = self.broker
+                    await self._security.explain_silence(self.name, host, port, self._dialer)
                 if version == _API_VERSIONS_FALLBACKS[-1] or isinstance(error, ProtocolError):
                     raise
             except BaseException:
@@ -234,14 +217,7 @@ class Link:
                 return connection
         raise AssertionError("the last version returns or raises")
 
-    async def _explain_silence(self) -> None:
-        if self._security is not None and not self._setup_failures:
-            _, host, port, _ = self.broker
-            await self._security.explain_silence(self.name, host, port, self._dialer)
-
     async def _authenticate(self, connection: Connection) -> None:
-        if self._security is None:
-            return
         self._authenticating = True
         try:
             if self._lost_early:
@@ -267,34 +243,65 @@ class Link:
         )
 
     def _connection_closed(self, connection: Connection, error: KafkaError | None) -> None:
-        if connection is not self._connection:
-            return  # lost during its handshake: the attempt tells
-        self._connection = None
+        if connection is not self.established:
+            return  # lost during its handshake: the attempt reports the error
+        self.established = None
         if self._session is not None:
             self._session.close()
             self._session = None
-        served_s = self._clock() - self._up_since
-        if error is None or served_s >= self._config.reconnect_backoff_max_ms / 1000:
-            self._failures_in_a_row, self._not_before = 0, 0.0
-            self.error = error
-        else:
-            self._failed(error)
+        self.error = error
+        if self._backoff.connection_ended(error):
             self._lost_early = isinstance(error, BrokerConnectionError)
         if error is not None and not self._closed:
             _log.info("%s", error)
         self._on_change(self)
 
     def _connection_writable(self, connection: Connection) -> None:
-        if connection is self._connection:
+        if connection is self.established:
             self._on_change(self)
 
-    def _failed(self, error: KafkaError) -> None:
-        self.error = error
-        self._failures_in_a_row += 1
-        first_s = self._config.reconnect_backoff_ms / 1000
-        longest_s = self._config.reconnect_backoff_max_ms / 1000
+
+async def first_connection(links: Iterable[Link], head_start_s: float) -> Connection:
+    """The connection of the first link that is connected. The links start to dial in their order,
+    each ``head_start_s`` after the previous one.
+
+    Raises AuthenticationError or another error that is not retriable if that is the reason, and
+    otherwise BrokerConnectionError with all errors.
+    """
+    tried: list[Link] = []
+    attempts: set[asyncio.Task[None]] = set()
+    for link in links:
+        connection = link.connect()
+        if connection is None and link.attempt is not None:
+            tried.append(link)
+            attempts.add(link.attempt)
+            connection = await _first_up(tried, attempts, head_start_s)
+        if connection is not None:
+            return connection
+    while attempts:
+        connection = await _first_up(tried, attempts, None)
+        if connection is not None:
+            return connection
+    errors = [link.error for link in tried if link.error is not None]
+    raise_refusal(errors)
+    if errors and not any(error.retriable for error in errors):
+        raise errors[0]
+    raise BrokerConnectionError(
+        f"no broker could be reached; tried {len(tried)}: {'; '.join(map(str, errors))}"
+    )
+
+
+def raise_refusal(errors: Sequence[KafkaError]) -> None:
+    """Raise the first AuthenticationError, if there is one, because a retry rarely helps."""
+    for error in errors:
         if isinstance(error, AuthenticationError):
-            first_s, longest_s = longest_s, longest_s * _REFUSED_PAUSES
-        self._not_before = self._clock() + backoff_s(
-            self._failures_in_a_row, first_s, longest_s, self._rng
-        )
+            raise error.with_traceback(None)
+
+
+async def _first_up(
+    links: Iterable[Link], attempts: set[asyncio.Task[None]], timeout_s: float | None
+) -> Connection | None:
+    """Wait until an attempt has ended, and remove it from the set; an open connection, if any."""
+    done, _ = await asyncio.wait(attempts, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    attempts -= done
+    return next((link.connection for link in links if link.connection is not None), None)

@@ -1,4 +1,4 @@
-"""Keeps the view of the cluster fresh: one task, one request at a time, no more than needed."""
+"""Keeps the view of the cluster fresh: one task, one request at a time."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 import logging
 from functools import partial
-from random import Random
 from typing import TYPE_CHECKING
 
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.cluster.backoff import retry_pause_s
+from kafkaclient.cluster.rebootstrap import Rebootstrap
 from kafkaclient.cluster.topics import TopicInUse, TopicsInUse, no_metadata, topic_error
 from kafkaclient.cluster.view import ClusterView, merge, with_leaders
 from kafkaclient.errors import (
@@ -29,6 +29,7 @@ from kafkaclient.wire.metadata import MetadataCall, ToldTopics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from random import Random
 
     from kafkaclient.cluster.router import Router
     from kafkaclient.cluster.view import LeaderHint, TopicView
@@ -41,31 +42,25 @@ __all__ = ["Metadata"]
 
 _log = logging.getLogger(__name__)
 
-_REBOOTSTRAP_REQUIRED = 129
+_FIRST_TIMEOUT_S = 3.0
+"""How long the first broker may take to answer. It doubles with each consecutive failure, up to the
+request timeout. With the request timeout alone, a paused broker would hide new leaders for 30 s."""
 
-_PATIENCE_S = 3.0
-"""How long the first broker asked has for its answer; doubled with each failure in a row, up to
-the request timeout. A paused broker must not keep new leaders secret for 30 s."""
-
-_AGE_JITTER = 0.1
-"""Clients that started together shall not refresh together for ever."""
+_AGE_JITTER = 0.1  # clients that started at the same time do not refresh at the same time
 
 
 class Metadata:
     """The current :attr:`view` of the brokers and of the topics in use.
 
-    It is asked for again every ``metadata_max_age_ms``, whenever :meth:`request_refresh` says
-    that it is out of date, and for every new topic at once. Refreshes that are asked for pause
-    at least ``retry_backoff_ms`` after the last answer, and up to ``retry_backoff_max_ms`` while
-    answers fail or bring nothing new (KIP-580). A topic that was not used for
-    ``metadata_max_idle_ms`` is forgotten (KIP-526) if ``release(topic)`` agrees, which then frees
-    what else is kept for the topic, or tells that something depends on it. ``on_crash(who,
-    error)`` is called when the refreshing has ended by itself, without an error when it was
-    cancelled.
+    It is requested every ``metadata_max_age_ms``, after :meth:`request_refresh`, and at once for
+    every new topic. A requested refresh follows the last response after ``retry_backoff_ms`` at the
+    earliest; the pause grows to ``retry_backoff_max_ms`` while requests fail or bring no change
+    (KIP-580). :class:`Rebootstrap` decides when a request goes to the bootstrap servers.
 
-    With ``metadata_recovery_strategy`` rebootstrap, the bootstrap servers are asked again when no
-    known broker can be connected (KIP-899: the router does that), when brokers have given no
-    answer for ``metadata_recovery_rebootstrap_trigger_ms``, and when one says so (KIP-1102).
+    A topic that was not used for ``metadata_max_idle_ms`` is forgotten (KIP-526) if
+    ``release(topic)`` returns True. It releases other data of the topic, or returns False because
+    the topic is still needed. ``on_crash(task, error)`` is called when the task has ended
+    unexpectedly; ``error`` is None if the task was cancelled.
     """
 
     def __init__(
@@ -73,43 +68,42 @@ class Metadata:
         config: ClientConfig,
         router: Router,
         *,
-        clock: Callable[[], float] | None = None,
-        rng: Random | None = None,
+        clock: Callable[[], float],
+        rng: Random,
         release: Callable[[str], bool] = lambda _topic: True,
-        on_crash: Callable[[str, BaseException | None], None] = lambda _who, _error: None,
+        on_crash: Callable[[str, BaseException | None], None] = lambda _task, _error: None,
     ) -> None:
         self.view = ClusterView()
-        """The latest snapshot; replaced, never changed."""
+        """The latest snapshot, which is immutable."""
         self.refreshed_at = float("-inf")
-        """When brokers last told of everything in use, and not only of what is new, in the clock's
-        seconds (Java: ``lastSuccessfulUpdate``)."""
+        """When all topics in use were last refreshed, in the clock's seconds (Java:
+        ``lastSuccessfulUpdate``)."""
         self._config = config
         self._router = router
-        self._clock = clock or _loop_time
-        self._rng = rng or Random()
+        self._clock = clock
+        self._rng = rng
         self._release = release
         self._on_crash = on_crash
-        self._pause_s = partial(retry_pause_s, config=config, rng=self._rng)
+        self._pause_s = partial(retry_pause_s, config=config, rng=rng)
         self._topics = TopicsInUse(self._pause_s, config.metadata_max_idle_ms / 1000)
         self._told = ToldTopics()
         self._listeners: list[Callable[[ClusterView, ClusterView], None]] = []
 
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
-        self._first_answer: asyncio.Future[None] | None = None
 
         self._reason: str | None = None
         self._requests = 0
         self._awaited: dict[asyncio.Future[None], int] = {}
-        """Who waits for the answer to the request of that number, or a later one."""
+        """Callers of :meth:`start` (with 0) and :meth:`refresh`, with the number of the first
+        request that answers them."""
         self._next_periodic_at = 0.0
         self._not_before = 0.0
         self._answered_at = 0.0
         self._failures = 0
         self._fruitless = 0
         self._last_error: KafkaError | None = None
-        self._rebootstrap = False
-        self._failing_since = 0.0
+        self._rebootstrap = Rebootstrap(config)
 
     # --- lifecycle --------------------------------------------------------------------------
 
@@ -117,83 +111,79 @@ class Metadata:
         """Fetch the first view, and keep it fresh until :meth:`stop`.
 
         Raises :class:`~kafkaclient.errors.BootstrapError` when no bootstrap server answers
-        within the config's ``call_limit``, and at once what no retry can mend, such as
+        within the config's ``call_limit``, and at once an error that no retry can remedy, such as
         :class:`~kafkaclient.errors.UnsupportedVersionError`.
         """
         if self._task is not None:
             return
         log_pure_python()
-        self._first_answer = asyncio.get_running_loop().create_future()
         self._reason = "start"
         self._task = asyncio.create_task(self._run(), name="refresh metadata")
         self._task.add_done_callback(self._run_ended)
-        limit = self._config.call_limit
+        answered = False
         try:
-            async with asyncio.timeout(limit.seconds) as timeout:
-                await self._first_answer
-        except BaseException as error:
-            await self.stop()
-            if isinstance(error, TimeoutError) and timeout.expired():
-                servers = ", ".join(f"{h}:{p}" for h, p in self._config.bootstrap_servers)
-                raise BootstrapError(
-                    f"no bootstrap server ({servers}) answered within {limit}: "
-                    f"{self._last_error or 'no connection yet'}. Check the "
-                    "addresses, that brokers run there, and that the network lets you through"
-                ) from self._last_error
-            raise
+            answered = await self._until_answered(0)
+        finally:
+            if not answered:
+                await self.stop()
+        if not answered:
+            servers = ", ".join(f"{h}:{p}" for h, p in self._config.bootstrap_servers)
+            raise BootstrapError(
+                f"no bootstrap server ({servers}) answered within {self._config.call_limit}: "
+                f"{self._last_error or 'no connection yet'}. Check the addresses, that brokers run "
+                "there, and that the network lets you through"
+            ) from self._last_error
 
     async def stop(self) -> None:
-        """End the refreshing; whoever waits for a topic, or in :meth:`start`, gets
-        ``ProducerClosedError``."""
+        """End the task. Callers that wait for a topic, or in :meth:`start`, get
+        ``ProducerClosedError``.
+        """
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
         self._fail_waiters(ProducerClosedError, "the client was closed while the topic was awaited")
-        first = self._first_answer
-        if first is not None and not first.done():
-            first.set_exception(ProducerClosedError("the client was closed while it was starting"))
-            first.exception()
+        self._fail_start(ProducerClosedError("the client was closed while it was starting"))
         if task is not None:
             await asyncio.wait({task})
 
     # --- topics -----------------------------------------------------------------------------
 
     def add_topic(self, name: str) -> None:
-        """Note that the topic is used now; a new one is fetched at once. Cheap when it is known.
-        Raises :class:`~kafkaclient.errors.InvalidTopicError` for what no topic can be named."""
+        """Note that the topic is used now; a new topic is fetched at once. Cheap for a known one.
+        Raises :class:`~kafkaclient.errors.InvalidTopicError` for an invalid name.
+        """
         self._use(name)
 
     async def wait_topic(
         self, name: str, timeout_s: float, *, fresh: bool = False, limit: Limit | None = None
     ) -> TopicView:
-        """The topic's view, at once when it is known; else, or with ``fresh``, it is fetched.
+        """The topic's view, at once if it is known; otherwise, or with ``fresh``, it is fetched.
 
-        A topic that does not exist (yet) is asked for again, with backoff, until it does: the
-        brokers may create it. Raises :class:`~kafkaclient.errors.MetadataTimeoutError` after
-        ``timeout_s`` seconds, which are what is left of the ``limit`` (default: ``max.block.ms``),
-        and at once what waiting cannot mend, such as an invalid name
-        (:class:`~kafkaclient.errors.InvalidTopicError`), a missing authorisation, or brokers that
-        refuse this client's credentials.
+        A topic that does not exist is requested again, with backoff, because the brokers may
+        create it. Raises :class:`~kafkaclient.errors.MetadataTimeoutError` after ``timeout_s``
+        seconds, the rest of the ``limit`` (default: ``max.block.ms``). Raises at once an error that
+        no retry can remedy: an invalid name (:class:`~kafkaclient.errors.InvalidTopicError`),
+        missing authorization, or brokers that refuse this client's credentials.
         """
         check_topic_name(name)
-        name = str.__str__(name)  # without what a subclass, such as an enum, makes of it
+        name = str.__str__(name)  # a plain str in place of a subclass, such as an enum
         topic = self._use(name)
         known = self.view.topics.get(name)
         if known is not None and not fresh:
             return known
         if self._task is None:
             raise ProducerStateError("metadata is not being fetched: not started, or stopped")
-        if topic.is_hopeless and self._clock() < topic.retry_at:
-            raise topic_error(name, topic.code)  # just told: no need to ask again
+        if topic.is_permanent and self._clock() < topic.retry_at:
+            raise topic_error(name, topic.code)  # a recent answer: no need for another request
         waiter: asyncio.Future[TopicView] = asyncio.get_running_loop().create_future()
         topic.waiters[waiter] = self._requests + 1 if fresh else 0
         if fresh:
-            # The answer to a request under way may be older than the call.
+            # The answer to a request in flight may be older than the call.
             self.request_refresh(f"topic {name!r} may have changed")
         self._wake.set()
         try:
             async with asyncio.timeout(timeout_s) as timeout:
-                told = await waiter
+                found = await waiter
         except TimeoutError:
             if not timeout.expired():
                 raise
@@ -204,11 +194,11 @@ class Metadata:
         finally:
             del topic.waiters[waiter]
             topic.last_used = self._clock()
-        # A hint may have told of a newer leader since the answer came.
-        return self.view.topics.get(name, told)
+        # A Produce response may have named a newer leader since then.
+        return self.view.topics.get(name, found)
 
     async def refresh(self, *, max_age_s: float = 0.0) -> None:
-        """Fetch everything in use anew, unless that was done within the last ``max_age_s``.
+        """Fetch all topics in use, unless that was done within the last ``max_age_s``.
 
         Raises MetadataTimeoutError when no broker has answered within the config's ``call_limit``.
         """
@@ -216,25 +206,33 @@ class Metadata:
             raise ProducerStateError("metadata is not being fetched: not started, or stopped")
         if self._clock() - self.refreshed_at < max_age_s:
             return
-        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # The answer to a request under way may be older than the call.
-        self._awaited[answered] = self._requests + 1
         self.request_refresh("it was asked for")
+        # The answer to a request in flight may be older than the call.
+        if not await self._until_answered(self._requests + 1):
+            cause = self._last_error or "no answer yet"
+            raise MetadataTimeoutError(
+                f"no broker told what has changed within {self._config.call_limit}: {cause}"
+            ) from self._last_error
+
+    async def _until_answered(self, request: int) -> bool:
+        """Whether a full request with this number, or a later one, is answered within the config's
+        ``call_limit``.
+        """
+        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._awaited[answered] = request
         try:
             async with asyncio.timeout(self._config.call_limit.seconds) as timeout:
                 await answered
         except TimeoutError:
             if not timeout.expired():
                 raise
-            cause = self._last_error or "no answer yet"
-            raise MetadataTimeoutError(
-                f"no broker told what has changed within {self._config.call_limit}: {cause}"
-            ) from self._last_error
+            return False
         finally:
             del self._awaited[answered]
+        return True
 
     def topic_error(self, name: str) -> KafkaError | None:
-        """What the brokers last said was wrong with the topic; None when nothing was."""
+        """The topic's error in the last response; None without error."""
         topic = self._topics.by_name.get(name)
         return None if topic is None else topic.error
 
@@ -242,7 +240,7 @@ class Metadata:
         now = self._clock()
         topic = self._topics.by_name.get(name)
         if topic is None:
-            check_topic_name(name)  # one that cannot be encoded would fail the request for all
+            check_topic_name(name)  # an invalid name would fail the request for all topics
             topic = self._topics.by_name[name] = TopicInUse(now)
             self._wake.set()
         topic.last_used = now
@@ -251,8 +249,9 @@ class Metadata:
     # --- refreshing -------------------------------------------------------------------------
 
     def request_refresh(self, reason: str) -> None:
-        """Ask for a fresh view soon. However many ask, one request is made; those who ask while
-        it is under way cause one more."""
+        """Refresh the view soon. Calls while a request is in flight cause one more request, however
+        many they are.
+        """
         if self._reason is None:
             self._reason = reason
             if self._clock() - self._answered_at > self._config.retry_backoff_max_ms / 1000:
@@ -262,12 +261,13 @@ class Metadata:
     def apply_leaders(
         self, hints: Iterable[LeaderHint], endpoints: Iterable[BrokerInfo] = ()
     ) -> None:
-        """Believe the leaders that a Produce response named, when they are news (KIP-951)."""
+        """Take newer leaders from a Produce response (KIP-951)."""
         self._replace_view(with_leaders(self.view, hints, endpoints))
 
     def subscribe(self, listener: Callable[[ClusterView, ClusterView], None]) -> None:
-        """Call ``listener(old, new)`` whenever the view has changed, or (with the same view
-        twice) a topic's error has. An exception it raises is logged, nothing more."""
+        """Call ``listener(old, new)`` when the view has changed, and with the same view twice when
+        a topic's error has changed. An exception of the listener is logged.
+        """
         self._listeners.append(listener)
 
     async def _run(self) -> None:
@@ -300,14 +300,12 @@ class Metadata:
             due = max(due, self._next_periodic_at)
         retry_at = self._topics.retry_at(self._topics.missing(self.view.topics))
         if retry_at is not None:
-            # A topic that somebody waits for is not held up by the pace of other refreshes.
+            # A topic that a caller waits for does not wait for the pause between refreshes.
             due = min(due, max(retry_at, self._not_before if self._failures else 0.0))
         return due
 
     async def _refresh(self, full: bool, requested: str | None) -> None:
         now = self._clock()
-        if not self._failures:
-            self._failing_since = now  # should this one fail
         if full:
             names = list(self._topics.by_name)
         else:
@@ -317,37 +315,20 @@ class Metadata:
         self._requests += 1
         result = await self._router.call(
             MetadataCall(tuple(names), self._config.allow_auto_create_topics, self._told),
-            timeout_s=min(request_timeout_s, _PATIENCE_S * 2.0 ** min(self._failures, 8)),
-            bootstrap=self._asks_bootstrap(now),
+            timeout_s=min(request_timeout_s, _FIRST_TIMEOUT_S * 2.0 ** min(self._failures, 8)),
+            bootstrap=self._rebootstrap.is_due(
+                now, self._failures, knows_brokers=bool(self.view.brokers)
+            ),
         )
-        # Reading a large answer takes a while, and so may taking it up: others go first.
+        # Decoding a large response takes a while, and so may the next step: other tasks go first.
         await asyncio.sleep(0)
-        self._rebootstrap = self._recovers and result.error_code == _REBOOTSTRAP_REQUIRED
+        self._rebootstrap.note_response(result.error_code)
         if result.error_code:
             raise broker_error(result.error_code, "metadata request")
         if not result.brokers:
-            # A broker that has just started knows of none yet; its answer would make us forget all.
+            # A broker that has just started knows no brokers; with its answer we would know none.
             raise BrokerConnectionError("a broker answered with metadata that names no brokers")
         self._absorb(result, names, full, requested)
-
-    @property
-    def _recovers(self) -> bool:
-        return self._config.metadata_recovery_strategy == "rebootstrap"
-
-    def _asks_bootstrap(self, now: float) -> bool:
-        """Whether to ask the bootstrap servers only. Without having been told so by a broker,
-        every other time: those that are known may come back as well."""
-        if self._rebootstrap:
-            return True
-        trigger_s = self._config.metadata_recovery_rebootstrap_trigger_ms / 1000
-        due = self._failures > 0 and now - self._failing_since >= trigger_s
-        if not (self._recovers and due and self.view.brokers and self._failures % 2):
-            return False
-        _log.warning(
-            "no broker has answered for %.0f s: asking the bootstrap servers again",
-            now - self._failing_since,
-        )
-        return True
 
     def _absorb(
         self, result: MetadataResult, names: list[str], full: bool, requested: str | None
@@ -355,7 +336,7 @@ class Metadata:
         now = self._answered_at = self._clock()
         self._failures, self._last_error = 0, None
         if full:
-            # Only now: a topic that is taken up again while it is asked for must not get lost.
+            # Not before the response: a topic that was used again meanwhile must be kept.
             for name in self._topics.forget_idle(now, self._release):
                 self._told.forget(name)
         old = self.view
@@ -371,25 +352,15 @@ class Metadata:
         if old.cluster_id not in (None, new.cluster_id):
             _log.warning("the cluster id changed from %s to %s", old.cluster_id, new.cluster_id)
         self._replace_view(new, notify=errors_changed)
-        for name in names:
-            if name in new.topics:
-                self._topics.tell(new.topics[name], self._requests)
-        self._tell_awaited(full)
-        if any(self._lacks_leaders(new, name) for name in names):
+        found = [new.topics[name] for name in names if name in new.topics]
+        for topic in found:
+            self._topics.resolve(topic, self._requests)
+        # A leader that is not among the brokers (it is leaving, or returns) cannot be reached.
+        if any(not topic.leaders <= new.brokers.keys() for topic in found):
             self.request_refresh("a partition has no leader")
-
-    def _tell_awaited(self, full: bool) -> None:
-        if self._first_answer is not None and not self._first_answer.done():
-            self._first_answer.set_result(None)
         for answered, number in self._awaited.items():
             if full and number <= self._requests and not answered.done():
                 answered.set_result(None)
-
-    def _lacks_leaders(self, view: ClusterView, name: str) -> bool:
-        # A leader that the answer's brokers do not contain (it just went, or comes back) cannot
-        # be reached any more than none.
-        topic = view.topics.get(name)
-        return topic is not None and not topic.leaders <= view.brokers.keys()
 
     def _failed(self, error: KafkaError, full: bool, requested: str | None) -> None:
         self._failures += 1
@@ -397,22 +368,26 @@ class Metadata:
         self._not_before = self._clock() + self._pause_s(self._failures)
         if full and self._reason is None:
             self._reason = requested or "retry"
-        first = self._first_answer
-        if first is not None and not first.done() and self._is_hopeless(error):
-            first.set_exception(error)
-            first.exception()
-        if isinstance(error, AuthenticationError):  # whoever waits would wait in vain
+        if self._is_permanent(error):
+            self._fail_start(error)
+        if isinstance(error, AuthenticationError):  # waiting does not help
             self._topics.fail(lambda _name: error.for_one())
         level = logging.WARNING if self._failures == 1 else logging.INFO
         _log.log(
             level, "metadata could not be fetched (%d times in a row): %s", self._failures, error
         )
 
-    def _is_hopeless(self, error: KafkaError) -> bool:
-        """Whether a start that met the error shall fail at once."""
-        if isinstance(error, ProtocolError):  # one server that is no broker; others may be
+    def _is_permanent(self, error: KafkaError) -> bool:
+        """Whether :meth:`start` fails at once."""
+        if isinstance(error, ProtocolError):  # this server is not a broker; others may be
             return self._failures >= len(self._config.bootstrap_servers)
-        return not error.retriable and not self._rebootstrap
+        return not error.retriable and not self._rebootstrap.required
+
+    def _fail_start(self, error: KafkaError) -> None:
+        for answered, request in self._awaited.items():
+            if request == 0 and not answered.done():
+                answered.set_exception(error)
+                answered.exception()  # no "never retrieved" in the log if it was cancelled
 
     def _replace_view(self, new: ClusterView, *, notify: bool = False) -> None:
         old = self.view
@@ -437,14 +412,8 @@ class Metadata:
         self._task = None
         error = None if task.cancelled() else task.exception()
         cause = "cancelled" if task.cancelled() else repr(error)
-        _log.error("the metadata task has ended unexpectedly: %s", cause)
-        self._fail_waiters(KafkaError, f"the metadata task has ended unexpectedly: {cause}")
-        first = self._first_answer
-        if first is not None and not first.done():
-            first.set_exception(KafkaError(f"the metadata task has ended unexpectedly: {cause}"))
-            first.exception()
+        problem = f"the metadata task has ended unexpectedly: {cause}"
+        _log.error("%s", problem)
+        self._fail_waiters(KafkaError, problem)
+        self._fail_start(KafkaError(problem))
         self._on_crash("the refreshing of metadata", error)
-
-
-def _loop_time() -> float:
-    return asyncio.get_running_loop().time()

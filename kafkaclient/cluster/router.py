@@ -1,9 +1,9 @@
-"""Connections by broker and purpose: where Produce requests go out and control calls are made.
+"""Connections by broker and purpose.
 
-Every broker has one connection for Produce and one for everything else, so that a control call
-never waits behind a slow Produce; and at times a second one for Produce, at the side of the first,
-and one for signs of life. Each is dialled by itself when it is first needed (``link.py``): a broker
-that cannot be reached delays nobody but itself.
+A broker has one connection for Produce and one for other requests, so that these never wait behind
+a slow Produce request. A broker can have a second Produce connection, and one for liveness probes.
+Each connection is made independently when it is first needed, so that an unreachable broker does
+not delay requests to other brokers.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import asyncio
 import contextlib
 import logging
 import time
+from functools import partial
 from itertools import chain
-from random import Random
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from kafkaclient.cluster.link import Link
-from kafkaclient.cluster.race import first_connection, raise_refusal
+from kafkaclient.cluster.link import Link, first_connection, raise_refusal
+from kafkaclient.cluster.rebootstrap import HEAD_START_S, MAX_DIALED, is_enabled
 from kafkaclient.cluster.view import Broker
 from kafkaclient.errors import (
     AuthenticationError,
@@ -32,6 +32,7 @@ from kafkaclient.wire.codec import ApiVersionsCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from random import Random
 
     from kafkaclient.cluster.link import Purpose
     from kafkaclient.cluster.view import ClusterView
@@ -49,47 +50,44 @@ _log = logging.getLogger(__name__)
 
 _PRODUCE: tuple[Purpose, ...] = ("produce", "side")
 
-_HEAD_START_S = 0.5
-"""How long one broker is dialled alone for a call that any broker can answer."""
-
-_MOST_DIALLED = 5
-"""How many known brokers such a call dials before it turns to the bootstrap servers."""
-
-_STALLED_S = 1.0
-"""A broker whose oldest request is older than this is asked last."""
-
-_CLOSING_GRACE_S = 1.0
-"""How long :meth:`Router.close` lets connections write what they have accepted."""
+_STALLED_S = 1.0  # a broker is stalled if its oldest request is older than this
+_CLOSING_GRACE_S = 1.0  # how long close() lets connections write accepted bytes
 
 
 class Router:
-    """Reaches brokers. Needs a running event loop from the first connection on.
-
-    Uses of ``config``: ``bootstrap_servers``, ``client_id``, ``request_timeout_ms``,
-    ``reconnect_backoff_ms`` and ``_max_ms``, ``socket_connection_setup_timeout_ms`` and
-    ``_max_ms``, ``connections_max_idle_ms``, ``metadata_recovery_strategy``.
-    """
+    """Connects to brokers. It needs a running event loop from the first connection on."""
 
     def __init__(
         self,
         config: ClientConfig,
-        dialer: Dialer,
+        dialer: Dialer | None = None,
         *,
-        clock: Callable[[], float] | None = None,
-        rng: Random | None = None,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float] = time.time,
+        rng: Random,
         meter: Meter | None = None,
-        security: Security | None = None,
         on_connection_change: Callable[[int], None] | None = None,
     ) -> None:
+        """``dialer`` is for tests; without it connections are TCP, with TLS if configured."""
         self.on_connection_change = on_connection_change
-        """Called with the node id when a produce connection came up, was lost, can be written to
-        again, or could not be made. A connection is remade only when it is asked for again."""
+        """Called with the node id when a Produce connection is made, is lost or becomes writable
+        again, and when an attempt has failed. The next attempt waits for the next call of
+        :meth:`produce_connection`."""
         self._config = config
-        self._dialer = dialer
-        self._clock = clock or _loop_time
-        self._rng = rng or Random()
-        self._meter = meter
-        self._security = security
+        self._clock = clock
+        self._rng = rng
+        security = Security(config, clock=clock, wall_clock=wall_clock, rng=rng)
+        self._new_link = partial(
+            Link,
+            config=config,
+            dialer=dialer
+            or TcpDialer(config.send_buffer_bytes, config.receive_buffer_bytes, tls=security.tls),
+            clock=clock,
+            rng=rng,
+            meter=meter,
+            on_change=self._link_changed,
+            security=security,
+        )
         self._brokers: dict[int, Broker] = {}
         self._links: dict[tuple[int, Purpose], Link] = {}
         self._bootstrap = [
@@ -98,44 +96,16 @@ class Router:
             for n, (host, port) in enumerate(config.bootstrap_servers)
         ]
         self._retired: set[Link] = set()
-        """Given up, and not yet closed."""
+        """Links that are being closed."""
         self._sweeper: asyncio.TimerHandle | None = None
         self._closed = False
-
-    @classmethod
-    def secured(
-        cls,
-        config: ClientConfig,
-        dialer: Dialer | None,
-        *,
-        clock: Callable[[], float],
-        wall_clock: Callable[[], float] = time.time,
-        rng: Random,
-        meter: Meter | None = None,
-        on_connection_change: Callable[[int], None] | None = None,
-    ) -> Self:
-        """A router with TLS and SASL as ``config`` has them; over TCP, if not by ``dialer``."""
-        security = Security(config, clock=clock, wall_clock=wall_clock, rng=rng)
-        dialer = dialer or TcpDialer(
-            config.send_buffer_bytes, config.receive_buffer_bytes, tls=security.tls
-        )
-        return cls(
-            config,
-            dialer,
-            clock=clock,
-            rng=rng,
-            meter=meter,
-            security=security,
-            on_connection_change=on_connection_change,
-        )
 
     # --- brokers ----------------------------------------------------------------------------
 
     def update_brokers(self, view: ClusterView) -> None:
-        """Learn the brokers' addresses; connections to a former address are closed.
+        """Take the brokers' addresses, and close connections to former addresses.
 
-        Once brokers are known, bootstrap connections are closed too; they are made again when
-        no known broker can be reached (KIP-899).
+        Idle connections to bootstrap servers are closed, too, if brokers are known.
         """
         self._brokers = dict(view.brokers)
         for key, link in list(self._links.items()):
@@ -156,38 +126,44 @@ class Router:
         return node_id in self._brokers
 
     def produce_connection(self, node_id: int, *, side: bool = False) -> Connection | None:
-        """The broker's connection for Produce, ready to be sent on before the caller next awaits;
-        with ``side`` the second one.
+        """The broker's open Produce connection, valid until the caller next awaits; with ``side``
+        the second one.
 
-        None when it is not up: it is then being made, in the background and after the reconnect
-        backoff, and ``on_connection_change`` tells how that ended. None also for a broker that
-        the cluster's metadata does not know.
+        None if there is none. An attempt is then under way, after the reconnect backoff;
+        ``on_connection_change`` is called at its end. None without an attempt for a broker that
+        is not in the metadata.
         """
+        key = node_id, "side" if side else "produce"
+        link = self._links.get(key)
         if self._closed or node_id not in self._brokers:
             return None
-        key = node_id, "side" if side else "produce"
-        return (self._links.get(key) or self._link(*key)).connect()
+        if link is not None:  # without further calls: the sender calls this in every pass
+            connection = link.established
+            if connection is not None and not connection.closed:
+                return connection
+        return (link or self._link(*key)).connect()
 
     def connection_error(self, node_id: int) -> KafkaError | None:
-        """Why there is no produce connection: the last failure since it was last up, or that the
-        cluster's metadata does not name the broker (any more)."""
+        """Why there is no Produce connection: the last failure, or the broker is not in the
+        cluster's metadata.
+        """
         if self._brokers and node_id >= 0 and node_id not in self._brokers:
             return _not_known(node_id)
         links = (self._links.get((node_id, purpose)) for purpose in _PRODUCE)
         return next((link.error for link in links if link is not None and link.error), None)
 
     def close_side(self, node_id: int) -> None:
-        """The broker's second connection for Produce, with nothing in flight, is needed no more."""
+        """Close the broker's second Produce connection, which has no request in flight."""
         self._retire((node_id, "side"))
 
-    # --- signs of life ------------------------------------------------------------------------
+    # --- liveness -----------------------------------------------------------------------------
 
     async def probe(self, node_id: int) -> None:
-        """Have the broker answer something, over a connection that serves nothing else.
+        """Wait for the broker's answer to a request, on a connection for probes only.
 
-        Raises :class:`~kafkaclient.errors.BrokerConnectionError` when it cannot be reached,
-        :class:`~kafkaclient.errors.RequestTimedOutError` when it says nothing for the request
-        timeout, and another :class:`~kafkaclient.errors.KafkaError` for what it says.
+        Raises :class:`~kafkaclient.errors.BrokerConnectionError` if it cannot be reached,
+        :class:`~kafkaclient.errors.RequestTimedOutError` if it does not answer within the request
+        timeout, and another :class:`~kafkaclient.errors.KafkaError` if it answers with an error.
         """
         link = self._links.get((node_id, "vital"))
         known = None if link is None else link.connection
@@ -196,8 +172,9 @@ class Router:
             await connection.call(ApiVersionsCall())
 
     def setup_time(self, node_id: int) -> float:
-        """How long it takes to connect to the broker, in seconds: the least that it took of late,
-        or the longest that any other took if it was never connected. 0.0: nothing is known."""
+        """How long it takes to connect to the broker, in seconds: the shortest of its connections'
+        last attempts, or the longest of other brokers if it was never connected. 0.0 if unknown.
+        """
         known = [(link.broker.node_id, link.setup_s or 0.0) for link in self._links.values()]
         own = [setup_s for node, setup_s in known if node == node_id and setup_s]
         return min(own) if own else max([setup_s for _, setup_s in known], default=0.0)
@@ -213,17 +190,17 @@ class Router:
         bootstrap: bool = False,
         purpose: Purpose = "control",
     ) -> T:
-        """Make a control call on a control connection, and return the answer.
+        """Make a control call, and return the answer.
 
-        Without ``node_id`` it goes to the least loaded live broker, else to whichever known
-        broker or, after these, bootstrap server can be connected first; with ``bootstrap`` to
-        bootstrap servers only. ``timeout_s`` (default: the request timeout) is for connecting
-        and answering together. With ``node_id``, another ``purpose`` takes the call to a connection
-        of its own, until :meth:`release`: answers that may take long hold nothing up there.
+        Without ``node_id`` it goes to the least loaded connected broker, otherwise to the known
+        broker or, after these, the bootstrap server that can be connected first. With
+        ``bootstrap`` it goes to bootstrap servers only. ``timeout_s`` (default: the request
+        timeout) is for connecting and answering together. With ``node_id``, another ``purpose``
+        has its own connection until :meth:`release`, so that slow answers delay no other call.
 
-        Raises :class:`~kafkaclient.errors.BrokerConnectionError` when no broker could be
-        reached, :class:`~kafkaclient.errors.AuthenticationError` when that is because one could
-        not be agreed with on who is who, :class:`~kafkaclient.errors.RequestTimedOutError`,
+        Raises :class:`~kafkaclient.errors.BrokerConnectionError` if no broker could be
+        reached, :class:`~kafkaclient.errors.AuthenticationError` if failed authentication is the
+        reason, :class:`~kafkaclient.errors.RequestTimedOutError`,
         :class:`~kafkaclient.errors.UnsupportedVersionError`,
         :class:`~kafkaclient.errors.ProtocolError`,
         :class:`~kafkaclient.errors.EncodingError`, or
@@ -240,7 +217,7 @@ class Router:
                 silence_s = connection.throttled_until - self._clock()
                 if silence_s > 0:
                     await asyncio.sleep(silence_s)
-                # An impatient caller must not cost the other callers their connection.
+                # A short timeout of one caller must not close the connection for other callers.
                 answer = await connection.call(call, timeout_s=max(limit_s, request_timeout_s))
         except TimeoutError as error:
             if isinstance(error, KafkaError) or not limit.expired():
@@ -256,8 +233,9 @@ class Router:
         return answer
 
     def _raise_if_refused(self, node_id: int | None) -> None:
-        """Raise why there is no connection, if every broker that is being dialled has refused
-        this client, or been refused; one that may yet answer leaves it open."""
+        """Raise the AuthenticationError of a broker that is being dialed, if authentication has
+        failed for all of them.
+        """
         links = (*self._links.values(), *self._bootstrap)
         dialled = [link for link in links if link.attempt is not None]
         if node_id is not None:
@@ -273,60 +251,55 @@ class Router:
         if self._closed:
             raise _closed()
         if node_id is None:
-            links = self._bootstrap_links() if bootstrap else self._by_preference()
+            links = self._bootstrap_links() if bootstrap else self._links_for_any_broker()
         elif node_id in self._brokers:
             links = [self._link(node_id, purpose)]
         else:
             raise _not_known(node_id)
         try:
-            return await first_connection(links, _HEAD_START_S)
+            return await first_connection(links, HEAD_START_S)
         except KafkaError:
             if self._closed:
                 raise _closed() from None
             raise
 
     def release(self, purpose: Purpose) -> None:
-        """Close the connections for a purpose; requests in flight on them fail."""
+        """Close the connections for a purpose. Their requests in flight fail."""
         for key in [key for key in self._links if key[1] == purpose]:
             self._retire(key)
 
-    def _by_preference(self) -> Iterator[Link]:
-        """All that could answer a call: the live and least loaded first, the failing last."""
+    def _links_for_any_broker(self) -> Iterator[Link]:
+        """The links for a call that any broker can answer, in the order of dialing.
+
+        Connected brokers come first, the least loaded before others. Bootstrap servers come after
+        all known brokers that have not failed.
+        """
         links = [self._link(node_id, "control") for node_id in self._brokers]
         self._rng.shuffle(links)
         live, stalled, fresh, failing = [], [], [], []
         for link in links:
-            if link.failing:
-                failing.append(link)
-            elif self._is_stalled(link):
-                stalled.append(link)
-            elif link.connection is not None:
-                live.append(link)
-            else:
-                fresh.append(link)
+            up = fresh if link.connection is None else live
+            group = failing if link.failing else stalled if self._is_stalled(link) else up
+            group.append(link)
         live.sort(key=_load)
         stalled.sort(key=_load)
-        lasting = self._config.metadata_recovery_strategy == "rebootstrap"
-        bootstrap = self._bootstrap_links() if lasting or not links else []
-        return chain(live, fresh[:_MOST_DIALLED], stalled, bootstrap, failing[:_MOST_DIALLED])
+        usable = is_enabled(self._config) or not links
+        bootstrap = self._bootstrap_links() if usable else []
+        return chain(live, fresh[:MAX_DIALED], stalled, bootstrap, failing[:MAX_DIALED])
 
     def _bootstrap_links(self) -> list[Link]:
-        """In their order, but those that fail or do not answer last."""
+        """In their order, except that failing and stalled ones come last."""
         return sorted(self._bootstrap, key=lambda link: link.failing or self._is_stalled(link))
 
     def _is_stalled(self, link: Link) -> bool:
-        """Whether the broker is slow to answer on any of its connections, or asks for silence."""
+        """Whether the broker is slow on any of its connections, or throttles this client."""
         now = self._clock()
         if link.connection is not None and link.connection.throttled_until > now:
             return True
-        produce = (self._links.get((link.broker.node_id, purpose)) for purpose in _PRODUCE)
-        for other in (link, *produce):
-            connection = None if other is None else other.connection
-            if connection is not None:
-                oldest = connection.oldest_sent_at
-                if oldest is not None and now - oldest > _STALLED_S:
-                    return True
-        return False
+        produce = [self._links.get((link.broker.node_id, purpose)) for purpose in _PRODUCE]
+        connections = [other.connection for other in (link, *produce) if other is not None]
+        oldest = [each.oldest_sent_at for each in connections if each is not None]
+        return any(sent_at is not None and now - sent_at > _STALLED_S for sent_at in oldest)
 
     # --- links ------------------------------------------------------------------------------
 
@@ -337,21 +310,8 @@ class Router:
             self._links[node_id, purpose] = link
         return link
 
-    def _new_link(self, broker: Broker, purpose: Purpose) -> Link:
-        return Link(
-            broker,
-            purpose,
-            self._config,
-            self._dialer,
-            clock=self._clock,
-            rng=self._rng,
-            meter=self._meter,
-            on_change=self._link_changed,
-            security=self._security,
-        )
-
     def _retire(self, key: tuple[int, Purpose], error: KafkaError | None = None) -> None:
-        """Close a link, if there is one; a later call makes a new one."""
+        """Close the link, if there is one. A later call makes a new link."""
         link = self._links.pop(key, None)
         if link is not None:
             self._retired.add(link)
@@ -359,7 +319,7 @@ class Router:
             self._drop_unused(link)
 
     def _drop_unused(self, link: Link) -> None:
-        """Forget a link with nothing open, if it was given up or its broker is gone."""
+        """Forget an unused link that is retired, or whose broker is no longer known."""
         if not link.unused:
             return
         self._retired.discard(link)
@@ -386,12 +346,11 @@ class Router:
             self._sweeper = asyncio.get_running_loop().call_later(delay_s, self._sweep)
 
     def _sweep(self) -> None:
-        """Close connections idle for too long."""
+        """Close connections that were idle for ``connections.max.idle.ms``."""
         self._sweeper = None
         max_idle_s = self._config.connections_max_idle_ms / 1000
         now = self._clock()
-        next_in_s = max_idle_s
-        live = False
+        left_s = []
         for link in (*self._links.values(), *self._bootstrap):
             connection = link.connection
             if connection is None:
@@ -399,19 +358,18 @@ class Router:
             idle_s = now - connection.last_used
             if idle_s >= max_idle_s and not connection.in_flight and connection.writable:
                 connection.close()
-                continue
-            live = True
-            next_in_s = min(next_in_s, max_idle_s - idle_s)
-        if live:
-            self._schedule_sweep(max(next_in_s, min(1.0, max_idle_s / 2), 0.001))
+            else:
+                left_s.append(min(max_idle_s, max_idle_s - idle_s))
+        if left_s:
+            self._schedule_sweep(max(min(left_s), min(1.0, max_idle_s / 2), 0.001))
 
     # --- the end ----------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Close every connection and end every attempt; nothing is left behind.
+        """Close all connections and end all attempts.
 
-        Connections with nothing in flight may write for up to 1 s what they have accepted
-        (acks=0); requests in flight fail at once. Calling it again does nothing.
+        Requests in flight fail at once. Connections without any may write accepted bytes (acks=0)
+        for up to 1 s. A second call does nothing.
         """
         self._closed = True
         if self._sweeper is not None:
@@ -447,7 +405,3 @@ def _not_known(node_id: int) -> KafkaError:
 
 def _load(link: Link) -> int:
     return 0 if link.connection is None else link.connection.in_flight
-
-
-def _loop_time() -> float:
-    return asyncio.get_running_loop().time()

@@ -1,4 +1,4 @@
-"""The topics in use: what the brokers said of each, who waits for it, when to ask for it again."""
+"""The topics in use: their errors, the callers that wait for them, and when to retry."""
 
 from __future__ import annotations
 
@@ -26,37 +26,38 @@ _LEADER_NOT_AVAILABLE = 5
 
 @dataclass(slots=True, eq=False)
 class TopicInUse:
-    """Times are seconds of the clock that is passed in."""
+    """Times are in seconds of the client's clock."""
 
     last_used: float
     error: BrokerError | None = None
-    """What the brokers last said was wrong with it."""
+    """The topic's error in the last response."""
     failures: int = 0
     retry_at: float = 0.0
     waiters: dict[asyncio.Future[TopicView], int] = field(default_factory=dict)
-    """In the order in which they came: so they go on, and records keep their order. With the
-    number of the first request whose answer will do."""
+    """Callers in their order, so that records keep their order. The number is the first request
+    whose response answers the caller."""
 
     @property
     def code(self) -> int:
         return 0 if self.error is None else self.error.code or 0
 
     @property
-    def is_hopeless(self) -> bool:
-        """True when the brokers said what asking again is not going to change soon."""
+    def is_permanent(self) -> bool:
+        """Whether the error will not go away soon, so that another request does not help."""
         return self.error is not None and not self.error.retriable
 
-    def fail(self, error_of_one: Callable[[], KafkaError]) -> None:
-        """Whoever waits gets an error of his own."""
+    def fail(self, new_error: Callable[[], KafkaError]) -> None:
+        """Give each waiting caller its own error."""
         for waiter in self.waiters:
             if not waiter.done():
-                waiter.set_exception(error_of_one())
-                waiter.exception()  # one cancelled in this very moment leaves no unretrieved error
+                waiter.set_exception(new_error())
+                waiter.exception()  # no "never retrieved" in the log if the caller was cancelled
 
 
 class TopicsInUse:
-    """``pause_s(failures)`` is how long a topic is left alone after so many failures in a row;
-    ``max_idle_s`` after how long without use it is forgotten (KIP-526)."""
+    """``pause_s(failures)`` is the pause after consecutive failures. A topic that was not used for
+    ``max_idle_s`` is forgotten (KIP-526).
+    """
 
     def __init__(self, pause_s: Callable[[int], float], max_idle_s: float) -> None:
         self.by_name: dict[str, TopicInUse] = {}
@@ -64,20 +65,21 @@ class TopicsInUse:
         self._max_idle_s = max_idle_s
 
     def missing(self, known: Container[str]) -> list[str]:
-        """Those to fetch as soon as their own back-off allows."""
+        """The topics to fetch as soon as their own backoff allows."""
         return [
             name
             for name, topic in self.by_name.items()
-            if name not in known and (topic.waiters or not topic.is_hopeless)
+            if name not in known and (topic.waiters or not topic.is_permanent)
         ]
 
     def retry_at(self, names: Iterable[str]) -> float | None:
-        """When the first of these may be asked for; None if there are none."""
+        """When the first of these topics may be requested; None if there are none."""
         return min((self.by_name[name].retry_at for name in names), default=None)
 
     def note(self, result: MetadataResult, asked: list[str], view: ClusterView, now: float) -> bool:
-        """Keep what the answer says is wrong with the topics asked for; True if that is news.
-        ``view`` has taken up of the answer what can be."""
+        """Keep the errors in the response to a request for the topics ``asked``; True if an error
+        has changed. ``view`` includes the response already.
+        """
         codes = dict.fromkeys(asked, _UNKNOWN_TOPIC)
         absurd: dict[str, str] = {}
         for info in result.topics:
@@ -85,7 +87,7 @@ class TopicsInUse:
             if info.error_code or view.told.get(info.name) is info:
                 continue
             if info.name not in view.topics or impossible(info):
-                codes[info.name] = _LEADER_NOT_AVAILABLE  # to be asked again, after a pause
+                codes[info.name] = _LEADER_NOT_AVAILABLE  # requested again after a pause
                 absurd[info.name] = impossible(info) or "partitions that are out of date"
         news = False
         for name, code in codes.items():
@@ -103,8 +105,8 @@ class TopicsInUse:
                 topic.fail(partial(topic_error, name, code))
         return news
 
-    def tell(self, view: TopicView, request: int) -> None:
-        """Whoever waits for the topic, and is content with the answer to this request, goes on."""
+    def resolve(self, view: TopicView, request: int) -> None:
+        """Give the topic's view to the callers that this request answers."""
         topic = self.by_name.get(view.name)
         if topic is None:
             return
@@ -113,13 +115,14 @@ class TopicsInUse:
                 waiter.set_result(view)
 
     def fail(self, error_of: Callable[[str], KafkaError]) -> None:
-        """Nobody gets what he waits for; ``error_of(topic)`` is made for each."""
+        """Give all waiting callers their own ``error_of(topic)``."""
         for name, topic in self.by_name.items():
             topic.fail(partial(error_of, name))
 
     def forget_idle(self, now: float, release: Callable[[str], bool]) -> list[str]:
-        """Which topics are not used any more. ``release(topic)`` may take a look at all its
-        partitions: it is asked last."""
+        """Forget the topics that are idle and that ``release(topic)`` agrees to; their names.
+        ``release`` is called last, because it may check all partitions.
+        """
         forgotten = []
         for name, topic in list(self.by_name.items()):
             if topic.waiters:
@@ -134,8 +137,9 @@ class TopicsInUse:
 
 
 def topic_error(name: str, code: int, absurd: str | None = None) -> BrokerError:
-    """What a broker said was wrong with a topic when it was asked for its metadata. ``absurd``: it
-    said that nothing was, and told of partitions that cannot be."""
+    """A topic's error in a Metadata response. ``absurd``: what is wrong with the partitions of a
+    response without an error code.
+    """
     advice = denied(code, "Describe", name)
     if absurd is not None:
         advice = f"the broker's answer is not used, because it has {absurd}"
@@ -145,7 +149,7 @@ def topic_error(name: str, code: int, absurd: str | None = None) -> BrokerError:
 def no_metadata(
     name: str, cause: KafkaError | None, limit: Limit, *, auto_create: bool
 ) -> MetadataTimeoutError:
-    """For who has waited for a topic in vain; ``cause`` is what was in the way last."""
+    """The error after waiting for a topic; ``cause`` is the last failure."""
     if isinstance(cause, UnknownTopicError):
         advice = (
             "create the topic, or let the brokers do it (their auto.create.topics.enable)"

@@ -1,4 +1,4 @@
-"""What is known of the cluster: immutable snapshots, and the pure functions that renew them."""
+"""Immutable snapshots of the cluster, and the pure functions that update them."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ NO_LEADER = -1
 NO_EPOCH = -1
 _REMEMBERED_IDS = 16
 _MOST_LEFT_OUT = 10_000
-"""Partitions of a topic that an answer may leave out: each costs memory here and no byte there."""
+"""How many partitions a response may leave out: each costs memory, but no byte in the response."""
 
 
 class Broker(NamedTuple):
-    """A broker and the address at which it is reached."""
+    """A broker and its address."""
 
     node_id: int
     host: str
@@ -52,12 +52,12 @@ class TopicView:
     topic_id: UUID | None
     partitions: tuple[PartitionView, ...]
     former_ids: tuple[UUID, ...] = ()
-    """Of the topics of this name that are no more, the latest last: brokers that lag behind may
-    still tell of them."""
+    """The ids of deleted topics of this name, the latest last. Brokers with old metadata may still
+    send them."""
     available: tuple[int, ...] = field(init=False, compare=False, repr=False)
     """The numbers of the partitions that have a leader."""
     leaders: frozenset[int] = field(init=False, compare=False, repr=False)
-    """The brokers that lead any of them, ``NO_LEADER`` among them if one has none."""
+    """The leaders of all partitions, with ``NO_LEADER`` if a partition has none."""
 
     def __post_init__(self) -> None:
         led = tuple([p.partition for p in self.partitions if p.leader != NO_LEADER])
@@ -81,11 +81,11 @@ class ClusterView:
     told: Mapping[str, TopicInfo] = field(
         default_factory=lambda: MappingProxyType({}), compare=False, repr=False
     )
-    """What brokers said of each topic last, while the topic is as they said: hearing it once more
+    """The last response about each topic that is unchanged since then. The same response again
     changes nothing."""
 
     def leader(self, topic: str, partition: int) -> Broker | None:
-        """The broker that leads the partition; None when the view does not know one."""
+        """The partition's leader; None if the view does not have it."""
         known = self.topics.get(topic)
         if known is None or not 0 <= partition < len(known.partitions):
             return None
@@ -104,14 +104,13 @@ class LeaderHint(NamedTuple):
 def merge(
     old: ClusterView, result: MetadataResult, *, now: float, keep: Collection[str] | None = None
 ) -> ClusterView:
-    """``old`` renewed by an answer to a Metadata call.
+    """``old`` updated by a Metadata response.
 
-    The brokers are the answer's. A topic that the answer gives without an error replaces the
-    known one, except that a partition with an older leader epoch than the known one is the
-    tale of a broker that lags behind, and is not believed; a topic with another id was created
-    anew, and nothing of the old one stays. Topics that the answer does not give, or gives with
-    an error or with :func:`impossible` partitions, stay as they are; ``keep`` names those allowed
-    to (None: all).
+    The brokers are taken from the response. A topic without error replaces the known one, except
+    for partitions with an older leader epoch than the known one: they come from a broker with old
+    metadata. A topic with another id was deleted and created again, and keeps nothing of the old
+    one. Topics that are not in the response, or have an error or :func:`impossible` partitions,
+    stay unchanged if ``keep`` names them (None: all).
     """
     topics = {name: topic for name, topic in old.topics.items() if keep is None or name in keep}
     same_cluster = old.cluster_id == result.cluster_id
@@ -138,7 +137,7 @@ def merge(
 
 
 def impossible(info: TopicInfo) -> str:
-    """Why the partitions that a broker told of cannot be those of a topic; "" if they can."""
+    """Why a topic cannot have these partitions; "" if it can."""
     numbers = [partition.partition for partition in info.partitions]
     if not numbers:
         return "no partition"
@@ -162,9 +161,9 @@ def _merge_topic(old: TopicView | None, info: TopicInfo) -> TopicView:
             former_ids = (*others, old.topic_id)[-_REMEMBERED_IDS:]
     told = _in_order(info.partitions, known)
     if info.topic_id is not None:
-        # A topic never loses partitions while it keeps its id: the answer is out of date.
+        # A topic with the same id never loses partitions: the response is out of date.
         told += known[len(told) :]
-    # What has not changed stays the same object, so that others can tell at a glance.
+    # Unchanged objects stay the same, so that comparing them is cheap.
     common = [a if a == b else _newer(a, b) for a, b in zip(known, told, strict=False)]
     partitions = (*common, *told[len(common) :])
     topic_id = info.topic_id or (old.topic_id if known and old else None)
@@ -175,7 +174,7 @@ def _merge_topic(old: TopicView | None, info: TopicInfo) -> TopicView:
 def _in_order(
     told: tuple[PartitionView, ...], known: tuple[PartitionView, ...]
 ) -> tuple[PartitionView, ...]:
-    """The partitions by their numbers; what is left out is as it was."""
+    """The partitions by number. Those that the response leaves out are unchanged."""
     numbers = [partition.partition for partition in told]
     if numbers == list(range(len(numbers))):
         return told
@@ -190,7 +189,7 @@ def _is_same_topic(old: TopicView, info: TopicInfo) -> bool:
 
 def _newer(old: PartitionView, told: PartitionView) -> PartitionView:
     if told.leader_epoch == NO_EPOCH:
-        # From a broker that knows no epochs; keep the floor.
+        # From a broker without leader epochs: keep the known epoch as the minimum.
         return told._replace(leader_epoch=old.leader_epoch)
     return old if told.leader_epoch < old.leader_epoch else told
 
@@ -200,8 +199,8 @@ def with_leaders(
 ) -> ClusterView:
     """``view`` with the leaders that Produce responses named (KIP-951).
 
-    A hint counts when its epoch is newer than the known one and its leader's address is known,
-    from the view or from ``endpoints``. Returns ``view`` itself when nothing changes.
+    A hint counts if its epoch is newer than the known one, and its leader's address is in the view
+    or in ``endpoints``. Returns ``view`` itself if nothing changes.
     """
     addresses = {broker.node_id: Broker(*broker) for broker in endpoints}
     brokers = dict(view.brokers)

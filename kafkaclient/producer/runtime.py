@@ -79,7 +79,7 @@ class ProducerRuntime:
             now, config.metrics_sample_window_ms, config.metrics_num_samples
         )
         self._failures = UnobservedFailures(now, config.on_error, self.loop)
-        self.router = Router.secured(
+        self.router = Router(
             config,
             dialer,
             clock=now,
@@ -264,12 +264,7 @@ class ProducerRuntime:
     ) -> TransactionManager:
         config, name = self.config, self.config.transactional_id or ""
         coordinators = Coordinators(
-            self.router,
-            retry_backoff=config.retry_backoff_ms / 1000,
-            retry_backoff_max=config.retry_backoff_max_ms / 1000,
-            request_timeout=config.request_timeout_ms / 1000,
-            rng=rng,
-            on_unknown=self.metadata.request_refresh,
+            self.router, config=config, rng=rng, on_unknown=self.metadata.request_refresh
         )
         return TransactionManager(
             name,

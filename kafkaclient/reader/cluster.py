@@ -55,7 +55,7 @@ class Cluster:
         self.loop = asyncio.get_running_loop()
         self.now = clock or self.loop.time
         self.rng = rng
-        self.router = Router.secured(config, dialer, clock=self.now, rng=rng)
+        self.router = Router(config, dialer, clock=self.now, rng=rng)
         self.readings: WeakSet[_Read] = WeakSet()
         """The reads that were begun here and still exist."""
         self.metadata = Metadata(

@@ -191,8 +191,8 @@ class Bench:
         self.net = Net()
         self.net.brokers = {n: f"b{n}:9092" for n in range(3)}
         self.config = ProducerConfig.build(None, {"bootstrap_servers": bootstrap, **options})
-        self.router = Router(self.config, self.net, rng=Random(1))
-        self.metadata = Metadata(self.config, self.router, rng=Random(2))
+        self.router = Router(self.config, self.net, clock=_now, rng=Random(1))
+        self.metadata = Metadata(self.config, self.router, clock=_now, rng=Random(2))
         self.changes: list[int] = []
         self._change = asyncio.Event()
         self.router.on_connection_change = self._changed
@@ -228,6 +228,10 @@ class Bench:
                 if connection is not None:
                     return connection
                 await self._change.wait()
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from kafkaclient.broker_errors import broker_error, denied
-from kafkaclient.cluster.backoff import backoff_s
+from kafkaclient.cluster.backoff import exponential_s
 from kafkaclient.cluster.view import LeaderHint
 from kafkaclient.errors import (
     AuthenticationError,
@@ -227,7 +227,7 @@ class ResponseHandler:
         if batch.queue.leader_epoch > batch.leader_epoch:
             return 0.0  # a newer leader is known already: send to it at once
         settings = self._settings
-        return backoff_s(
+        return exponential_s(
             batch.attempts, settings.retry_backoff, settings.retry_backoff_max, self._rng
         )
 

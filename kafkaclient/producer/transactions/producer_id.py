@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from kafkaclient.broker_errors import broker_error, denied
-from kafkaclient.cluster.backoff import backoff_s
+from kafkaclient.cluster.backoff import exponential_s
 from kafkaclient.cluster.retry import until_answered
 from kafkaclient.errors import (
     AuthorizationError,
@@ -128,5 +128,5 @@ class ProducerIdFetcher:
 
     async def _pause(self, failures: int) -> None:
         await asyncio.sleep(
-            backoff_s(failures, self._retry_backoff, self._retry_backoff_max, self._rng)
+            exponential_s(failures, self._retry_backoff, self._retry_backoff_max, self._rng)
         )

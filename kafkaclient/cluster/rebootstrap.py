@@ -1,0 +1,62 @@
+"""When a client goes back to the bootstrap servers (``metadata.recovery.strategy=rebootstrap``).
+
+There are two reasons:
+
+- No known broker can be connected (KIP-899). A call that any broker can answer then dials the
+  bootstrap servers, after at most ``MAX_DIALED`` known brokers with a head start of
+  ``HEAD_START_S`` each (``Router.call``).
+- Known brokers can be connected, but have not answered for
+  ``metadata.recovery.rebootstrap.trigger.ms``, or a broker requires it (KIP-1102). Then the next
+  Metadata request goes to the bootstrap servers (:meth:`Rebootstrap.is_due`).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kafkaclient.config import ClientConfig
+
+__all__ = ["HEAD_START_S", "MAX_DIALED", "Rebootstrap", "is_enabled"]
+
+_log = logging.getLogger(__name__)
+
+HEAD_START_S = 0.5  # how long one broker is dialed before the next one, for a call to any broker
+MAX_DIALED = 5  # how many known brokers are dialed before the bootstrap servers
+
+_REBOOTSTRAP_REQUIRED = 129
+
+
+def is_enabled(config: ClientConfig) -> bool:
+    return config.metadata_recovery_strategy == "rebootstrap"
+
+
+class Rebootstrap:
+    """Decides whether a Metadata request goes to the bootstrap servers."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self.required = False
+        """Whether the last response required it."""
+        self._enabled = is_enabled(config)
+        self._trigger_s = config.metadata_recovery_rebootstrap_trigger_ms / 1000
+        self._failing_since = 0.0
+
+    def note_response(self, error_code: int) -> None:
+        self.required = self._enabled and error_code == _REBOOTSTRAP_REQUIRED
+
+    def is_due(self, now: float, failures: int, *, knows_brokers: bool) -> bool:
+        """Whether this request goes to the bootstrap servers, after ``failures`` failed requests in
+        a row. Unless it is required, every second request goes to a known broker, because known
+        brokers may come back, too.
+        """
+        if not failures:
+            self._failing_since = now  # if this request fails
+        silent_s = now - self._failing_since
+        due = failures % 2 and silent_s >= self._trigger_s
+        if self._enabled and due and knows_brokers and not self.required:
+            _log.warning(
+                "no broker has answered for %.0f s: asking the bootstrap servers again", silent_s
+            )
+            return True
+        return self.required

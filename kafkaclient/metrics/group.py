@@ -17,10 +17,10 @@ _MS_PER_S = 1000.0
 
 
 class Group:
-    """Metrics by name; each method adds the names that Java derives from one sensor.
+    """Metrics by name. Each method adds the names that Java derives from one sensor.
 
-    Values that are recorded in the returned statistics count in ``total``, too: what a node's or a
-    topic's group records, all nodes' or topics' group has as well.
+    Values recorded in the returned statistics count in ``total``, too. For example, a value of a
+    node's group counts in the group of all nodes.
     """
 
     def __init__(self, windows: Windows) -> None:
@@ -36,7 +36,7 @@ class Group:
         return values
 
     def traffic(self, messages: str, nbytes: str, total: Windowed | None = None) -> Windowed:
-        """Sizes of messages: their number and their bytes, each as rate and total."""
+        """Rate and total of the number of messages, and of their bytes."""
         sizes = Windowed(self._windows, total)
         self._readings[f"{messages}-rate"] = sizes.frequency
         self._readings[f"{messages}-total"] = lambda _now: sizes.events
@@ -65,16 +65,16 @@ class Group:
         return values
 
     def read_by(self, name: str, reading: Reading) -> None:
-        """``name``, read from elsewhere."""
+        """``name``, with ``reading`` as its value."""
         self._readings[name] = reading
 
     def gauges(self, *names: str) -> None:
-        """Names whose values :meth:`bind` supplies; NaN until then."""
+        """Names whose sources :meth:`bind` sets; NaN until then."""
         self._unbound.update(names)
         self._readings.update(dict.fromkeys(names, lambda _now: math.nan))
 
     def bind(self, name: str, read: Callable[[], float]) -> None:
-        """Supply the current value of a gauge. Raises KeyError for a name that is not one."""
+        """Set the source of a gauge. Raises KeyError for other names."""
         if name not in self._unbound:
             raise KeyError(name)
         self._readings[name] = lambda _now: read()

@@ -1,7 +1,7 @@
 """Statistics over the last few windows of time (Java: ``SampledStat``, ``Rate``, ``Avg``, ``Max``).
 
-Java keeps one object per statistic. Here one :class:`Windowed` serves them all, so that an event
-costs one call whatever is read from it later.
+Java has one object for each statistic. Here one :class:`Windowed` has all statistics, so that an
+event costs one call.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _BEFORE_THE_FIRST = _Window(-math.inf)
 class Windowed:
     """Values recorded as they happen; read as totals, rates, average and maximum.
 
-    ``events`` and ``total`` count since the beginning. All else is taken over the windows that
-    are not older than all windows together, and the one under way. ``now`` is in seconds, from
-    the same monotonic clock in every call. What is recorded counts in ``parent`` as well.
+    ``events`` and ``total`` count since the beginning. Other statistics are over the current window
+    and the windows before it that are not too old. ``now`` is in seconds, from the same monotonic
+    clock in every call. Recorded values count in ``parent`` as well.
     """
 
     __slots__ = ("_index", "_length", "_number", "_parent", "_retired", "_window", "_windows")
@@ -91,19 +91,19 @@ class Windowed:
         return sum(window.count for window in self._windows) / elapsed
 
     def average(self, now: float) -> float:
-        """The mean value; NaN when there was none, as in Java."""
+        """The mean value; NaN without values, as in Java."""
         self._purge(now)
         count = sum(window.count for window in self._windows)
         return sum(window.sum for window in self._windows) / count if count else math.nan
 
     def maximum(self, now: float) -> float:
-        """The largest value; NaN when there was none, as in Java."""
+        """The largest value; NaN without values, as in Java."""
         self._purge(now)
         largest = max((window.maximum for window in self._windows), default=-math.inf)
         return largest if largest > -math.inf else math.nan
 
     def _advance(self, now: float) -> _Window:
-        # One window more than is asked for: the oldest may still overlap the time looked at.
+        # One window more than configured: the oldest may still overlap the period.
         self._index = (self._index + 1) % (self._number + 1)
         if self._index == len(self._windows):
             self._windows.append(_Window(now))
@@ -124,10 +124,10 @@ class Windowed:
         window.reset(now)
 
     def _elapsed(self, now: float) -> float:
-        """The time that rates are taken over.
+        """The period of rates.
 
-        Never less than all but one of the windows: right after the start the little time that has
-        passed would make any rate look enormous.
+        It is never shorter than all windows but one: shortly after the start, rates would be much
+        too high.
         """
         self._purge(now)
         if not self._windows:

@@ -119,10 +119,10 @@ def test_values_are_numbers_before_anything_happened(metrics: ProducerMetrics) -
 
 
 def test_batches(metrics: ProducerMetrics) -> None:
-    metrics.batch_sealed("t", 10, 500, 1000, 300)
+    metrics.batch_sealed("t", 3, 500, 1000)
     metrics.batch_sealed("t", 10, 1000, 1000)
-    metrics.batch_sent("t", 10, 500, 0.010)
-    metrics.batch_sent("u", 10, 1000, 0.030)
+    metrics.batch_sent("t", 10, 500, 0.010, 0)
+    metrics.batch_sent("u", 10, 1000, 0.030, 0)
     metrics.produce_request(20)
     metrics.batch_split()
     snapshot = metrics.snapshot()
@@ -130,8 +130,8 @@ def test_batches(metrics: ProducerMetrics) -> None:
     assert values["batch-size-avg"] == 750
     assert values["batch-size-max"] == 1000
     assert values["compression-rate-avg"] == 0.75
-    assert values["record-size-avg"] == 200
-    assert values["record-size-max"] == 300
+    assert values["record-size-avg"] == (333 + 100) / 2
+    assert values["record-size-max"] == 333
     assert values["record-send-total"] == 20
     assert values["record-send-rate"] == pytest.approx(20 / 30)
     assert values["record-queue-time-avg"] == pytest.approx(20)
@@ -155,7 +155,7 @@ def test_switches_count_per_topic(metrics: ProducerMetrics) -> None:
 
 
 def test_queue_time_includes_expired_batches(metrics: ProducerMetrics) -> None:
-    metrics.batch_sent("t", 1, 100, 1)
+    metrics.batch_sent("t", 1, 100, 1, 0)
     metrics.batch_expired(120)
     values = metrics.snapshot()["producer-metrics"]
     assert values["record-queue-time-max"] == 120_000
@@ -248,11 +248,11 @@ def test_gauges_by_node_and_partition(metrics: ProducerMetrics) -> None:
     metrics.request_sent(1, 10)
     metrics.batch_sent("t", 5, 60, 0.1, partition=10)
     metrics.batch_sent("t", 5, 60, 0.1, partition=10)
-    metrics.bind_node_gauges(lambda: {0: {"queued-bytes": 9}, 1: {"queued-bytes": 8}})
-    metrics.bind_topic_gauges(
-        lambda: {"unsent": {"partition-skew": 1.5}, "t": {"partition-skew": 1.0}}
+    metrics.bind_gauges(
+        lambda: {0: {"queued-bytes": 9}, 1: {"queued-bytes": 8}},
+        lambda: {"unsent": {"partition-skew": 1.5}, "t": {"partition-skew": 1.0}},
+        lambda: {"t": {10: {"queued": 3}, 2: {"queued": 1}}},
     )
-    metrics.bind_partition_gauges(lambda: {"t": {10: {"queued": 3}, 2: {"queued": 1}}})
     snapshot = metrics.snapshot()
     nodes = snapshot["producer-node-metrics"]
     assert nodes["node-0"] == {"queued-bytes": 9}

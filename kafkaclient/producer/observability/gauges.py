@@ -1,5 +1,6 @@
 """Metrics that Java does not have, per broker, topic and partition: the choice of partitions, and
-the load it is based on. Each snapshot of the metrics reads them from lanes and queues.
+the load it is based on. ``ProducerMetrics.snapshot`` (``kafkaclient/metrics/producer.py``) adds
+them to the recorded metrics.
 """
 
 from __future__ import annotations
@@ -55,9 +56,7 @@ def bind_load_gauges(
             for name, topic in accumulator.topics.items()
         }
 
-    metrics.bind_node_gauges(of_nodes)
-    metrics.bind_topic_gauges(of_topics)
-    metrics.bind_partition_gauges(of_partitions)
+    metrics.bind_gauges(of_nodes, of_topics, of_partitions)
 
 
 def _lane_gauges(lane: BrokerLane) -> Gauges:

@@ -1,9 +1,7 @@
 """Every error of this package, under one root: :class:`KafkaError`.
 
-Two families: what a broker answered (:class:`BrokerError` and its subclasses, made from a numeric
-code by :func:`kafkaclient.broker_errors.broker_error`), and what happened on this side (all
-others). ``retriable`` tells whether the same call may succeed later; ``code`` is the broker's error
-code, or None.
+:class:`BrokerError` and its subclasses are a broker's error codes
+(:func:`kafkaclient.broker_errors.broker_error` makes them). All others arise in this client.
 """
 
 from __future__ import annotations
@@ -79,18 +77,18 @@ class KafkaError(Exception):
     """The root of all errors raised by this package."""
 
     retriable: bool = False
-    """Whether the same call may succeed when it is made again later."""
+    """Whether the same call may succeed later."""
 
     code: int | None = None
-    """The broker's error code, or None when the error arose in this process."""
+    """The broker's error code, or None for an error that arose in this client."""
 
     delivery: Any = None
-    """The ``BulkDelivery`` of what ``send_many`` or ``send_arrow`` had handed over when this error
-    ended them; None on errors of anything else."""
+    """The ``BulkDelivery`` of the records that ``send_many`` or ``send_arrow`` had appended before
+    this error; None for other calls."""
 
     def for_one(self) -> Self:
-        """A copy to raise to one of several callers: an error keeps the frames of all whom it was
-        raised to, and what their variables hold."""
+        """A copy for one of several callers. An error that is raised to all callers would keep the
+        variables of all their frames."""
         own = copy(self)
         own.__cause__ = self.__cause__
         return own
@@ -99,171 +97,170 @@ class KafkaError(Exception):
 def defect(
     what: str, cause: BaseException | None = None, kind: type[KafkaError] = KafkaError
 ) -> KafkaError:
-    """The error for a defect of this package: ``what`` failed, with ``cause`` if there is one."""
+    """The error for a defect of this package: ``what`` failed, because of ``cause``."""
     problem = what if cause is None else f"{what} failed: {cause!r}"
     error = kind(f"{problem}; this is a defect of kafkaclient, please report it")
     error.__cause__ = cause
     return error
 
 
-# --- what happened on this side -------------------------------------------------------------
+# --- errors that arise in this client --------------------------------------------------------
 
 
 class ConfigError(KafkaError, ValueError):
-    """An option is unknown, of the wrong type, out of range or in conflict with another."""
+    """An option is unknown, of the wrong type, out of range or in conflict with another option."""
 
 
 class InvalidRecordError(KafkaError, ValueError):
-    """A record's topic, key, value, headers, timestamp or partition is not acceptable."""
+    """A record's topic, key, value, headers, timestamp or partition is not accepted."""
 
     index: int | None = None
-    """Which record of ``send_many``, or row of ``send_arrow``, it is, counted from 0."""
+    """The index of the record in ``send_many``, or of the row in ``send_arrow``, from 0."""
 
 
 class SerializationError(InvalidRecordError):
-    """A serializer raised, or the result is not bytes."""
+    """A serializer raised an exception, or its result is not bytes."""
 
 
 class RecordTooLargeError(InvalidRecordError):
     """A record is larger than ``max.request.size``, ``buffer.memory`` or the topic's limit."""
 
     maybe_written: bool = False
-    """Whether it may be in the log nevertheless: the limit was lowered after a first attempt."""
+    """Whether an earlier attempt may have written it, before the limit was lowered."""
 
 
 class PartitionOutOfRangeError(InvalidRecordError):
-    """The explicit partition does not exist in the topic."""
+    """The record's explicit partition does not exist in the topic."""
 
 
 class PartitionerError(InvalidRecordError):
-    """The partitioner given as an option raised, or its answer is not a partition of the topic."""
+    """A custom partitioner raised an exception, or its result is not a partition of the topic."""
 
 
 class ProducerStateError(KafkaError, RuntimeError):
-    """The producer is not in a state that allows the call (not started, wrong event loop)."""
+    """The producer's state does not allow the call: it is not started, or in another event loop."""
 
 
 class ProducerClosedError(ProducerStateError):
-    """The producer is stopped, or was stopped before the record was delivered."""
+    """The producer was stopped, maybe before the record was delivered."""
 
 
 class AdminStateError(KafkaError, RuntimeError):
-    """The admin client is not in a state that allows the call (not started, closed)."""
+    """The admin client's state does not allow the call: it is not started, or closed."""
 
 
 class ReaderStateError(KafkaError, RuntimeError):
-    """The reader is not in a state that allows the call (not started, closed, or a read that two
-    tasks take batches of at a time)."""
+    """The reader's state does not allow the call: it is not started, closed, or two tasks use the
+    same read."""
 
 
 class UnreadableBatchError(KafkaError):
-    """A batch in the log cannot be read: its checksum is wrong, it does not decompress, it is of a
-    format before Kafka 0.11, or its bytes are not records."""
+    """A batch in the log cannot be read: its checksum is wrong, it cannot be decompressed, its
+    format is older than Kafka 0.11, or its bytes are not records."""
 
     topic_partition: TopicPartition
     offset: int
-    """Where the read stands; all records before have been given."""
+    """The next offset to read. The read has returned all records before it."""
     next_offset: int | None = None
-    """From where the read may go on without the batch; None when that cannot be told."""
+    """The first offset after the batch, for a new read; None if it is not known."""
 
 
 class TransactionAbortableError(KafkaError):
-    """The transaction cannot be committed any more, and nothing more can be sent in it; aborting it
-    leads back. ``__cause__`` is what went wrong (a record that failed, a refusal by the broker)."""
+    """The transaction accepts no more records and no commit; abort it, then begin a new one.
+    ``__cause__`` is the reason: a record that failed, or an error of the broker."""
 
 
 class TransactionAbortedError(KafkaError):
-    """The record belonged to a transaction that was aborted: consumers that read committed records
-    only never see it. ``__cause__`` is why, unless it was the application's wish."""
+    """The record's transaction was aborted: consumers with ``read_committed`` never see the record.
+    ``__cause__`` is the reason, unless the application aborted it."""
 
 
 class BufferFullError(KafkaError):
-    """``buffer.memory`` is used up: by ``send_nowait`` at once, by ``send`` after max.block.ms."""
+    """``buffer.memory`` is full. ``send_nowait`` raises at once, ``send`` after max.block.ms."""
 
     retriable = True
 
 
 class ProtocolError(KafkaError):
-    """A peer sent bytes that are not the Kafka protocol; the connection is dropped."""
+    """A peer sent bytes that are not the Kafka protocol. The connection is closed."""
 
 
 class EncodingError(KafkaError, ValueError):
-    """A request was not sent because a value in it has no form in the Kafka protocol: a str that is
-    not valid Unicode or too long, a number out of range, a value of another type."""
+    """A request was not sent because a value cannot be encoded: a str that is not valid Unicode or
+    too long, a number out of range, a value of another type."""
 
 
 class UnsupportedVersionError(KafkaError):
-    """The broker and this client share no version of an API that the call needs."""
+    """The broker and this client have no common version of an API that the call needs."""
 
 
 class TaskAssignmentError(KafkaError):
-    """Tasks of a streams application cannot be assigned, or an assignment cannot be taken: its
-    format is of a version that this client does not speak, or it contradicts itself."""
+    """Tasks of a streams application cannot be assigned, or an assignment cannot be used: this
+    client does not know its version, or it contradicts itself."""
 
 
 class StreamsError(KafkaError):
-    """An instance of a streams application cannot go on: a topic that it reads is missing, its
-    group or the brokers cannot be had, the leader has ended the application, or a record takes
-    longer than its transaction may."""
+    """An instance of a streams application cannot continue: an input topic is missing, its group or
+    the brokers are not available, the leader has ended the application, or a record takes longer
+    than ``transaction.timeout.ms``."""
 
 
 class DeserializationError(StreamsError):
-    """A record that a streams application reads cannot be decoded. Java:
-    ``RecordDeserializationException``."""
+    """A streams application cannot decode a record (Java: ``RecordDeserializationException``)."""
 
     topic_partition: TopicPartition
     offset: int
 
 
 class ProcessingError(StreamsError):
-    """A processor of a streams application failed at a record; ``__cause__`` is what it raised."""
+    """A processor of a streams application failed on a record; ``__cause__`` is its exception."""
 
     topic_partition: TopicPartition
     offset: int
 
 
 class StateStoreError(KafkaError):
-    """The state of a streams application cannot be used: its directory is another process's, a file
-    is damaged, the disk is full, or a changelog does not fit. What was committed is not lost: the
-    changelog has it."""
+    """The state of a streams application cannot be used: another process uses its directory, a file
+    is damaged, the disk is full, or a changelog does not fit. Committed state is in the
+    changelog."""
 
 
 class CheckpointMismatchError(KafkaError):
-    """The checkpoint of a Spark query with ``exactlyOnce`` does not fit what the query has decided:
-    it was put back or copied. What was decided is committed, and nothing else."""
+    """The checkpoint of a Spark query with ``exactlyOnce`` contradicts the query's decisions, because
+    it was restored or copied. The decided transactions are committed, and no others."""
 
 
 class BrokerConnectionError(KafkaError):
-    """A connection could not be made, or was lost before the answer came."""
+    """A connection could not be made, or was lost before the response."""
 
     retriable = True
 
 
 class BootstrapError(BrokerConnectionError):
-    """None of the bootstrap servers could be reached."""
+    """No bootstrap server could be reached."""
 
 
 class AuthenticationError(KafkaError):
-    """One side could not prove to the other who it is, or the listener is of another kind than
-    ``security.protocol`` says. Trying again helps only when something has been changed."""
+    """Authentication of the client or the broker failed, or the listener does not match
+    ``security.protocol``. A retry helps only after a change of the configuration."""
 
 
 class SslAuthenticationError(AuthenticationError):
     """The TLS handshake failed: a certificate is not trusted, not for this host, expired or
-    missing, or one side does not speak TLS."""
+    missing, or one side does not use TLS."""
 
 
 class SaslAuthenticationError(AuthenticationError):
-    """The broker refused the credentials, or could not prove that it knows them (SCRAM). ``code``
-    is 58 when the broker said so; its message is part of the text."""
+    """The broker refused the credentials (then ``code`` is 58, and the text has its message), or
+    could not prove that it knows them (SCRAM)."""
 
 
 class UnsupportedSaslMechanismError(AuthenticationError):
-    """The broker does not accept ``sasl.mechanism``; the text names those that it offers."""
+    """The broker does not accept ``sasl.mechanism``. The text names the mechanisms it accepts."""
 
 
 class KafkaTimeoutError(KafkaError, TimeoutError):
-    """Something did not happen in the time given for it."""
+    """A time limit has expired."""
 
     retriable = True
 
@@ -277,42 +274,42 @@ class RequestTimedOutError(KafkaTimeoutError):
 
 
 class FetchTimeoutError(KafkaTimeoutError):
-    """A partition could not be fetched for ``max.block.ms``; ``__cause__`` is what failed last. A
-    new read may go on at ``offset``."""
+    """A partition could not be fetched for ``max.block.ms``; ``__cause__`` is the last failure. A
+    new read can start at ``offset``."""
 
     topic_partition: TopicPartition
     offset: int
 
 
 class DeliveryTimeoutError(KafkaTimeoutError):
-    """A record was not acknowledged within ``delivery.timeout.ms`` of being sent."""
+    """A record was not acknowledged within ``delivery.timeout.ms`` after ``send``."""
 
     maybe_written: bool = False
-    """Whether the record may be in the log nevertheless (its request had left)."""
+    """Whether the record may be in the log, because its request was sent."""
 
 
 class AdminTimeoutError(KafkaTimeoutError):
-    """A call of the admin client did not come to its end within ``default.api.timeout.ms`` (or the
-    time given with the call). What it asked for may have been done."""
+    """A call of the admin client did not finish within ``default.api.timeout.ms``, or its own time
+    limit. The change may have been made."""
 
 
 class ReassignmentError(KafkaError):
-    """Partitions did not get the replicas that they were to have, or throttles were left behind;
-    the rest of the plan has been carried out."""
+    """Some partitions did not get their planned replicas, or throttles remain. The rest of the plan
+    is done."""
 
     failures: Mapping[Any, KafkaError] = {}
-    """By :class:`~kafkaclient.TopicPartition` what did not move, and why."""
+    """The error by :class:`~kafkaclient.TopicPartition`."""
 
 
 class TransactionTimeoutError(KafkaTimeoutError):
-    """A call on a transaction did not come to its end within ``max.block.ms``. It goes on in the
-    background; the same call made again waits for the same outcome."""
+    """A call on a transaction did not finish within ``max.block.ms``. It continues in the
+    background. The same call again waits for its outcome."""
 
 
 class BulkFailure(NamedTuple):
-    """``records`` records of ``send_many`` or ``send_arrow`` to a partition failed in this way.
+    """How many records of a partition failed with one kind of error, and the first such error.
 
-    ``error`` is the first of its kind there; ``partition`` is -1 when none had been chosen yet.
+    ``partition`` is -1 for records that had no partition yet.
     """
 
     partition: int
@@ -322,17 +319,16 @@ class BulkFailure(NamedTuple):
 
 class BulkDeliveryError(KafkaError):
     """Records of ``send_many`` or ``send_arrow`` were not delivered; ``__cause__`` is the first
-    failure met. ``retriable`` only if all failures are; what was delivered before would be
-    written again."""
+    failure. It is ``retriable`` if all failures are; a retry writes delivered records again."""
 
     records: int = 0
-    """How many records had been handed over."""
+    """How many records were appended."""
 
     failures: tuple[BulkFailure, ...] = ()
-    """By partition and kind of error."""
+    """The failed records by partition and kind of error."""
 
     delivered: BulkMetadata
-    """The others, and where they were written."""
+    """Where the delivered records were written."""
 
     @property
     def failed(self) -> int:
@@ -347,56 +343,55 @@ class FlushTimeoutError(KafkaTimeoutError):
     """How many records were still undelivered."""
 
 
-# --- what a broker answered -----------------------------------------------------------------
+# --- a broker's error codes -------------------------------------------------------------------
 
 
 class BrokerError(KafkaError):
-    """An error code in a broker's answer; ``name`` is Kafka's own name of the code."""
+    """An error code in a broker's response; ``name`` is Kafka's name of the code."""
 
     name: str = "UNKNOWN_SERVER_ERROR"
     invalid_metadata: ClassVar[bool] = False
 
 
 class LeaderChangedError(BrokerError):
-    """The broker does not lead the partition (any more), or no broker does."""
+    """The broker is not the partition's leader, or the partition has no leader."""
 
     retriable = True
 
 
 class UnknownTopicError(BrokerError):
-    """The topic or partition does not exist, as far as the cluster says."""
+    """The topic or partition does not exist, according to the cluster's metadata."""
 
     retriable = True
 
 
 class OffsetOutOfRangeError(BrokerError):
-    """The offset asked for is not in the log: it has been deleted (retention), or is past the
-    end."""
+    """The requested offset is not in the log: retention has deleted it, or it is after the end."""
 
     topic_partition: TopicPartition | None = None
     offset: int = -1
-    """The offset asked for."""
+    """The requested offset."""
     available: tuple[int, int] | None = None
-    """The first offset in the log, and the one after the last (with read_committed: the last
-    stable offset); None if that could not be learnt."""
+    """The log start offset and the log end offset (with read_committed: the last stable offset);
+    None if they are not known."""
 
 
 class InvalidTopicError(BrokerError, InvalidRecordError):
-    """No topic can have this name. This client refuses it at once, as Java's ``Topic.validate``; a
-    broker may allow less."""
+    """The topic name is invalid. This client checks it as Java's ``Topic.validate`` does; a broker
+    may refuse more names."""
 
     code = 17
     name = "INVALID_TOPIC_EXCEPTION"
 
 
 class CorruptBatchError(BrokerError):
-    """The batch arrived damaged: its checksum does not match."""
+    """The broker received a damaged batch: its checksum is wrong."""
 
     retriable = True
 
 
 class NotEnoughReplicasError(BrokerError):
-    """Fewer in-sync replicas than ``min.insync.replicas``."""
+    """The partition has fewer in-sync replicas than ``min.insync.replicas``."""
 
     retriable = True
 
@@ -406,39 +401,37 @@ class AuthorizationError(BrokerError):
 
 
 class SequenceError(BrokerError):
-    """The broker's record of this producer's sequence numbers does not match the batch's."""
+    """The batch's sequence number does not match the broker's record of this producer."""
 
 
 class ProducerFencedError(BrokerError):
-    """A newer producer with the same identity has taken over."""
+    """A newer producer with the same transactional id or producer id has fenced this one."""
 
 
 class TransactionLostError(BrokerError):
-    """A prepared transaction cannot be ended as it should be: it is not open any more."""
+    """A prepared transaction cannot be committed or aborted, because it is no longer open."""
 
 
 class TopicExistsError(BrokerError):
-    """A topic of this name exists."""
+    """A topic with this name exists."""
 
 
 class PolicyViolationError(BrokerError):
-    """The cluster's policy, or its partition limits (KIP-578), do not allow the request. Nothing
-    was changed. The attributes are set when limits of this client refused it."""
+    """A policy of the cluster, or its partition limits (KIP-578), do not allow the request. Nothing
+    was changed. The attributes are set if this client's limits refused it."""
 
     code = 44
     name = "POLICY_VIOLATION"
 
     max_broker_partitions: int | None = None
     """The limit of replicas per broker; None is no limit."""
-
     max_partitions: int | None = None
     """The limit of the cluster; None is no limit."""
-
     remaining: Mapping[int, int] = {}
-    """By broker, how many replicas it may still take; empty without a limit per broker."""
+    """How many more replicas each broker can have; empty without a limit per broker."""
 
 
 class PartitionLimitRaceError(PolicyViolationError):
-    """The request was carried out, and together with a change that another client made at the same
-    time it is above a partition limit. Both changes stand; but ``Reassigner.begin`` and
-    ``Admin.throttled`` have cancelled their moves when they raise it."""
+    """The request was carried out. Together with a simultaneous change of another client it exceeds
+    a partition limit. Both changes remain, except that ``Reassigner.begin`` and
+    ``Admin.throttled`` cancel their moves before they raise it."""

@@ -22,20 +22,17 @@ from kafkaclient.errors import (
 )
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.wire.api import BrokerInfo
+from tests.cluster.memory_cluster import Bench, now
 
 BOTH = pytest.mark.parametrize("auto_create", [True, False])
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 # --- start ------------------------------------------------------------------------------------
 
 
 @virtual_time
-async def test_start_fetches_the_brokers(bench: Any) -> None:
-    async with bench(bootstrap="dead:1,b1:9092") as b:
+async def test_start_fetches_the_brokers() -> None:
+    async with Bench(bootstrap="dead:1,b1:9092") as b:
         await b.metadata.start()
         await b.metadata.start()
         assert set(b.metadata.view.brokers) == {0, 1, 2}
@@ -45,29 +42,27 @@ async def test_start_fetches_the_brokers(bench: Any) -> None:
 
 
 @virtual_time
-async def test_start_ends_by_max_block_and_says_why(bench: Any) -> None:
-    async with bench(bootstrap="dead:1,gone:2", max_block_ms=5000) as b:
+async def test_start_ends_by_max_block_and_says_why() -> None:
+    async with Bench(bootstrap="dead:1,gone:2", max_block_ms=5000) as b:
         with pytest.raises(BootstrapError, match=r"dead:1, gone:2.*within 5 s.*refused") as caught:
             await b.metadata.start()
-        assert _now() == 5.0
+        assert now() == 5.0
         assert caught.value.retriable
         assert b.metadata._task is None
 
 
 @virtual_time
-async def test_start_waits_for_a_cluster_that_comes_up_late(bench: Any) -> None:
-    async with bench() as b:
+async def test_start_waits_for_a_cluster_that_comes_up_late() -> None:
+    async with Bench() as b:
         b.net.refusing.add("b0:9092")
         asyncio.get_running_loop().call_later(7, b.net.refusing.clear)
         await b.metadata.start()
-        assert 7 < _now() < 8.5
+        assert 7 < now() < 8.5
 
 
 @virtual_time
-async def test_start_fails_at_once_when_no_retry_can_help(
-    bench: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with bench() as b:
+async def test_start_fails_at_once_when_no_retry_can_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Bench() as b:
 
         async def refuse(*_: Any, **__: Any) -> Any:
             raise UnsupportedVersionError("no common version of METADATA")
@@ -75,13 +70,13 @@ async def test_start_fails_at_once_when_no_retry_can_help(
         monkeypatch.setattr(b.router, "call", refuse)
         with pytest.raises(UnsupportedVersionError):
             await b.metadata.start()
-        assert _now() < 1
+        assert now() < 1
 
 
 @pytest.mark.parametrize("after", [0.0, 0.0005, 0.0015, 0.0025])
 @virtual_time
-async def test_a_cancelled_start_leaves_nothing(bench: Any, after: float) -> None:
-    async with bench() as b:
+async def test_a_cancelled_start_leaves_nothing(after: float) -> None:
+    async with Bench() as b:
         start = asyncio.create_task(b.metadata.start())
         await asyncio.sleep(after)
         start.cancel()
@@ -94,24 +89,24 @@ async def test_a_cancelled_start_leaves_nothing(bench: Any, after: float) -> Non
 
 
 @virtual_time
-async def test_a_new_topic_is_fetched_at_once_and_alone(bench: Any) -> None:
-    async with bench() as b:
+async def test_a_new_topic_is_fetched_at_once_and_alone() -> None:
+    async with Bench() as b:
         b.net.topic("a", 0, 1)
         b.net.topic("b", 2)
         await b.metadata.start()
-        before = _now()
+        before = now()
         topic = await b.metadata.wait_topic("a", 10)
         assert topic.partition_count == 2
         await b.metadata.wait_topic("b", 10)
-        assert _now() - before < 0.02
+        assert now() - before < 0.02
         assert b.net.asked_topics() == [[], ["a"], ["b"]]
         assert await b.metadata.wait_topic("a", 0) is topic
         assert len(b.net.asked()) == 3
 
 
 @virtual_time
-async def test_many_new_topics_share_a_request(bench: Any) -> None:
-    async with bench() as b:
+async def test_many_new_topics_share_a_request() -> None:
+    async with Bench() as b:
         names = [f"t{n:02}" for n in range(50)]
         for name in names:
             b.net.topic(name, 0)
@@ -121,8 +116,8 @@ async def test_many_new_topics_share_a_request(bench: Any) -> None:
 
 
 @virtual_time
-async def test_a_topic_added_before_start_is_in_the_first_request(bench: Any) -> None:
-    async with bench() as b:
+async def test_a_topic_added_before_start_is_in_the_first_request() -> None:
+    async with Bench() as b:
         b.net.topic("a", 0)
         b.metadata.add_topic("a")
         await b.metadata.start()
@@ -132,16 +127,14 @@ async def test_a_topic_added_before_start_is_in_the_first_request(bench: Any) ->
 
 @BOTH
 @virtual_time
-async def test_an_unknown_topic_is_awaited_with_backoff_until_the_limit(
-    bench: Any, auto_create: bool
-) -> None:
-    async with bench(allow_auto_create_topics=auto_create, max_block_ms=10_000) as b:
+async def test_an_unknown_topic_is_awaited_with_backoff_until_the_limit(auto_create: bool) -> None:
+    async with Bench(allow_auto_create_topics=auto_create, max_block_ms=10_000) as b:
         b.net.topic("good", 0)
         await b.metadata.start()
-        before = _now()
+        before = now()
         with pytest.raises(MetadataTimeoutError) as caught:
             await b.metadata.wait_topic("nope", 10)
-        assert _now() - before == pytest.approx(10)
+        assert now() - before == pytest.approx(10)
         text = str(caught.value)
         assert "'nope'" in text
         assert "within 10 s (max.block.ms)" in text
@@ -157,24 +150,24 @@ async def test_an_unknown_topic_is_awaited_with_backoff_until_the_limit(
 
 
 @virtual_time
-async def test_a_topic_that_the_brokers_create_arrives(bench: Any) -> None:
-    async with bench() as b:
+async def test_a_topic_that_the_brokers_create_arrives() -> None:
+    async with Bench() as b:
         await b.metadata.start()
         b.net.topics["new"] = 5
         loop = asyncio.get_running_loop()
         loop.call_later(1.0, b.net.topic, "new", 0, 1)
         topic = await b.metadata.wait_topic("new", 10)
         assert topic.partition_count == 2
-        assert 1.0 < _now() < 2.2
+        assert 1.0 < now() < 2.2
         assert b.metadata.topic_error("new") is None
 
 
 @pytest.mark.parametrize(("code", "kind"), [(29, AuthorizationError), (17, BrokerError)])
 @virtual_time
 async def test_what_waiting_cannot_mend_fails_at_once_for_its_own_waiters(
-    bench: Any, code: int, kind: type[BrokerError]
+    code: int, kind: type[BrokerError]
 ) -> None:
-    async with bench() as b:
+    async with Bench() as b:
         b.net.topics["bad"] = code
         b.net.topics["slow"] = 5
         await b.metadata.start()
@@ -182,7 +175,7 @@ async def test_what_waiting_cannot_mend_fails_at_once_for_its_own_waiters(
         with pytest.raises(kind, match="'bad'") as caught:
             await b.metadata.wait_topic("bad", 10)
         assert caught.value.code == code
-        assert _now() < 0.1
+        assert now() < 0.1
         requests = len(b.net.asked())
         with pytest.raises(kind):  # told a moment ago: no request
             await b.metadata.wait_topic("bad", 10)
@@ -197,8 +190,8 @@ async def test_what_waiting_cannot_mend_fails_at_once_for_its_own_waiters(
 
 
 @virtual_time
-async def test_a_known_topic_survives_a_broker_that_does_not_know_it(bench: Any) -> None:
-    async with bench() as b:
+async def test_a_known_topic_survives_a_broker_that_does_not_know_it() -> None:
+    async with Bench() as b:
         b.net.topic("t", 0)
         await b.metadata.start()
         known = await b.metadata.wait_topic("t", 10)
@@ -210,8 +203,8 @@ async def test_a_known_topic_survives_a_broker_that_does_not_know_it(bench: Any)
 
 
 @virtual_time
-async def test_a_known_topic_can_be_asked_for_afresh(bench: Any) -> None:
-    async with bench() as b:
+async def test_a_known_topic_can_be_asked_for_afresh() -> None:
+    async with Bench() as b:
         b.net.topic("t", 0)
         await b.metadata.start()
         assert (await b.metadata.wait_topic("t", 10)).partition_count == 1
@@ -221,8 +214,8 @@ async def test_a_known_topic_can_be_asked_for_afresh(bench: Any) -> None:
 
 
 @virtual_time
-async def test_what_is_known_may_be_asked_for_anew(bench: Any) -> None:
-    async with bench() as b:
+async def test_what_is_known_may_be_asked_for_anew() -> None:
+    async with Bench() as b:
         with pytest.raises(ProducerStateError):
             await b.metadata.refresh()
         await b.metadata.start()
@@ -243,19 +236,19 @@ async def test_what_is_known_may_be_asked_for_anew(bench: Any) -> None:
 
 
 @virtual_time
-async def test_who_asks_anew_does_not_wait_for_ever(bench: Any) -> None:
-    async with bench(max_block_ms=3000) as b:
+async def test_who_asks_anew_does_not_wait_for_ever() -> None:
+    async with Bench(max_block_ms=3000) as b:
         await b.metadata.start()
         b.net.silent = set(b.net.brokers.values())
-        began = _now()
+        began = now()
         with pytest.raises(MetadataTimeoutError, match=r"within 3 s \(max.block.ms\)"):
             await b.metadata.refresh()
-        assert _now() == began + 3
+        assert now() == began + 3
 
 
 @virtual_time
-async def test_a_wait_for_a_topic_may_be_cancelled(bench: Any) -> None:
-    async with bench() as b:
+async def test_a_wait_for_a_topic_may_be_cancelled() -> None:
+    async with Bench() as b:
         await b.metadata.start()
         waits = [asyncio.create_task(b.metadata.wait_topic("t", 10)) for _ in range(3)]
         await asyncio.sleep(0.05)
@@ -267,8 +260,8 @@ async def test_a_wait_for_a_topic_may_be_cancelled(bench: Any) -> None:
 
 
 @virtual_time
-async def test_waiting_needs_a_started_metadata(bench: Any) -> None:
-    async with bench() as b:
+async def test_waiting_needs_a_started_metadata() -> None:
+    async with Bench() as b:
         with pytest.raises(ProducerStateError):
             await b.metadata.wait_topic("t", 10)
         await b.metadata.start()
@@ -282,8 +275,8 @@ async def test_waiting_needs_a_started_metadata(bench: Any) -> None:
 
 
 @virtual_time
-async def test_a_timeout_while_no_broker_answers_names_that_cause(bench: Any) -> None:
-    async with bench() as b:
+async def test_a_timeout_while_no_broker_answers_names_that_cause() -> None:
+    async with Bench() as b:
         await b.metadata.start()
         b.net.refusing.update(b.net.brokers.values())
         b.net.lose_all()
@@ -295,8 +288,8 @@ async def test_a_timeout_while_no_broker_answers_names_that_cause(bench: Any) ->
 
 
 @virtual_time
-async def test_hints_change_the_view_without_a_request(bench: Any) -> None:
-    async with bench() as b:
+async def test_hints_change_the_view_without_a_request() -> None:
+    async with Bench() as b:
         b.net.topic("t", 0, 1)
         await b.metadata.start()
         await b.metadata.wait_topic("t", 10)
@@ -315,9 +308,9 @@ async def test_hints_change_the_view_without_a_request(bench: Any) -> None:
 
 @virtual_time
 async def test_listeners_hear_of_changes_and_topic_errors_only(
-    bench: Any, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with bench() as b:
+    async with Bench() as b:
         heard: list[tuple[Any, Any]] = []
 
         def broken(*_: Any) -> None:
@@ -342,8 +335,8 @@ async def test_listeners_hear_of_changes_and_topic_errors_only(
 
 
 @virtual_time
-async def test_a_topic_created_anew_is_taken_over(bench: Any) -> None:
-    async with bench() as b:
+async def test_a_topic_created_anew_is_taken_over() -> None:
+    async with Bench() as b:
         b.net.topic("t", 0, 1, epoch=9)
         await b.metadata.start()
         await b.metadata.wait_topic("t", 10)
@@ -355,9 +348,9 @@ async def test_a_topic_created_anew_is_taken_over(bench: Any) -> None:
 
 
 @virtual_time
-async def test_a_waiter_gets_what_is_known_when_it_goes_on(bench: Any) -> None:
+async def test_a_waiter_gets_what_is_known_when_it_goes_on() -> None:
     """A hint between the answer and the waiter's turn is newer than the answer."""
-    async with bench() as b:
+    async with Bench() as b:
         b.net.topic("t", 0)
         await b.metadata.start()
         waiting = asyncio.create_task(b.metadata.wait_topic("t", 10))
@@ -370,9 +363,9 @@ async def test_a_waiter_gets_what_is_known_when_it_goes_on(bench: Any) -> None:
 
 
 @virtual_time
-async def test_afresh_means_asked_for_after_the_call(bench: Any) -> None:
+async def test_afresh_means_asked_for_after_the_call() -> None:
     """A request that is under way may have been answered before the topic grew."""
-    async with bench() as b:
+    async with Bench() as b:
         b.net.topic("t", 0)
         await b.metadata.start()
         await b.metadata.wait_topic("t", 10)
@@ -386,9 +379,9 @@ async def test_afresh_means_asked_for_after_the_call(bench: Any) -> None:
 
 @pytest.mark.parametrize("number", [-1, 200_000_000])
 @virtual_time
-async def test_partitions_that_cannot_be_concern_their_topic_only(bench: Any, number: int) -> None:
+async def test_partitions_that_cannot_be_concern_their_topic_only(number: int) -> None:
     """Who waits for it is told why; another broker, or the same one later, may know better."""
-    async with bench() as b:
+    async with Bench() as b:
         b.net.topic("odd", 0)
         b.net.topics["odd"]["partitions"][0]["partition_index"] = number
         b.net.topic("t", 0, 1)
@@ -403,8 +396,8 @@ async def test_partitions_that_cannot_be_concern_their_topic_only(bench: Any, nu
 
 
 @virtual_time
-async def test_a_name_that_cannot_be_is_never_asked_for(bench: Any) -> None:
-    async with bench() as b:
+async def test_a_name_that_cannot_be_is_never_asked_for() -> None:
+    async with Bench() as b:
         await b.metadata.start()
         for name in ("\ud800", "a b", ""):
             with pytest.raises(InvalidTopicError):

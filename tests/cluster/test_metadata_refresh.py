@@ -11,15 +11,12 @@ import pytest
 import kafkaclient.wire.metadata as wire_metadata
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.wire.results import TopicInfo
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
+from tests.cluster.memory_cluster import Bench, now
 
 
 @virtual_time
-async def test_a_crowd_asking_for_a_refresh_causes_one_request(bench: Any) -> None:
-    async with bench() as b:
+async def test_a_crowd_asking_for_a_refresh_causes_one_request() -> None:
+    async with Bench() as b:
         await b.metadata.start()
         await asyncio.sleep(5)
         for _ in range(100):
@@ -29,8 +26,8 @@ async def test_a_crowd_asking_for_a_refresh_causes_one_request(bench: Any) -> No
 
 
 @virtual_time
-async def test_those_who_ask_during_a_request_cause_one_more(bench: Any) -> None:
-    async with bench() as b:
+async def test_those_who_ask_during_a_request_cause_one_more() -> None:
+    async with Bench() as b:
         await b.metadata.start()
         await asyncio.sleep(5)
         b.metadata.request_refresh("first")
@@ -42,8 +39,8 @@ async def test_those_who_ask_during_a_request_cause_one_more(bench: Any) -> None
 
 
 @virtual_time
-async def test_fruitless_refreshes_slow_down_and_quiet_restores_the_pace(bench: Any) -> None:
-    async with bench() as b:
+async def test_fruitless_refreshes_slow_down_and_quiet_restores_the_pace() -> None:
+    async with Bench() as b:
         await b.metadata.start()
         await asyncio.sleep(5)
         b.net.seen.clear()
@@ -66,9 +63,9 @@ async def test_fruitless_refreshes_slow_down_and_quiet_restores_the_pace(bench: 
 
 @virtual_time
 async def test_a_refresh_reads_only_the_topics_that_have_changed(
-    bench: Any, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with bench() as b:
+    async with Bench() as b:
         names = [f"t{n}" for n in range(50)]
         for name in names:
             b.net.topic(name, 0, 1, 2)
@@ -95,12 +92,12 @@ async def test_a_refresh_reads_only_the_topics_that_have_changed(
 
 
 @virtual_time
-async def test_nobody_looks_at_the_partitions_of_a_topic_that_was_used_lately(bench: Any) -> None:
-    async with bench(metadata_max_age_ms=60_000, metadata_max_idle_ms=100_000) as b:
+async def test_nobody_looks_at_the_partitions_of_a_topic_that_was_used_lately() -> None:
+    async with Bench(metadata_max_age_ms=60_000, metadata_max_idle_ms=100_000) as b:
         asked: list[tuple[str, float]] = []
 
         def release(name: str) -> bool:
-            asked.append((name, _now()))
+            asked.append((name, now()))
             return name != "held"
 
         b.metadata._release = release
@@ -120,8 +117,8 @@ async def test_nobody_looks_at_the_partitions_of_a_topic_that_was_used_lately(be
 
 
 @virtual_time
-async def test_only_topics_in_use_are_refreshed(bench: Any) -> None:
-    async with bench(metadata_max_age_ms=60_000, metadata_max_idle_ms=100_000) as b:
+async def test_only_topics_in_use_are_refreshed() -> None:
+    async with Bench(metadata_max_age_ms=60_000, metadata_max_idle_ms=100_000) as b:
         for name in ("used", "left"):
             b.net.topic(name, 0)
         await b.metadata.start()
@@ -140,8 +137,8 @@ async def test_only_topics_in_use_are_refreshed(bench: Any) -> None:
 
 
 @virtual_time
-async def test_a_leaderless_partition_is_looked_after(bench: Any) -> None:
-    async with bench() as b:
+async def test_a_leaderless_partition_is_looked_after() -> None:
+    async with Bench() as b:
         b.net.topic("t", 0, -1)
         await b.metadata.start()
         assert (await b.metadata.wait_topic("t", 10)).available == (0,)
@@ -155,8 +152,8 @@ async def test_a_leaderless_partition_is_looked_after(bench: Any) -> None:
 
 
 @virtual_time
-async def test_failures_back_off_and_end(bench: Any, caplog: pytest.LogCaptureFixture) -> None:
-    async with bench() as b:
+async def test_failures_back_off_and_end(caplog: pytest.LogCaptureFixture) -> None:
+    async with Bench() as b:
         await b.metadata.start()
         b.net.refusing.update(b.net.brokers.values())
         b.net.lose_all()
@@ -169,15 +166,15 @@ async def test_failures_back_off_and_end(bench: Any, caplog: pytest.LogCaptureFi
         assert b.metadata._failures > 5
         b.net.refusing.clear()
         b.net.topic("t", 0)
-        before = _now()
+        before = now()
         await b.metadata.wait_topic("t", 10)
-        assert _now() - before < 2.5
+        assert now() - before < 2.5
         assert b.metadata._failures == 0
 
 
 @virtual_time
-async def test_a_cluster_that_moved_is_found_through_the_bootstrap_servers(bench: Any) -> None:
-    async with bench(bootstrap="seed:9092") as b:
+async def test_a_cluster_that_moved_is_found_through_the_bootstrap_servers() -> None:
+    async with Bench(bootstrap="seed:9092") as b:
         b.net.brokers[9] = "seed:9092"
         await b.metadata.start()
         assert await b.produce_connection(0)
@@ -190,8 +187,8 @@ async def test_a_cluster_that_moved_is_found_through_the_bootstrap_servers(bench
 
 
 @virtual_time
-async def test_a_broker_may_ask_for_a_new_bootstrap(bench: Any) -> None:
-    async with bench(bootstrap="seed:9092") as b:
+async def test_a_broker_may_ask_for_a_new_bootstrap() -> None:
+    async with Bench(bootstrap="seed:9092") as b:
         b.net.brokers[9] = "seed:9092"
         await b.metadata.start()
         await asyncio.sleep(2)
@@ -209,7 +206,7 @@ async def test_a_broker_may_ask_for_a_new_bootstrap(bench: Any) -> None:
 @pytest.mark.parametrize(("trigger_s", "strategy"), [(20, "rebootstrap"), (20, "none")])
 @virtual_time
 async def test_brokers_that_answer_nothing_any_more_are_given_up(
-    trigger_s: int, strategy: str, bench: Any, caplog: pytest.LogCaptureFixture
+    trigger_s: int, strategy: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """KIP-1102: metadata.recovery.rebootstrap.trigger.ms; not with metadata.recovery.strategy=none,
     and the brokers that are known are asked as well: they may come back."""
@@ -217,7 +214,7 @@ async def test_brokers_that_answer_nothing_any_more_are_given_up(
         "metadata.recovery.rebootstrap.trigger.ms": trigger_s * 1000,
         "metadata.recovery.strategy": strategy,
     }
-    async with bench(bootstrap="seed:9092", **options) as b:
+    async with Bench(bootstrap="seed:9092", **options) as b:
         b.net.brokers[9] = "seed:9092"
         await b.metadata.start()
         del b.net.brokers[9]
@@ -243,10 +240,10 @@ async def test_brokers_that_answer_nothing_any_more_are_given_up(
 
 
 @virtual_time
-async def test_the_time_without_an_answer_counts_from_the_question(bench: Any) -> None:
+async def test_the_time_without_an_answer_counts_from_the_question() -> None:
     """KIP-1102: a broker that is waited for in vain is part of it."""
     options = {"metadata.recovery.rebootstrap.trigger.ms": 2000}
-    async with bench(bootstrap="seed:9092", **options) as b:
+    async with Bench(bootstrap="seed:9092", **options) as b:
         b.net.brokers[9] = "seed:9092"
         await b.metadata.start()
         del b.net.brokers[9]
@@ -262,8 +259,8 @@ async def test_the_time_without_an_answer_counts_from_the_question(bench: Any) -
 
 
 @virtual_time
-async def test_without_recovery_only_known_brokers_are_asked(bench: Any) -> None:
-    async with bench(bootstrap="seed:9092", metadata_recovery_strategy="none") as b:
+async def test_without_recovery_only_known_brokers_are_asked() -> None:
+    async with Bench(bootstrap="seed:9092", metadata_recovery_strategy="none") as b:
         b.net.brokers[9] = "seed:9092"
         await b.metadata.start()
         del b.net.brokers[9]
@@ -279,8 +276,8 @@ async def test_without_recovery_only_known_brokers_are_asked(bench: Any) -> None
 
 
 @virtual_time
-async def test_an_answer_without_brokers_is_not_believed(bench: Any) -> None:
-    async with bench() as b:
+async def test_an_answer_without_brokers_is_not_believed() -> None:
+    async with Bench() as b:
         await b.metadata.start()
         b.net.forgets_brokers = True
         b.metadata.request_refresh("test")
@@ -290,8 +287,8 @@ async def test_an_answer_without_brokers_is_not_believed(bench: Any) -> None:
 
 
 @virtual_time
-async def test_a_paused_broker_does_not_hold_up_the_news(bench: Any) -> None:
-    async with bench() as b:
+async def test_a_paused_broker_does_not_hold_up_the_news() -> None:
+    async with Bench() as b:
         b.net.topic("t", 0)
         await b.metadata.start()
         await b.metadata.wait_topic("t", 10)
@@ -305,9 +302,9 @@ async def test_a_paused_broker_does_not_hold_up_the_news(bench: Any) -> None:
 
 @virtual_time
 async def test_an_unexpected_error_is_logged_and_survived(
-    bench: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with bench() as b:
+    async with Bench() as b:
         await b.metadata.start()
 
         async def broken(*_: Any, **__: Any) -> Any:
@@ -324,9 +321,9 @@ async def test_an_unexpected_error_is_logged_and_survived(
 
 @virtual_time
 async def test_a_task_that_ends_by_itself_fails_its_waiters(
-    bench: Any, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with bench() as b:
+    async with Bench() as b:
         await b.metadata.start()
         wait = asyncio.create_task(b.metadata.wait_topic("t", 10))
         await asyncio.sleep(0.01)

@@ -6,19 +6,16 @@ import asyncio
 import struct
 from collections import deque
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 from uuid import UUID
-
-import pytest
 
 from kafkaclient.cluster.metadata import Metadata
 from kafkaclient.cluster.router import Router
+from kafkaclient.cluster.view import Broker, ClusterView
 from kafkaclient.config import ProducerConfig
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.codec import decode_request, encode_response
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 HIGHEST = {ApiKey.PRODUCE: 12, ApiKey.METADATA: 13, ApiKey.API_VERSIONS: 4}
 
@@ -191,8 +188,8 @@ class Bench:
         self.net = Net()
         self.net.brokers = {n: f"b{n}:9092" for n in range(3)}
         self.config = ProducerConfig.build(None, {"bootstrap_servers": bootstrap, **options})
-        self.router = Router(self.config, self.net, clock=_now, rng=Random(1))
-        self.metadata = Metadata(self.config, self.router, clock=_now, rng=Random(2))
+        self.router = Router(self.config, self.net, clock=now, rng=Random(1))
+        self.metadata = Metadata(self.config, self.router, clock=now, rng=Random(2))
         self.changes: list[int] = []
         self._change = asyncio.Event()
         self.router.on_connection_change = self._changed
@@ -230,10 +227,10 @@ class Bench:
                 await self._change.wait()
 
 
-def _now() -> float:
+def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-@pytest.fixture(scope="session")
-def bench() -> Callable[..., Bench]:
-    return Bench
+def view_of(*node_ids: int, port: int = 9092) -> ClusterView:
+    brokers = {n: Broker(n, f"b{n}", port) for n in node_ids}
+    return ClusterView(brokers=MappingProxyType(brokers))

@@ -1,0 +1,50 @@
+"""When calls go to the bootstrap servers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from kafkaclient.errors import BrokerConnectionError
+from kafkaclient.testing.clock import virtual_time
+from kafkaclient.wire.codec import MetadataCall
+from tests.cluster.memory_cluster import Bench, now, view_of
+
+
+@virtual_time
+async def test_bootstrap_servers_serve_until_brokers_are_known() -> None:
+    async with Bench(bootstrap="dead:1,b0:9092") as b:
+        result = await b.router.call(MetadataCall())
+        assert [broker.node_id for broker in result.brokers] == [0, 1, 2]
+        assert [address for _, address in b.net.dials] == ["dead:1", "b0:9092"]
+        b.router.update_brokers(view_of(0, 1, 2))
+        await asyncio.sleep(0.1)
+        assert not b.net.pipes
+        await b.router.call(MetadataCall())
+        assert len(b.net.pipes) == 1
+
+
+@virtual_time
+async def test_a_black_holed_bootstrap_server_costs_half_a_second() -> None:
+    async with Bench(bootstrap="dead:1,b0:9092") as b:
+        b.net.black_holes.add("dead:1")
+        await b.router.call(MetadataCall())
+        assert 0.5 <= now() < 0.6
+
+
+@virtual_time
+async def test_no_reachable_broker_is_an_error_that_names_them_all() -> None:
+    async with Bench(bootstrap="dead:1,gone:2") as b:
+        with pytest.raises(BrokerConnectionError, match=r"(?s)dead:1.*gone:2"):
+            await b.router.call(MetadataCall())
+
+
+@virtual_time
+async def test_bootstrap_servers_are_the_last_resort_again() -> None:
+    async with Bench(bootstrap="seed:9092") as b:
+        b.net.brokers[9] = "seed:9092"
+        b.net.refusing.update({"b0:9092", "b1:9092"})
+        b.router.update_brokers(view_of(0, 1))
+        await b.router.call(MetadataCall())
+        assert b.net.asked()[0].address == "seed:9092"

@@ -22,13 +22,13 @@ from kafkaclient.net.sasl.scram import KeyCache, Scram256, Scram512
 from kafkaclient.net.sasl.tokens import Token
 from kafkaclient.reader import part as part_module
 from kafkaclient.reader.part import Part
-from kafkaclient.twins import load_form
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire import codec, sasl, transactions
 from kafkaclient.wire.compression import Codec, decompress
 from kafkaclient.wire.fetch import AbortedTransaction, FetchCall, FetchTopic
 from kafkaclient.wire.metadata import MetadataCall, ToldTopics
 from kafkaclient.wire.record_reader import batch_header, iter_records, verify_crc
+from tests.forms import load_form
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

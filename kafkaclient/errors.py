@@ -226,8 +226,8 @@ class StateStoreError(KafkaError):
 
 
 class CheckpointMismatchError(KafkaError):
-    """The checkpoint of a Spark query with ``exactlyOnce`` contradicts the query's decisions: it was
-    restored or copied. The decided transactions are committed, and no others."""
+    """The checkpoint of a Spark query with ``exactlyOnce`` contradicts the query's decisions: it
+    was restored or copied. The decided transactions are committed, and no others."""
 
 
 class BrokerConnectionError(KafkaError):

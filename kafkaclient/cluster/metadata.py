@@ -13,6 +13,7 @@ from kafkaclient.cluster.backoff import retry_pause_s
 from kafkaclient.cluster.rebootstrap import Rebootstrap
 from kafkaclient.cluster.topics import TopicInUse, TopicsInUse, no_metadata, topic_error
 from kafkaclient.cluster.view import ClusterView, merge, with_leaders
+from kafkaclient.compiled import log_pure_python
 from kafkaclient.errors import (
     AuthenticationError,
     BootstrapError,
@@ -24,7 +25,6 @@ from kafkaclient.errors import (
     ProtocolError,
 )
 from kafkaclient.topic_names import check_topic_name
-from kafkaclient.twins import log_pure_python
 from kafkaclient.wire.metadata import MetadataCall, ToldTopics
 
 if TYPE_CHECKING:

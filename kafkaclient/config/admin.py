@@ -23,12 +23,9 @@ class AdminConfig(ProducerConfig):
     without effect, so that both can use the same properties file, as with Kafka's own tools.
     """
 
-    default_api_timeout_ms: int = _ADMIN.option(
-        60_000,
-        integer(0),
-        "How long a call of the admin client may take, retries included, in milliseconds, if the "
-        "call gives no time limit.",
-    )
+    default_api_timeout_ms: int = _ADMIN.option(60_000, integer(0))
+    """How long a call of the admin client may take, retries included, in milliseconds, if the call
+    gives no time limit."""
 
     def for_producer(self) -> dict[str, object]:
         """The options with which a producer connects to the same brokers in the same way."""

@@ -28,114 +28,58 @@ _TIME = Section("Delivery and retries")
 class ClientConfig(SecurityOptions):
     """Checked options. :meth:`build` makes them, and adjusts options that affect each other."""
 
-    bootstrap_servers: tuple[Address, ...] = _CONNECTIONS.option(
-        REQUIRED,
-        ADDRESSES,
-        "The brokers to connect to first. The client learns the other brokers from them.",
-    )
-    client_id: str = _CONNECTIONS.option(
-        "kafkaclient",
-        TEXT,
-        "The client's name in the brokers' logs, metrics and quotas.",
-    )
-    request_timeout_ms: int = _CONNECTIONS.option(
-        30_000,
-        integer(1),
-        "How long the client waits for a broker's response to one request, in milliseconds. Then "
-        "it closes the connection and retries the request, if the time limit of the whole call "
-        "allows it.",
-    )
-    reconnect_backoff_ms: int = _CONNECTIONS.option(
-        50,
-        integer(0, INT64_MAX),
-        "The pause before the client connects to a broker again after a failure, in milliseconds. "
-        "It doubles with each consecutive failure, and varies randomly by up to 20 %.",
-    )
-    reconnect_backoff_max_ms: int = _CONNECTIONS.option(
-        1_000,
-        integer(0, INT64_MAX),
-        "The longest pause before the client connects to a broker again, in milliseconds.",
-    )
-    socket_connection_setup_timeout_ms: int = _CONNECTIONS.option(
-        10_000,
-        integer(1, INT64_MAX),
-        "How long a connection attempt may take, in milliseconds. It doubles with each "
-        "consecutive failure, and varies randomly by up to 20 %.",
-    )
-    socket_connection_setup_timeout_max_ms: int = _CONNECTIONS.option(
-        30_000,
-        integer(1, INT64_MAX),
-        "The longest time for a connection attempt, in milliseconds.",
-    )
-    connections_max_idle_ms: int = _CONNECTIONS.option(
-        540_000,
-        integer(-1, INT64_MAX),
-        "The client closes a connection that was unused for this many milliseconds; -1 closes "
-        "none.",
-    )
-    send_buffer_bytes: int = _CONNECTIONS.option(
-        -1,
-        integer(-1),
-        "The size of the socket's send buffer in bytes (SO_SNDBUF). With -1 the operating system "
-        "decides and enlarges the buffer as needed. Java's 131072 is less than an event loop can "
-        "fill, and a broker can read, in a millisecond.",
-    )
-    receive_buffer_bytes: int = _CONNECTIONS.option(
-        32_768,
-        integer(-1),
-        "The size of the socket's receive buffer in bytes (SO_RCVBUF). With -1 the operating "
-        "system decides.",
-    )
+    bootstrap_servers: tuple[Address, ...] = _CONNECTIONS.option(REQUIRED, ADDRESSES)
+    """The brokers to connect to first. The client learns the other brokers from them."""
+    client_id: str = _CONNECTIONS.option("kafkaclient", TEXT)
+    """The client's name in the brokers' logs, metrics and quotas."""
+    request_timeout_ms: int = _CONNECTIONS.option(30_000, integer(1))
+    """How long the client waits for a broker's response to one request, in milliseconds. Then it
+    closes the connection and retries the request, if the time limit of the whole call allows it."""
+    reconnect_backoff_ms: int = _CONNECTIONS.option(50, integer(0, INT64_MAX))
+    """The pause before the client connects to a broker again after a failure, in milliseconds. It
+    doubles with each consecutive failure, and varies randomly by up to 20 %."""
+    reconnect_backoff_max_ms: int = _CONNECTIONS.option(1_000, integer(0, INT64_MAX))
+    """The longest pause before the client connects to a broker again, in milliseconds."""
+    socket_connection_setup_timeout_ms: int = _CONNECTIONS.option(10_000, integer(1, INT64_MAX))
+    """How long a connection attempt may take, in milliseconds. It doubles with each consecutive
+    failure, and varies randomly by up to 20 %."""
+    socket_connection_setup_timeout_max_ms: int = _CONNECTIONS.option(30_000, integer(1, INT64_MAX))
+    """The longest time for a connection attempt, in milliseconds."""
+    connections_max_idle_ms: int = _CONNECTIONS.option(540_000, integer(-1, INT64_MAX))
+    """The client closes a connection that was unused for this many milliseconds; -1 closes none."""
+    send_buffer_bytes: int = _CONNECTIONS.option(-1, integer(-1))
+    """The size of the socket's send buffer in bytes (SO_SNDBUF). With -1 the operating system
+    decides and enlarges the buffer as needed. Java's 131072 is less than an event loop can fill,
+    and a broker can read, in a millisecond."""
+    receive_buffer_bytes: int = _CONNECTIONS.option(32_768, integer(-1))
+    """The size of the socket's receive buffer in bytes (SO_RCVBUF). With -1 the operating system
+    decides."""
 
-    metadata_max_age_ms: int = _METADATA.option(
-        300_000,
-        integer(0, INT64_MAX),
-        "The client requests metadata again after this many milliseconds, even if nothing has "
-        "failed.",
-    )
-    metadata_max_idle_ms: int = _METADATA.option(
-        300_000,
-        integer(5_000, INT64_MAX),
-        "The client leaves a topic out of metadata requests when the topic was not used for this "
-        "many milliseconds (KIP-526).",
-    )
-    metadata_recovery_strategy: str = _METADATA.option(
-        "rebootstrap",
-        one_of("rebootstrap", "none"),
-        "What the client does when no known broker answers: 'rebootstrap' asks the bootstrap "
-        "servers again, also when a broker asks for it (KIP-899, KIP-1102); 'none' continues with "
-        "the known brokers.",
-    )
-    metadata_recovery_rebootstrap_trigger_ms: int = _METADATA.option(
-        300_000,
-        integer(0),
-        "The client asks the bootstrap servers again when it can connect to known brokers but "
-        "they have not answered for this many milliseconds (KIP-1102). If it can connect to none "
-        "of them, it asks the bootstrap servers at once.",
-    )
-    allow_auto_create_topics: bool = _METADATA.option(
-        True,
-        BOOLEAN,
-        "Whether brokers may create a topic that does not exist. The brokers' own "
-        "auto.create.topics.enable must allow it, too.",
-    )
+    metadata_max_age_ms: int = _METADATA.option(300_000, integer(0, INT64_MAX))
+    """The client requests metadata again after this many milliseconds, even if nothing has
+    failed."""
+    metadata_max_idle_ms: int = _METADATA.option(300_000, integer(5_000, INT64_MAX))
+    """The client leaves a topic out of metadata requests when the topic was not used for this many
+    milliseconds (KIP-526)."""
+    metadata_recovery_strategy: str = _METADATA.option("rebootstrap", one_of("rebootstrap", "none"))
+    """What the client does when no known broker answers: 'rebootstrap' asks the bootstrap servers
+    again, also when a broker asks for it (KIP-899, KIP-1102); 'none' continues with the known
+    brokers."""
+    metadata_recovery_rebootstrap_trigger_ms: int = _METADATA.option(300_000, integer(0))
+    """The client asks the bootstrap servers again when it can connect to known brokers but they
+    have not answered for this many milliseconds (KIP-1102). If it can connect to none of them, it
+    asks the bootstrap servers at once."""
+    allow_auto_create_topics: bool = _METADATA.option(True, BOOLEAN)
+    """Whether brokers may create a topic that does not exist. The brokers' own
+    auto.create.topics.enable must allow it, too."""
 
-    max_block_ms: int = _TIME.option(
-        60_000,
-        integer(0, INT64_MAX),
-        "How long a call may wait for the cluster, in milliseconds.",
-    )
-    retry_backoff_ms: int = _TIME.option(
-        100,
-        integer(0, INT64_MAX),
-        "The pause before a retry, in milliseconds. It doubles with each consecutive failure, and "
-        "varies randomly by up to 20 % (KIP-580).",
-    )
-    retry_backoff_max_ms: int = _TIME.option(
-        1_000,
-        integer(0, INT64_MAX),
-        "The longest pause before a retry, in milliseconds.",
-    )
+    max_block_ms: int = _TIME.option(60_000, integer(0, INT64_MAX))
+    """How long a call may wait for the cluster, in milliseconds."""
+    retry_backoff_ms: int = _TIME.option(100, integer(0, INT64_MAX))
+    """The pause before a retry, in milliseconds. It doubles with each consecutive failure, and
+    varies randomly by up to 20 % (KIP-580)."""
+    retry_backoff_max_ms: int = _TIME.option(1_000, integer(0, INT64_MAX))
+    """The longest pause before a retry, in milliseconds."""
 
     OPTIONS: ClassVar[Mapping[str, Option]]
     """Every option's declaration, by Python name."""

@@ -34,7 +34,6 @@ class Option:
     name: str
     kind: Kind[Any]
     default: Any
-    doc: str
     section: str
     aliases: tuple[str, ...]
     secret: bool = False
@@ -73,13 +72,14 @@ class Section(str):
         self,
         default: T,
         kind: Kind[T],
-        doc: str,
         *,
         aliases: tuple[str, ...] = (),
         secret: bool = False,
     ) -> T:
-        """Declare a field of an options dataclass; ``aliases`` are further dotted names."""
-        metadata = {_KEY: (kind, doc, self, aliases, secret)}
+        """Declare a field of an options dataclass; ``aliases`` are further dotted names. The text
+        after the field is its entry in docs/configuration.md.
+        """
+        metadata = {_KEY: (kind, self, aliases, secret)}
         return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -91,8 +91,8 @@ def options_of(config: type) -> Mapping[str, Option]:
     last = {field.name for field in dataclasses.fields(root)}
     options = {}
     for field in sorted(dataclasses.fields(config), key=lambda each: each.name in last):
-        kind, doc, section, aliases, secret = field.metadata[_KEY]
-        options[field.name] = Option(field.name, kind, field.default, doc, section, aliases, secret)
+        kind, section, aliases, secret = field.metadata[_KEY]
+        options[field.name] = Option(field.name, kind, field.default, section, aliases, secret)
     return MappingProxyType(options)
 
 

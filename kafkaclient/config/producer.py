@@ -57,89 +57,50 @@ _METRICS = Section("Metrics")
 class ProducerConfig(ClientConfig):
     """Checked options. :meth:`build` makes them, and adjusts options that affect each other."""
 
-    max_in_flight_requests_per_connection: int = _CONNECTIONS.option(
-        5,
-        integer(1),
-        "How many Produce requests may be in flight on one connection. With idempotence at most "
-        "5. With more than 1 and without idempotence, a retry can reorder records.",
-    )
+    max_in_flight_requests_per_connection: int = _CONNECTIONS.option(5, integer(1))
+    """How many Produce requests may be in flight on one connection. With idempotence at most 5.
+    With more than 1 and without idempotence, a retry can reorder records."""
 
-    linger_ms: float = _BATCHING.option(
-        5,
-        number(0, INT64_MAX),
-        "How long a batch waits for more records before it can be sent, in milliseconds; "
-        "fractions count. A full batch does not wait. No batch waits for longer than a tenth of "
-        "delivery_timeout_ms, because its records expire together.",
-    )
-    batch_size: int = _BATCHING.option(
-        16_384,
-        integer(0),
-        "The size in bytes at which a batch is full. With 0 or 1 every record is a batch.",
-    )
-    buffer_memory: int = _BATCHING.option(
-        33_554_432,
-        integer(1, INT64_MAX),
-        "How many bytes of records may be queued or in flight. When the buffer is full, send "
-        "waits for up to max_block_ms, in the order of the calls, and send_nowait raises "
-        "BufferFullError.",
-    )
-    max_request_size: int = _BATCHING.option(
-        1_048_576,
-        integer(1),
-        "The largest request in bytes. It also limits the size of a record before compression.",
-    )
-    max_block_ms: int = _BATCHING.option(
-        60_000,
-        integer(0, INT64_MAX),
-        "How long send, partitions_for and start may wait for metadata and buffer space together, "
-        "and how long a call on a transaction may take, in milliseconds. With 0 sending never "
-        "waits. start, refresh_metadata and calls on transactions have to ask the cluster; with 0 "
-        "they may take request_timeout_ms.",
-    )
+    linger_ms: float = _BATCHING.option(5, number(0, INT64_MAX))
+    """How long a batch waits for more records before it can be sent, in milliseconds; fractions
+    count. A full batch does not wait. No batch waits for longer than a tenth of
+    delivery_timeout_ms, because its records expire together."""
+    batch_size: int = _BATCHING.option(16_384, integer(0))
+    """The size in bytes at which a batch is full. With 0 or 1 every record is a batch."""
+    buffer_memory: int = _BATCHING.option(33_554_432, integer(1, INT64_MAX))
+    """How many bytes of records may be queued or in flight. When the buffer is full, send waits for
+    up to max_block_ms, in the order of the calls, and send_nowait raises BufferFullError."""
+    max_request_size: int = _BATCHING.option(1_048_576, integer(1))
+    """The largest request in bytes. It also limits the size of a record before compression."""
+    max_block_ms: int = _BATCHING.option(60_000, integer(0, INT64_MAX))
+    """How long send, partitions_for and start may wait for metadata and buffer space together, and
+    how long a call on a transaction may take, in milliseconds. With 0 sending never waits. start,
+    refresh_metadata and calls on transactions have to ask the cluster; with 0 they may take
+    request_timeout_ms."""
 
-    acks: int = _DELIVERY.option(
-        -1,
-        ACKS,
-        "Which replicas must have written a batch before it counts as delivered: all in-sync "
-        "replicas (all, -1), the leader (1), or none (0: no response, no offset, no retry).",
-    )
-    enable_idempotence: bool = _DELIVERY.option(
-        True,
-        BOOLEAN,
-        "Whether brokers recognize retried batches, so that retries neither duplicate nor reorder "
-        "records (KIP-98). Idempotence needs acks=all and retries above 0. If these options "
-        "conflict with it, this is an error if you give enable_idempotence; otherwise idempotence "
-        "is turned off with a warning. While it is on, more than 5 requests in flight are an "
-        "error (as in Java since 4.0).",
-    )
-    delivery_timeout_ms: int = _DELIVERY.option(
-        120_000,
-        integer(0),
-        "A record is delivered or has failed within this many milliseconds after send returned, "
-        "retries included. It must be at least linger_ms + request_timeout_ms. If you give a "
-        "lower value, this is an error. The default is raised to this sum if necessary, with a "
-        "warning.",
-    )
-    retries: int = _DELIVERY.option(
-        INT32_MAX,
-        integer(0, INT32_MAX),
-        "How often a batch is sent again after temporary errors. Leave this at its default and "
-        "limit retries with delivery_timeout_ms.",
-    )
+    acks: int = _DELIVERY.option(-1, ACKS)
+    """Which replicas must have written a batch before it counts as delivered: all in-sync replicas
+    (all, -1), the leader (1), or none (0: no response, no offset, no retry)."""
+    enable_idempotence: bool = _DELIVERY.option(True, BOOLEAN)
+    """Whether brokers recognize retried batches, so that retries neither duplicate nor reorder
+    records (KIP-98). Idempotence needs acks=all and retries above 0. If these options conflict with
+    it, this is an error if you give enable_idempotence; otherwise idempotence is turned off with a
+    warning. While it is on, more than 5 requests in flight are an error (as in Java since 4.0)."""
+    delivery_timeout_ms: int = _DELIVERY.option(120_000, integer(0))
+    """A record is delivered or has failed within this many milliseconds after send returned,
+    retries included. It must be at least linger_ms + request_timeout_ms. If you give a lower value,
+    this is an error. The default is raised to this sum if necessary, with a warning."""
+    retries: int = _DELIVERY.option(INT32_MAX, integer(0, INT32_MAX))
+    """How often a batch is sent again after temporary errors. Leave this at its default and limit
+    retries with delivery_timeout_ms."""
 
-    transactional_id: str | None = _TRANSACTIONS.option(
-        None,
-        optional(FILLED_TEXT),
-        "The name for transactions (KIP-98); see transactions.md. With it records can only be "
-        "sent in a transaction. If several producers have the same name, only the one that was "
-        "started last may write. It needs idempotence, and therefore acks=all.",
-    )
-    transaction_timeout_ms: int = _TRANSACTIONS.option(
-        60_000,
-        integer(0),
-        "How long a transaction may be open before its coordinator aborts it, in milliseconds. "
-        "Brokers refuse more than their transaction.max.timeout.ms, 15 minutes by default.",
-    )
+    transactional_id: str | None = _TRANSACTIONS.option(None, optional(FILLED_TEXT))
+    """The name for transactions (KIP-98); see transactions.md. With it records can only be sent in
+    a transaction. If several producers have the same name, only the one that was started last may
+    write. It needs idempotence, and therefore acks=all."""
+    transaction_timeout_ms: int = _TRANSACTIONS.option(60_000, integer(0))
+    """How long a transaction may be open before its coordinator aborts it, in milliseconds. Brokers
+    refuse more than their transaction.max.timeout.ms, 15 minutes by default."""
 
     partitioner: Any = _PARTITIONS.option(
         "late",
@@ -148,126 +109,85 @@ class ProducerConfig(ClientConfig):
             "partition",
             "(topic, key, value, cluster, load) -> int",
         ),
-        "How records get a partition. 'late': a record without a key gets it when a broker can "
-        "take the record's batch. 'kip794': when it is sent, by the lengths of the queues, as in "
-        "Java 4.x. 'sticky': one partition for each batch, as in Java 2.4 to 3.2 (KIP-480). "
-        "'random': a random partition. These four use the hash of the key for records with a key. "
-        "'uniform-sticky' (sticky for all records) and 'round-robin' (each partition in turn) "
-        "ignore keys. Your own object is called for every record without an explicit partition: "
-        "see kafkaclient.Partitioner. Only 'late' and 'kip794' use adaptive_partitioning_enable, "
-        "availability_timeout_ms and partitioner_rack_aware.",
     )
-    partitioner_share_floor: float = _PARTITIONS.option(
-        0.6,
-        number(0, 1),
-        "For 'late': the minimum part of its fair share of bytes that a partition gets from "
-        "records without a key, however slow its broker is. The minimum does not apply while the "
-        "broker is excluded, or if it takes at least 0.1 s and at least eight times as long as "
-        "the others. 0 means no minimum. A higher value gives a more even spread, and makes more "
-        "records wait for the slow broker.",
-    )
-    partitioner_ignore_keys: bool = _PARTITIONS.option(
-        False,
-        BOOLEAN,
-        "Whether records with a key are spread like records without a key. Otherwise the key's "
-        "murmur2 hash selects the partition, the same one as in the Java client.",
-    )
+    """How records get a partition. 'late': a record without a key gets it when a broker can take
+    the record's batch. 'kip794': when it is sent, by the lengths of the queues, as in Java 4.x.
+    'sticky': one partition for each batch, as in Java 2.4 to 3.2 (KIP-480). 'random': a random
+    partition. These four use the hash of the key for records with a key. 'uniform-sticky' (sticky
+    for all records) and 'round-robin' (each partition in turn) ignore keys. Your own object is
+    called for every record without an explicit partition: see kafkaclient.Partitioner. Only 'late'
+    and 'kip794' use adaptive_partitioning_enable, availability_timeout_ms and
+    partitioner_rack_aware."""
+    partitioner_share_floor: float = _PARTITIONS.option(0.6, number(0, 1))
+    """For 'late': the minimum part of its fair share of bytes that a partition gets from records
+    without a key, however slow its broker is. The minimum does not apply while the broker is
+    excluded, or if it takes at least 0.1 s and at least eight times as long as the others. 0 means
+    no minimum. A higher value gives a more even spread, and makes more records wait for the slow
+    broker."""
+    partitioner_ignore_keys: bool = _PARTITIONS.option(False, BOOLEAN)
+    """Whether records with a key are spread like records without a key. Otherwise the key's murmur2
+    hash selects the partition, the same one as in the Java client."""
     adaptive_partitioning_enable: bool = _PARTITIONS.option(
-        True,
-        BOOLEAN,
-        "Whether partitions with a slow broker get fewer of the records without a key (KIP-794). "
-        "Otherwise all partitions get the same number of bytes.",
-        aliases=("partitioner.adaptive.partitioning.enable",),
+        True, BOOLEAN, aliases=("partitioner.adaptive.partitioning.enable",)
     )
+    """Whether partitions with a slow broker get fewer of the records without a key (KIP-794).
+    Otherwise all partitions get the same number of bytes."""
     availability_timeout_ms: int = _PARTITIONS.option(
-        0,
-        integer(0, INT64_MAX),
-        "If a partition's broker could not take a ready batch for this many milliseconds, the "
-        "partition gets no records without a key until it can. 0 disables this (KIP-794).",
-        aliases=("partitioner.availability.timeout.ms",),
+        0, integer(0, INT64_MAX), aliases=("partitioner.availability.timeout.ms",)
     )
-    partitioner_rack_aware: bool = _PARTITIONS.option(
-        False,
-        BOOLEAN,
-        "Whether records without a key go to partitions whose leader is in the rack client_rack, "
-        "while there are such partitions; with 'late' and 'kip794' (KIP-1123).",
-    )
-    client_rack: str = _PARTITIONS.option(
-        "",
-        TEXT,
-        "The rack of this client, as in the brokers' broker.rack. partitioner_rack_aware needs it.",
-    )
+    """If a partition's broker could not take a ready batch for this many milliseconds, the
+    partition gets no records without a key until it can. 0 disables this (KIP-794)."""
+    partitioner_rack_aware: bool = _PARTITIONS.option(False, BOOLEAN)
+    """Whether records without a key go to partitions whose leader is in the rack client_rack, while
+    there are such partitions; with 'late' and 'kip794' (KIP-1123)."""
+    client_rack: str = _PARTITIONS.option("", TEXT)
+    """The rack of this client, as in the brokers' broker.rack. partitioner_rack_aware needs it."""
 
     compression_type: str = _COMPRESSION.option(
-        "none",
-        one_of("none", "gzip", "snappy", "lz4", "zstd"),
-        "How batches are compressed. Compression that takes longer than about half a millisecond "
-        "runs in the producer's own threads, beside the event loop.",
+        "none", one_of("none", "gzip", "snappy", "lz4", "zstd")
     )
+    """How batches are compressed. Compression that takes longer than about half a millisecond runs
+    in the producer's own threads, beside the event loop."""
     compression_gzip_level: int | None = _COMPRESSION.option(
-        None,
-        optional(integer(1, 9, also=(-1,))),
-        "The level of gzip, from 1 (fast) to 9 (small). None or -1 is the codec's default, 6 "
-        "(KIP-390).",
+        None, optional(integer(1, 9, also=(-1,)))
     )
-    compression_lz4_level: int | None = _COMPRESSION.option(
-        None,
-        optional(integer(1, 17)),
-        "The level of lz4 (KIP-390). None or 9 is the fast compressor, as in Java. Every other "
-        "level is the high compressor, about five times slower at level 3 and thirty times at "
-        "level 12. Levels 1 and 2 are the same as 3, and levels above 12 are the same as 12.",
-    )
-    compression_zstd_level: int | None = _COMPRESSION.option(
-        None,
-        optional(integer(-131_072, 22)),
-        "The level of zstd, from -131072 (fast) to 22 (small). None is the codec's default, 3 "
-        "(KIP-390). Levels above 5 are many times slower.",
-    )
+    """The level of gzip, from 1 (fast) to 9 (small). None or -1 is the codec's default, 6
+    (KIP-390)."""
+    compression_lz4_level: int | None = _COMPRESSION.option(None, optional(integer(1, 17)))
+    """The level of lz4 (KIP-390). None or 9 is the fast compressor, as in Java. Every other level
+    is the high compressor, about five times slower at level 3 and thirty times at level 12. Levels
+    1 and 2 are the same as 3, and levels above 12 are the same as 12."""
+    compression_zstd_level: int | None = _COMPRESSION.option(None, optional(integer(-131_072, 22)))
+    """The level of zstd, from -131072 (fast) to 22 (small). None is the codec's default, 3
+    (KIP-390). Levels above 5 are many times slower."""
 
     key_serializer: Callable[[Any], bytes | None] | None = _HOOKS.option(
-        None,
-        optional(function("(key) -> bytes or None")),
-        "A function that converts every key that is not None to bytes. Without it keys must be "
-        "bytes.",
+        None, optional(function("(key) -> bytes or None"))
     )
+    """A function that converts every key that is not None to bytes. Without it keys must be
+    bytes."""
     value_serializer: Callable[[Any], bytes | None] | None = _HOOKS.option(
-        None,
-        optional(function("(value) -> bytes or None")),
-        "A function that converts every value that is not None to bytes. Without it values must "
-        "be bytes.",
+        None, optional(function("(value) -> bytes or None"))
     )
+    """A function that converts every value that is not None to bytes. Without it values must be
+    bytes."""
     on_delivery: Callable[..., object] | None = _HOOKS.option(
-        None,
-        optional(function("(delivery)")),
-        "A function that is called on the event loop with each record's Delivery when the record "
-        "is delivered or has failed.",
+        None, optional(function("(delivery)"))
     )
-    on_error: Callable[..., object] | None = _HOOKS.option(
-        None,
-        optional(function("(failure)")),
-        "A function that is called on the event loop with an UnseenFailure (topic, partition, "
-        "records, error) when records have failed and their Delivery was neither awaited nor "
-        "inspected.",
-    )
+    """A function that is called on the event loop with each record's Delivery when the record is
+    delivered or has failed."""
+    on_error: Callable[..., object] | None = _HOOKS.option(None, optional(function("(failure)")))
+    """A function that is called on the event loop with an UnseenFailure (topic, partition, records,
+    error) when records have failed and their Delivery was neither awaited nor inspected."""
 
-    metrics_sample_window_ms: int = _METRICS.option(
-        30_000,
-        integer(1, INT64_MAX),
-        "The length of one window of rates, averages and maxima, in milliseconds.",
-    )
-    metrics_num_samples: int = _METRICS.option(
-        2,
-        integer(1),
-        "The number of windows over which rates, averages and maxima are computed.",
-    )
-    telemetry: Path | None = _METRICS.option(
-        None,
-        optional(PATH),
-        "A directory for Parquet files with a row for every batch: when the batch was created, "
-        "got its partition, was sent and was acknowledged, and the load at the time of the "
-        "choice. It needs pyarrow (the extra kafkaclient[telemetry]); see telemetry.md. None "
-        "records nothing.",
-    )
+    metrics_sample_window_ms: int = _METRICS.option(30_000, integer(1, INT64_MAX))
+    """The length of one window of rates, averages and maxima, in milliseconds."""
+    metrics_num_samples: int = _METRICS.option(2, integer(1))
+    """The number of windows over which rates, averages and maxima are computed."""
+    telemetry: Path | None = _METRICS.option(None, optional(PATH))
+    """A directory for Parquet files with a row for every batch: when the batch was created, got its
+    partition, was sent and was acknowledged, and the load at the time of the choice. It needs
+    pyarrow (the extra kafkaclient[telemetry]); see telemetry.md. None records nothing."""
 
     @staticmethod
     def settle(values: dict[str, Any], given: Mapping[str, Given]) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from kafkaclient.config.options import REQUIRED, Option
@@ -33,19 +36,34 @@ def render_reference() -> str:
 
 def _sections() -> Iterator[str]:
     sections: dict[str, list[str]] = {}
+    texts = _texts(ProducerConfig)
     for option in ProducerConfig.OPTIONS.values():
-        sections.setdefault(option.section, []).append(_entry(option))
+        sections.setdefault(option.section, []).append(_entry(option, texts[option.name]))
     for section, entries in sections.items():
         yield f"## {section}\n"
         yield from entries
 
 
-def _entry(option: Option) -> str:
+def _texts(config: type) -> dict[str, str]:
+    """The text after each option's declaration in the source."""
+    texts: dict[str, str] = {}
+    for base in reversed(config.__mro__[:-1]):
+        for field, after in pairwise(ast.parse(inspect.getsource(base)).body[0].body):
+            match field, after:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str(text))),
+                ):
+                    texts[name] = " ".join(text.split())
+    return texts
+
+
+def _entry(option: Option, text: str) -> str:
     names = ", ".join(f"`{name}`" for name in (option.kafka_name, *option.aliases))
     accepts = option.kind.accepts.removesuffix(", or None")
     return (
         f"### `{option.name}`\n\n"
-        f"{option.doc}\n\n"
+        f"{text}\n\n"
         f"- Dotted: {names}\n"
         f"- Accepts: {accepts}\n"
         f"- Default: {_default(option)}\n"

@@ -48,167 +48,103 @@ class SecurityOptions:
     """The options of every client that are about security."""
 
     security_protocol: str = _SECURITY.option(
-        "PLAINTEXT",
-        one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", ignore_case=True),
-        "How the client talks to brokers: SSL and SASL_SSL encrypt the connection (TLS); "
-        "SASL_PLAINTEXT and SASL_SSL authenticate this client with sasl_mechanism. With "
-        "SASL_PLAINTEXT anybody on the network can read the data, and with PLAIN or OAUTHBEARER "
-        "the credentials, too.",
+        "PLAINTEXT", one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", ignore_case=True)
     )
+    """How the client talks to brokers: SSL and SASL_SSL encrypt the connection (TLS);
+    SASL_PLAINTEXT and SASL_SSL authenticate this client with sasl_mechanism. With SASL_PLAINTEXT
+    anybody on the network can read the data, and with PLAIN or OAUTHBEARER the credentials, too."""
     ssl_truststore_location: Path | None = _SECURITY.option(
-        None,
-        optional(PATH),
-        "A PEM file with the trusted certificates: a broker's certificate must be signed by one "
-        "of them. Without it the client uses the operating system's certificates. If the file has "
-        "changed, the client reads it again for a new connection.",
-        aliases=("ssl.ca.location", "ssl.cafile"),
+        None, optional(PATH), aliases=("ssl.ca.location", "ssl.cafile")
     )
+    """A PEM file with the trusted certificates: a broker's certificate must be signed by one of
+    them. Without it the client uses the operating system's certificates. If the file has changed,
+    the client reads it again for a new connection."""
     ssl_truststore_certificates: str | None = _SECURITY.option(
-        None,
-        optional(PEM),
-        "The trusted certificates as PEM text, instead of a file.",
-        aliases=("ssl.ca.pem",),
+        None, optional(PEM), aliases=("ssl.ca.pem",)
     )
-    ssl_truststore_type: str = _SECURITY.option(
-        "PEM",
-        one_of("PEM", ignore_case=True),
-        "The format of the trusted certificates. Java's own formats, JKS and PKCS12, are not "
-        "supported: `keytool -exportcert -rfc` writes PEM.",
-    )
+    """The trusted certificates as PEM text, instead of a file."""
+    ssl_truststore_type: str = _SECURITY.option("PEM", one_of("PEM", ignore_case=True))
+    """The format of the trusted certificates. Java's own formats, JKS and PKCS12, are not
+    supported: `keytool -exportcert -rfc` writes PEM."""
     ssl_keystore_location: Path | None = _SECURITY.option(
-        None,
-        optional(PATH),
-        "A PEM file for brokers that require a client certificate. It has this client's "
-        "certificate, the intermediate certificates, and the private key (unless ssl_key_location "
-        "names another file). If the file has changed, the client reads it again for a new "
-        "connection.",
-        aliases=("ssl.certificate.location", "ssl.certfile"),
+        None, optional(PATH), aliases=("ssl.certificate.location", "ssl.certfile")
     )
-    ssl_key_location: Path | None = _SECURITY.option(
-        None,
-        optional(PATH),
-        "The PEM file of the private key, if the key is not in ssl_keystore_location.",
-        aliases=("ssl.keyfile",),
-    )
+    """A PEM file for brokers that require a client certificate. It has this client's certificate,
+    the intermediate certificates, and the private key (unless ssl_key_location names another file).
+    If the file has changed, the client reads it again for a new connection."""
+    ssl_key_location: Path | None = _SECURITY.option(None, optional(PATH), aliases=("ssl.keyfile",))
+    """The PEM file of the private key, if the key is not in ssl_keystore_location."""
     ssl_keystore_certificate_chain: str | None = _SECURITY.option(
-        None,
-        optional(PEM),
-        "This client's certificate and the intermediate certificates, as PEM text.",
-        aliases=("ssl.certificate.pem",),
+        None, optional(PEM), aliases=("ssl.certificate.pem",)
     )
+    """This client's certificate and the intermediate certificates, as PEM text."""
     ssl_keystore_key: str | None = _SECURITY.option(
-        None,
-        optional(PEM),
-        "The private key of the client's certificate, as PEM text (PKCS#8, also encrypted).",
-        aliases=("ssl.key.pem",),
-        secret=True,
+        None, optional(PEM), aliases=("ssl.key.pem",), secret=True
     )
-    ssl_keystore_type: str = _SECURITY.option(
-        "PEM",
-        one_of("PEM", ignore_case=True),
-        "The format of this client's certificate and key.",
-    )
+    """The private key of the client's certificate, as PEM text (PKCS#8, also encrypted)."""
+    ssl_keystore_type: str = _SECURITY.option("PEM", one_of("PEM", ignore_case=True))
+    """The format of this client's certificate and key."""
     ssl_key_password: str | None = _SECURITY.option(
-        None,
-        optional(VERBATIM),
-        "The password of the private key.",
-        aliases=("ssl.password",),
-        secret=True,
+        None, optional(VERBATIM), aliases=("ssl.password",), secret=True
     )
+    """The password of the private key."""
     ssl_endpoint_identification_algorithm: str = _SECURITY.option(
-        "https",
-        one_of("https", "", ignore_case=True),
-        "https checks that a broker's certificate is for the host name or address that the client "
-        "connects to. An empty string disables the check; then every owner of a certificate of "
-        "the same authority can impersonate the broker.",
+        "https", one_of("https", "", ignore_case=True)
     )
+    """https checks that a broker's certificate is for the host name or address that the client
+    connects to. An empty string disables the check; then every owner of a certificate of the same
+    authority can impersonate the broker."""
     ssl_enabled_protocols: tuple[str, ...] = _SECURITY.option(
-        ("TLSv1.2", "TLSv1.3"),
-        some_of("TLSv1.2", "TLSv1.3"),
-        "The versions of TLS that the client offers.",
+        ("TLSv1.2", "TLSv1.3"), some_of("TLSv1.2", "TLSv1.3")
     )
-    ssl_context: ssl.SSLContext | None = _SECURITY.option(
-        None,
-        optional(SSL_CONTEXT),
-        "Your own ssl.SSLContext. The client uses it unchanged, instead of all other ssl options.",
-    )
+    """The versions of TLS that the client offers."""
+    ssl_context: ssl.SSLContext | None = _SECURITY.option(None, optional(SSL_CONTEXT))
+    """Your own ssl.SSLContext. The client uses it unchanged, instead of all other ssl options."""
 
     sasl_mechanism: str | None = _LOGIN.option(
-        None,
-        optional(one_of(*_MECHANISMS, ignore_case=True)),
-        "How this client authenticates. It must be given with SASL_PLAINTEXT and SASL_SSL, "
-        "because Java's default, GSSAPI (Kerberos), is not available.",
-        aliases=("sasl.mechanisms",),
+        None, optional(one_of(*_MECHANISMS, ignore_case=True)), aliases=("sasl.mechanisms",)
     )
+    """How this client authenticates. It must be given with SASL_PLAINTEXT and SASL_SSL, because
+    Java's default, GSSAPI (Kerberos), is not available."""
     sasl_username: str | None = _LOGIN.option(
-        None,
-        optional(VERBATIM),
-        "The user name, for PLAIN and SCRAM.",
-        aliases=("sasl.plain.username",),
+        None, optional(VERBATIM), aliases=("sasl.plain.username",)
     )
+    """The user name, for PLAIN and SCRAM."""
     sasl_password: str | None = _LOGIN.option(
-        None,
-        optional(VERBATIM),
-        "The user's password.",
-        aliases=("sasl.plain.password",),
-        secret=True,
+        None, optional(VERBATIM), aliases=("sasl.plain.password",), secret=True
     )
-    sasl_jaas_config: str | None = _LOGIN.option(
-        None,
-        optional(TEXT),
-        "The credentials in Java's syntax, "
-        '`org.apache.kafka.common.security.scram.ScramLoginModule required username="..." '
-        'password="...";` (or plain.PlainLoginModule), and for OIDC '
-        "oauthbearer.OAuthBearerLoginModule with clientId, clientSecret and scope.",
-        secret=True,
-    )
+    """The user's password."""
+    sasl_jaas_config: str | None = _LOGIN.option(None, optional(TEXT), secret=True)
+    """The credentials in Java's syntax, `org.apache.kafka.common.security.scram.ScramLoginModule
+    required username="..." password="...";` (or plain.PlainLoginModule), and for OIDC
+    oauthbearer.OAuthBearerLoginModule with clientId, clientSecret and scope."""
     sasl_oauth_token_provider: Any = _LOGIN.option(
-        None,
-        optional(TOKEN_PROVIDER),
-        "The source of tokens for OAUTHBEARER: an async function without arguments, or an object "
-        "with an async method token(), that returns a kafkaclient.Token. The client calls it "
-        "again after 80 % of a token's lifetime, once for all connections. The client retries "
-        "after an error that it raises, unless the error is a "
-        "kafkaclient.errors.AuthenticationError.",
-        secret=True,  # it may hold some, and show them in its repr
-    )
-    sasl_oauthbearer_token_endpoint_url: str | None = _LOGIN.option(
-        None,
-        optional(TEXT),
-        "The https address of the identity provider's token endpoint. With it OAUTHBEARER "
-        "requests tokens itself, with OIDC's client credentials (KIP-768).",
-    )
+        None, optional(TOKEN_PROVIDER), secret=True
+    )  # it may hold some, and show them in its repr
+    """The source of tokens for OAUTHBEARER: an async function without arguments, or an object with
+    an async method token(), that returns a kafkaclient.Token. The client calls it again after 80 %
+    of a token's lifetime, once for all connections. The client retries after an error that it
+    raises, unless the error is a kafkaclient.errors.AuthenticationError."""
+    sasl_oauthbearer_token_endpoint_url: str | None = _LOGIN.option(None, optional(TEXT))
+    """The https address of the identity provider's token endpoint. With it OAUTHBEARER requests
+    tokens itself, with OIDC's client credentials (KIP-768)."""
     sasl_oauthbearer_client_credentials_client_id: str | None = _LOGIN.option(
-        None,
-        optional(TEXT),
-        "The client's id at the identity provider.",
-        aliases=("sasl.oauthbearer.client.id",),
+        None, optional(TEXT), aliases=("sasl.oauthbearer.client.id",)
     )
+    """The client's id at the identity provider."""
     sasl_oauthbearer_client_credentials_client_secret: str | None = _LOGIN.option(
-        None,
-        optional(VERBATIM),
-        "The client's secret at the identity provider.",
-        aliases=("sasl.oauthbearer.client.secret",),
-        secret=True,
+        None, optional(VERBATIM), aliases=("sasl.oauthbearer.client.secret",), secret=True
     )
-    sasl_oauthbearer_scope: str | None = _LOGIN.option(
-        None,
-        optional(TEXT),
-        "The scope to request, if the identity provider requires one.",
-    )
-    https_ca_location: Path | None = _LOGIN.option(
-        None,
-        optional(PATH),
-        "A PEM file with the trusted certificates for the identity provider. Without it the "
-        "client uses the operating system's certificates. ssl_truststore_location is for brokers "
-        "only, as in Java, where the option ssl.truststore.location of the login module in "
-        "sasl.jaas.config has this purpose. The name https.ca.location is librdkafka's.",
-    )
-    https_ca_pem: str | None = _LOGIN.option(
-        None,
-        optional(PEM),
-        "The trusted certificates for the identity provider as PEM text, instead of a file.",
-    )
+    """The client's secret at the identity provider."""
+    sasl_oauthbearer_scope: str | None = _LOGIN.option(None, optional(TEXT))
+    """The scope to request, if the identity provider requires one."""
+    https_ca_location: Path | None = _LOGIN.option(None, optional(PATH))
+    """A PEM file with the trusted certificates for the identity provider. Without it the client
+    uses the operating system's certificates. ssl_truststore_location is for brokers only, as in
+    Java, where the option ssl.truststore.location of the login module in sasl.jaas.config has this
+    purpose. The name https.ca.location is librdkafka's."""
+    https_ca_pem: str | None = _LOGIN.option(None, optional(PEM))
+    """The trusted certificates for the identity provider as PEM text, instead of a file."""
 
     @property
     def uses_tls(self) -> bool:

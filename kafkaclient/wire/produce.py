@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
+from kafkaclient.compiled import use_compiled
 from kafkaclient.errors import UnsupportedVersionError
-from kafkaclient.twins import use_compiled
 from kafkaclient.wire.api import ApiKey, BrokerInfo
 from kafkaclient.wire.reader import Reader
 from kafkaclient.wire.results import PartitionResult, ProduceResult, RecordError

@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
+from kafkaclient.compiled import use_compiled
 from kafkaclient.errors import ProtocolError
-from kafkaclient.twins import use_compiled
 
 if TYPE_CHECKING:
     from kafkaclient.types import Buffer

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkaclient.compiled import use_compiled
 from kafkaclient.errors import InvalidRecordError
-from kafkaclient.twins import use_compiled
 
 if TYPE_CHECKING:
     from kafkaclient.types import Buffer, Headers

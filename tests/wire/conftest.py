@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import kafkaclient.wire.codec  # noqa: F401 - quiets kafka-python's import in the tests below
-from kafkaclient.twins import load_form
+from tests.forms import load_form
 
 if TYPE_CHECKING:
     from types import ModuleType

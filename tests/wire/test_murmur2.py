@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as reference
 
-from kafkaclient.twins import load_form
+from tests.forms import load_form
 
 _PURE = load_form("kafkaclient.wire.murmur2", compiled=False)
 

@@ -18,8 +18,8 @@ from contextvars import copy_context
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Never, TypeAlias, cast
 
+from kafkaclient.compiled import use_compiled
 from kafkaclient.errors import ProducerStateError
-from kafkaclient.twins import use_compiled
 from kafkaclient.types import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.errors import KafkaError
 else:
-    from kafkaclient.twins import cython
+    from kafkaclient.compiled import cython
 
 __all__ = ["BatchResult", "Callback", "Delivery", "Run"]
 

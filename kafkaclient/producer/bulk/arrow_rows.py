@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kafkaclient.compiled import use_compiled
 from kafkaclient.producer.bulk.rows import Rows
-from kafkaclient.twins import use_compiled
 
 if TYPE_CHECKING:
     from kafkaclient.producer.bulk.rows import Row

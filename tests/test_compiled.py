@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 import kafkaclient
-from kafkaclient import twins
+from kafkaclient.compiled import COMPILED, FORCE_PURE_PYTHON, _missing
+from tests.forms import load_form
 
 PACKAGE = Path(kafkaclient.__file__).parent
-BUILT = not twins._missing(PACKAGE)
-SOURCE_OF = {compiled: compiled.replace("._", ".") for compiled in twins.COMPILED}
+BUILT = not _missing(PACKAGE)
+SOURCE_OF = {name: name.replace("._", ".") for name in COMPILED}
 
 SEND = """
 import asyncio, logging, sys
@@ -29,7 +30,7 @@ async def main():
             await producer.send_and_wait("t", b"1")
             await (await producer.send_many("t", [b"2", b"3"]))
 asyncio.run(main())
-from kafkaclient.twins import COMPILED
+from kafkaclient.compiled import COMPILED
 print("compiled" if any(name in sys.modules for name in COMPILED) else "pure")
 """
 
@@ -38,8 +39,7 @@ def run(script: str, package: Path = PACKAGE, **environment: str) -> tuple[list[
     """The lines that a program printed, and those that it logged about its build."""
     done = subprocess.run(
         [sys.executable, "-c", script],
-        env={**os.environ, "PYTHONPATH": str(package.parent), twins.FORCE_PURE_PYTHON: "0"}
-        | environment,
+        env={**os.environ, "PYTHONPATH": str(package.parent), FORCE_PURE_PYTHON: "0"} | environment,
         cwd=package.parent,
         capture_output=True,
         text=True,
@@ -64,14 +64,14 @@ def test_all_that_is_compiled_is_listed() -> None:
         pytest.skip("not a source tree")
     sources = re.findall(r'^    "([\w/]+)\.pyx?",', setup.read_text(), re.MULTILINE)
     modules = [source.replace("/", ".").replace("._", ".") for source in sources]
-    assert modules == [SOURCE_OF[compiled] for compiled in twins.COMPILED]
+    assert modules == list(SOURCE_OF.values())
 
 
 @pytest.mark.skipif(not BUILT, reason="nothing is compiled")
 @pytest.mark.parametrize("source", SOURCE_OF.values())
 def test_both_forms_offer_the_same(source: str) -> None:
     """And objects of the compiled form have no public attribute that those of the pure lack."""
-    compiled, pure = (twins.load_form(source, compiled=form) for form in (True, False))
+    compiled, pure = (load_form(source, compiled=form) for form in (True, False))
     assert compiled.__all__ == pure.__all__
     for name in pure.__all__:
         one, other = getattr(compiled, name), getattr(pure, name)
@@ -127,7 +127,7 @@ def test_a_broken_extension_is_not_hidden(package: Path) -> None:
 INNER = """
 try:
     from kafkaclient.producer.producer import Producer
-    from kafkaclient.twins import why_pure_python
+    from kafkaclient.compiled import why_pure_python
     print(why_pure_python(), flush=True)
 except ImportError as error:
     print(error, flush=True)

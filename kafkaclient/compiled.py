@@ -1,15 +1,15 @@
-"""Chooses between two forms of the modules that have a compiled one: all compiled, or all pure.
+"""Decides whether the compiled modules are used: all of them, or none (:func:`why_pure_python`).
 
-``x.py`` is the pure-Python form, and the module that others import. ``_x`` is the compiled form.
-Its source is ``x.py`` with the C types of ``_x.pxd``, or a second implementation in ``_x.pyx``.
-Compiled modules know each other's types: none of them works with the pure form of another.
+``x.py`` is the pure-Python form, which other modules import. ``_x`` is the compiled form. Its
+source is ``x.py`` with the C types of ``_x.pxd``, or a second implementation in ``_x.pyx``. A
+compiled module uses the types of other compiled modules, and does not work with their pure forms.
+None is used if one is missing. One that exists but cannot be loaded raises its ImportError.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import sys
 from functools import cache
 from importlib import import_module
 from importlib.machinery import PathFinder
@@ -18,13 +18,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import ModuleType
 
 __all__ = [
     "COMPILED",
     "FORCE_PURE_PYTHON",
     "cython",
-    "load_form",
     "log_pure_python",
     "use_compiled",
     "why_pure_python",
@@ -35,7 +33,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 FORCE_PURE_PYTHON = "KAFKACLIENT_PURE_PYTHON"
-"""Environment variable: any non-empty value but 0 keeps the compiled modules out of use."""
+"""Environment variable: with any value except 0, the compiled modules are not used."""
 
 COMPILED = (
     "kafkaclient.metrics._stats",
@@ -53,7 +51,8 @@ COMPILED = (
 
 
 def use_compiled(module: dict[str, Any]) -> None:
-    """Replace a module's public names by those of its compiled form, if compiled forms are used.
+    """Replace a module's public names by the names of its compiled form, if compiled modules are
+    used.
 
     The last line of ``x.py`` calls it with ``globals()``. The same line in ``_x`` does nothing.
     """
@@ -63,29 +62,8 @@ def use_compiled(module: dict[str, Any]) -> None:
         module.update({public: getattr(compiled, public) for public in module["__all__"]})
 
 
-def load_form(name: str, *, compiled: bool) -> ModuleType:
-    """A private copy of a module in one of its two forms, for tests: all modules with a compiled
-    form that the copy imports have the same form. Pure Python where nothing is compiled."""
-    sources = [name, *(module.replace("._", ".") for module in COMPILED)]
-    kept = {source: import_module(source) for source in sources}
-    forced = os.environ.get(FORCE_PURE_PYTHON, "0")
-    os.environ[FORCE_PURE_PYTHON] = "0" if compiled else "1"
-    why_pure_python.cache_clear()
-    for source in kept:
-        del sys.modules[source]
-    try:
-        return import_module(name)
-    finally:
-        os.environ[FORCE_PURE_PYTHON] = forced
-        why_pure_python.cache_clear()
-        for source, module in kept.items():
-            package, _, leaf = source.rpartition(".")
-            sys.modules[source] = module
-            setattr(sys.modules[package], leaf, module)
-
-
 class cython:
-    """What sources of both forms need of Cython's module of this name in pure Python."""
+    """The part of Cython's module ``cython`` that pure-Python forms use."""
 
     compiled = False
 
@@ -117,7 +95,7 @@ def why_pure_python() -> str | None:
 
 @cache
 def log_pure_python() -> None:
-    """Say once in the log that the compiled modules are not used, and why."""
+    """Log once that the compiled modules are not used, and why."""
     why = why_pure_python()
     if why is not None:
         level = logging.INFO if why.startswith(FORCE_PURE_PYTHON) else logging.WARNING
@@ -125,7 +103,7 @@ def log_pure_python() -> None:
 
 
 def _missing(package: Path) -> list[str]:
-    """Which compiled modules cannot be found in the package's folder; none of them is loaded."""
+    """The compiled modules that are not in the package's folder. This loads no module."""
     missing = []
     for name in COMPILED:
         folders = name.split(".")[1:-1]

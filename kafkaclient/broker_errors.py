@@ -169,9 +169,9 @@ def broker_error(
 ) -> BrokerError:
     """The error for a broker's code.
 
-    ``context`` says what was attempted, where; ``detail`` is the broker's own message; ``advice``
-    replaces the table's, see :func:`denied`. A code that this table does not know yet gives a
-    plain, non-retriable :class:`BrokerError`.
+    ``context`` is what was attempted; ``detail`` is the broker's own message; ``advice`` replaces
+    the table's text, see :func:`denied`. An unknown code gives a plain :class:`BrokerError` that
+    is not retriable.
     """
     name, retriable, cls, meaning = BROKER_ERRORS.get(
         code, (f"ERROR_{code}", False, BrokerError, "a code unknown to this client")
@@ -186,8 +186,8 @@ def broker_error(
     return error
 
 
-# code -> (kind of resource as kafka-acls calls it, the operation that a producer should be granted:
-# Write implies Describe, None: the one that was denied)
+# code -> (the kind of resource for kafka-acls, the operation to allow: None is the denied one; Write
+# implies Describe)
 _RESOURCES: dict[int, tuple[str, str | None]] = {
     29: ("topic", "Write"),
     30: ("group", None),
@@ -197,11 +197,10 @@ _RESOURCES: dict[int, tuple[str, str | None]] = {
 
 
 def denied(code: int, operation: str, resource: str = "", *, by_itself: bool = False) -> str | None:
-    """What an authorisation error code denies, to be given to :func:`broker_error` as advice.
+    """The ``advice`` for :func:`broker_error` after an authorization error; None for other codes.
 
-    ``operation`` and ``resource`` are as in an ACL; a cluster has no name, so ``resource`` is left
-    out there. ``by_itself``: to grant this operation is enough, whatever a producer needs. None for
-    other codes.
+    ``operation`` and ``resource`` are as in an ACL; a cluster has no name. ``by_itself``: the
+    advice names this operation, and not the operation that a producer needs.
     """
     if code not in _RESOURCES:
         return None

@@ -1,4 +1,4 @@
-"""Which event loop this project's own programs run on."""
+"""The event loop of this project's own programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["loop_factory"]
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """For ``asyncio.Runner``: uvloop's when it is installed, else None, asyncio's own."""
+    """The loop factory for ``asyncio.Runner``: uvloop's, or None if it is not installed."""
     if find_spec("uvloop") is None:
         return None
     factory: Callable[[], asyncio.AbstractEventLoop] = import_module("uvloop").new_event_loop

@@ -1,4 +1,4 @@
-"""Which names a topic can have."""
+"""The names that a topic can have."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LEGAL = re.compile(rf"[a-zA-Z0-9._-]{{1,{_MAX_LENGTH}}}")
 
 
 def check_topic_name(name: object) -> None:
-    """Raises :class:`InvalidTopicError` for what no topic can be named.
+    """Raises :class:`InvalidTopicError` for an invalid topic name.
 
     Legal are 1 to 249 ASCII letters, digits, ``.``, ``_`` and ``-``, but not ``.`` and ``..``
     (Java: ``org.apache.kafka.common.internals.Topic.validate``).

@@ -1,4 +1,4 @@
-"""Small public value types, free of any behaviour."""
+"""Small public value types without behavior."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
 HeadersLike: TypeAlias = Iterable[tuple[str, Buffer | None]] | Mapping[str, Buffer | None] | None
-"""What callers may give: names may repeat in pairs, not in a mapping."""
+"""Headers as callers give them: in pairs, a name may occur more than once."""
 
 NO_OFFSET = -1
 NO_TIMESTAMP = -1
@@ -44,10 +44,10 @@ class TopicPartition(NamedTuple):
 class RecordMetadata(NamedTuple):
     """Where a record was written (Java: ``RecordMetadata``).
 
-    ``offset`` is -1 when the broker does not tell it (acks=0, or a retry that the broker
-    recognised as a duplicate it no longer remembers). ``timestamp`` is in milliseconds since the
-    epoch: the broker's append time on topics with ``message.timestamp.type=LogAppendTime``, else
-    the time given with the record, or taken when it was sent.
+    ``offset`` is -1 if the broker does not return it (acks=0, or a retry that is a duplicate of a
+    batch that the broker no longer remembers). ``timestamp`` is in milliseconds since the epoch:
+    the broker's append time on topics with ``message.timestamp.type=LogAppendTime``, otherwise
+    the record's timestamp, or the time of ``send``.
     """
 
     topic: str
@@ -65,9 +65,9 @@ class RecordMetadata(NamedTuple):
 
 
 class OffsetRange(NamedTuple):
-    """``records`` records at the offsets from ``first`` on, without a gap.
+    """``records`` records with consecutive offsets from ``first`` on.
 
-    ``first`` is -1 when the broker does not tell offsets (see :class:`RecordMetadata`).
+    ``first`` is -1 if the broker does not return offsets (see :class:`RecordMetadata`).
     """
 
     first: int
@@ -75,14 +75,14 @@ class OffsetRange(NamedTuple):
 
     @property
     def last(self) -> int:
-        """The offset of the last record, -1 when it is not known."""
+        """The offset of the last record, -1 if it is not known."""
         return self.first if self.first == NO_OFFSET else self.first + self.records - 1
 
 
 class BulkMetadata(NamedTuple):
     """Where the records of ``send_many`` or ``send_arrow`` were written.
 
-    ``records`` is how many; ``partitions`` has, by partition, their offsets in order.
+    ``records`` is their number; ``partitions`` has their offsets in order, by partition.
     """
 
     topic: str
@@ -91,9 +91,9 @@ class BulkMetadata(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """An offset to commit for a group: that of the next record to read.
+    """An offset to commit for a group, which is the offset of the next record to read.
 
-    ``leader_epoch`` is -1 when it is not known (Java: ``OffsetAndMetadata``).
+    ``leader_epoch`` is -1 if it is not known (Java: ``OffsetAndMetadata``).
     """
 
     offset: int
@@ -102,10 +102,11 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """Who commits offsets for a group (KIP-447; Java: ``ConsumerGroupMetadata``).
+    """The group member that commits offsets (KIP-447; Java: ``ConsumerGroupMetadata``).
 
-    With the member's id and the generation of its last join the group refuses the offsets of a
-    member whose partitions it has given to others; without them only the transactional id fences.
+    With the member's id and the generation of its last join, the group refuses the offsets of a
+    member whose partitions are now assigned to another member. Without them, only the
+    transactional id fences.
     """
 
     group_id: str
@@ -115,8 +116,8 @@ class ConsumerGroupMetadata(NamedTuple):
 
 
 class PreparedTransaction(NamedTuple):
-    """A transaction that holds all its records and waits to be committed or aborted, by whoever
-    has this (KIP-939: ``PreparedTxnState``)."""
+    """A prepared transaction, which any client with this value can commit or abort (KIP-939:
+    ``PreparedTxnState``)."""
 
     transactional_id: str
     producer_id: int

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from enum import Enum
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from kafkaclient.broker_errors import BROKER_ERRORS, broker_error
 from kafkaclient.cluster.backoff import exponential_s
-from kafkaclient.cluster.retry import until_answered
+from kafkaclient.cluster.retry import set_within, until_answered
 from kafkaclient.errors import AuthorizationError, KafkaError, ProtocolError
 from kafkaclient.wire.transactions import CoordinatorKind, FindCoordinatorCall
 
@@ -150,7 +149,9 @@ class Coordinators:
             if refused in _ENDING_CODES:
                 first_s = min(first_s, _ENDING_BACKOFF_S)
             pause = exponential_s(failures, first_s, self._max_pause_s, self._rng)
-            if await _set_within(over, pause):
+            if over is None:
+                await asyncio.sleep(pause)
+            elif await set_within(over, pause):
                 raise error
 
         return await until_answered(attempt, before_retry)
@@ -166,17 +167,6 @@ class Coordinators:
             raise broker_error(found.error_code, what, found.error_message)
         self._nodes[kind, key] = found.node_id
         return found.node_id
-
-
-async def _set_within(event: asyncio.Event | None, seconds: float) -> bool:
-    """Whether the event is set, after a wait of up to ``seconds``."""
-    if event is None:
-        await asyncio.sleep(seconds)
-        return False
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()
-    return event.is_set()
 
 
 def _is_final(code: int, final: frozenset[int] | None) -> bool:

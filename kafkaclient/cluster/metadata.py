@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.cluster.backoff import retry_pause_s
 from kafkaclient.cluster.rebootstrap import Rebootstrap
+from kafkaclient.cluster.retry import set_within
 from kafkaclient.cluster.topics import TopicInUse, TopicsInUse, no_metadata, topic_error
 from kafkaclient.cluster.view import ClusterView, merge, with_leaders
 from kafkaclient.compiled import log_pure_python
@@ -88,10 +88,8 @@ class Metadata:
         self._topics = TopicsInUse(self._pause_s, config.metadata_max_idle_ms / 1000)
         self._told = ToldTopics()
         self._listeners: list[Callable[[ClusterView, ClusterView], None]] = []
-
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
-
         self._reason: str | None = None
         self._requests = 0
         self._awaited: dict[asyncio.Future[None], int] = {}
@@ -104,8 +102,6 @@ class Metadata:
         self._fruitless = 0
         self._last_error: KafkaError | None = None
         self._rebootstrap = Rebootstrap(config)
-
-    # --- lifecycle --------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Fetch the first view, and keep it fresh until :meth:`stop`.
@@ -135,18 +131,14 @@ class Metadata:
             ) from self._last_error
 
     async def stop(self) -> None:
-        """End the task. Callers that wait for a topic, or in :meth:`start`, get
-        ``ProducerClosedError``.
-        """
+        """End the task. Callers of :meth:`start` and :meth:`wait_topic` get ProducerClosedError."""
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-        self._fail_waiters(ProducerClosedError, "the client was closed while the topic was awaited")
+        why = "the client was closed while the topic was awaited"
+        self._topics.fail(lambda name: ProducerClosedError(f"topic {name!r}: {why}"))
         self._fail_start(ProducerClosedError("the client was closed while it was starting"))
         if task is not None:
+            task.cancel()
             await asyncio.wait({task})
-
-    # --- topics -----------------------------------------------------------------------------
 
     def add_topic(self, name: str) -> None:
         """Note that the topic is used now; a new topic is fetched at once. Cheap for a known one.
@@ -246,8 +238,6 @@ class Metadata:
         topic.last_used = now
         return topic
 
-    # --- refreshing -------------------------------------------------------------------------
-
     def request_refresh(self, reason: str) -> None:
         """Refresh the view soon. Calls while a request is in flight cause one more request, however
         many they are.
@@ -273,8 +263,7 @@ class Metadata:
     async def _run(self) -> None:
         while True:
             await self._until_due()
-            now = self._clock()
-            full = self._reason is not None or now >= self._next_periodic_at
+            full = self._reason is not None or self._clock() >= self._next_periodic_at
             requested, self._reason = self._reason, None
             try:
                 await self._refresh(full, requested)
@@ -290,9 +279,7 @@ class Metadata:
             delay = self._due_at() - self._clock()
             if delay <= 0:
                 return
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(delay):
-                    await self._wake.wait()
+            await set_within(self._wake, delay)
 
     def _due_at(self) -> float:
         due = self._not_before
@@ -316,9 +303,7 @@ class Metadata:
         result = await self._router.call(
             MetadataCall(tuple(names), self._config.allow_auto_create_topics, self._told),
             timeout_s=min(request_timeout_s, _FIRST_TIMEOUT_S * 2.0 ** min(self._failures, 8)),
-            bootstrap=self._rebootstrap.is_due(
-                now, self._failures, knows_brokers=bool(self.view.brokers)
-            ),
+            bootstrap=self._rebootstrap.is_due(now, self._failures, self.view.brokers),
         )
         # Decoding a large response takes a while, and so may the next step: other tasks go first.
         await asyncio.sleep(0)
@@ -347,8 +332,8 @@ class Metadata:
             changed = new.topics != old.topics or new.brokers != old.brokers
             self._fruitless = 0 if changed or requested is None else self._fruitless + 1
             self._not_before = now + self._pause_s(1 + self._fruitless)
-            max_age_s = self._config.metadata_max_age_ms / 1000
-            self._next_periodic_at = now + max_age_s * self._rng.uniform(1 - _AGE_JITTER, 1)
+            age = self._rng.uniform(1 - _AGE_JITTER, 1) * self._config.metadata_max_age_ms
+            self._next_periodic_at = now + age / 1000
         if old.cluster_id not in (None, new.cluster_id):
             _log.warning("the cluster id changed from %s to %s", old.cluster_id, new.cluster_id)
         self._replace_view(new, notify=errors_changed)
@@ -373,9 +358,8 @@ class Metadata:
         if isinstance(error, AuthenticationError):  # waiting does not help
             self._topics.fail(lambda _name: error.for_one())
         level = logging.WARNING if self._failures == 1 else logging.INFO
-        _log.log(
-            level, "metadata could not be fetched (%d times in a row): %s", self._failures, error
-        )
+        problem = "metadata could not be fetched (%d times in a row): %s"
+        _log.log(level, problem, self._failures, error)
 
     def _is_permanent(self, error: KafkaError) -> bool:
         """Whether :meth:`start` fails at once."""
@@ -390,10 +374,9 @@ class Metadata:
                 answered.exception()  # no "never retrieved" in the log if it was cancelled
 
     def _replace_view(self, new: ClusterView, *, notify: bool = False) -> None:
-        old = self.view
+        old, self.view = self.view, new
         if new is old and not notify:
             return
-        self.view = new
         self._router.update_brokers(new)
         if not notify and new.topics == old.topics and new.brokers == old.brokers:
             return
@@ -403,9 +386,6 @@ class Metadata:
             except Exception:  # noqa: BLE001
                 _log.exception("a listener failed on new metadata")
 
-    def _fail_waiters(self, kind: type[KafkaError], why: str) -> None:
-        self._topics.fail(lambda name: kind(f"topic {name!r}: {why}"))
-
     def _run_ended(self, task: asyncio.Task[None]) -> None:
         if task is not self._task:
             return  # stopped on purpose
@@ -414,6 +394,6 @@ class Metadata:
         cause = "cancelled" if task.cancelled() else repr(error)
         problem = f"the metadata task has ended unexpectedly: {cause}"
         _log.error("%s", problem)
-        self._fail_waiters(KafkaError, problem)
+        self._topics.fail(lambda name: KafkaError(f"topic {name!r}: {problem}"))
         self._fail_start(KafkaError(problem))
         self._on_crash("the refreshing of metadata", error)

@@ -16,6 +16,8 @@ import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sized
+
     from kafkaclient.config import ClientConfig
 
 __all__ = ["HEAD_START_S", "MAX_DIALED", "Rebootstrap", "is_enabled"]
@@ -45,7 +47,7 @@ class Rebootstrap:
     def note_response(self, error_code: int) -> None:
         self.required = self._enabled and error_code == _REBOOTSTRAP_REQUIRED
 
-    def is_due(self, now: float, failures: int, *, knows_brokers: bool) -> bool:
+    def is_due(self, now: float, failures: int, known_brokers: Sized) -> bool:
         """Whether this request goes to the bootstrap servers, after ``failures`` failed requests in
         a row. Unless it is required, every second request goes to a known broker, because known
         brokers may come back, too.
@@ -54,7 +56,7 @@ class Rebootstrap:
             self._failing_since = now  # if this request fails
         silent_s = now - self._failing_since
         due = failures % 2 and silent_s >= self._trigger_s
-        if self._enabled and due and knows_brokers and not self.required:
+        if self._enabled and due and len(known_brokers) and not self.required:
             _log.warning(
                 "no broker has answered for %.0f s: asking the bootstrap servers again", silent_s
             )

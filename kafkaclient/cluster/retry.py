@@ -1,7 +1,9 @@
-"""The loop that repeats a call to the cluster until a broker answers it."""
+"""Repeats a call to the cluster until a broker answers it."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkaclient.errors import KafkaError
@@ -9,7 +11,7 @@ from kafkaclient.errors import KafkaError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-__all__ = ["until_answered"]
+__all__ = ["set_within", "until_answered"]
 
 T = TypeVar("T")
 
@@ -30,3 +32,11 @@ async def until_answered(
         except KafkaError as error:
             failures += 1
             await before_retry(error, failures)
+
+
+async def set_within(event: asyncio.Event, seconds: float) -> bool:
+    """Whether the event is set, after a wait of up to ``seconds``."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()

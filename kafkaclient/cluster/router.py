@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections import defaultdict
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
@@ -51,6 +52,7 @@ _log = logging.getLogger(__name__)
 _PRODUCE: tuple[Purpose, ...] = ("produce", "side")
 
 _STALLED_S = 1.0  # a broker is stalled if its oldest request is older than this
+_CLOSED = "the connections to the brokers have been closed"
 _CLOSING_GRACE_S = 1.0  # how long close() lets connections write accepted bytes
 
 
@@ -99,8 +101,6 @@ class Router:
         """Links that are being closed."""
         self._sweeper: asyncio.TimerHandle | None = None
         self._closed = False
-
-    # --- brokers ----------------------------------------------------------------------------
 
     def update_brokers(self, view: ClusterView) -> None:
         """Take the brokers' addresses, and close connections to former addresses.
@@ -155,8 +155,6 @@ class Router:
     def close_side(self, node_id: int) -> None:
         """Close the broker's second Produce connection, which has no request in flight."""
         self._retire((node_id, "side"))
-
-    # --- liveness -----------------------------------------------------------------------------
 
     async def probe(self, node_id: int) -> None:
         """Wait for the broker's answer to a request, on a connection for probes only.
@@ -249,7 +247,7 @@ class Router:
     ) -> Connection:
         links: Iterable[Link]
         if self._closed:
-            raise _closed()
+            raise ProducerClosedError(_CLOSED)
         if node_id is None:
             links = self._bootstrap_links() if bootstrap else self._links_for_any_broker()
         elif node_id in self._brokers:
@@ -260,7 +258,7 @@ class Router:
             return await first_connection(links, HEAD_START_S)
         except KafkaError:
             if self._closed:
-                raise _closed() from None
+                raise ProducerClosedError(_CLOSED) from None
             raise
 
     def release(self, purpose: Purpose) -> None:
@@ -276,16 +274,24 @@ class Router:
         """
         links = [self._link(node_id, "control") for node_id in self._brokers]
         self._rng.shuffle(links)
-        live, stalled, fresh, failing = [], [], [], []
+        links.sort(key=lambda link: link.connection.in_flight if link.connection else 0)
+        by_state: defaultdict[str, list[Link]] = defaultdict(list)
         for link in links:
-            up = fresh if link.connection is None else live
-            group = failing if link.failing else stalled if self._is_stalled(link) else up
-            group.append(link)
-        live.sort(key=_load)
-        stalled.sort(key=_load)
+            if link.failing:
+                by_state["failing"].append(link)
+            elif self._is_stalled(link):
+                by_state["stalled"].append(link)
+            else:
+                by_state["new" if link.connection is None else "connected"].append(link)
         usable = is_enabled(self._config) or not links
         bootstrap = self._bootstrap_links() if usable else []
-        return chain(live, fresh[:MAX_DIALED], stalled, bootstrap, failing[:MAX_DIALED])
+        return chain(
+            by_state["connected"],
+            by_state["new"][:MAX_DIALED],
+            by_state["stalled"],
+            bootstrap,
+            by_state["failing"][:MAX_DIALED],
+        )
 
     def _bootstrap_links(self) -> list[Link]:
         """In their order, except that failing and stalled ones come last."""
@@ -300,8 +306,6 @@ class Router:
         connections = [other.connection for other in (link, *produce) if other is not None]
         oldest = [each.oldest_sent_at for each in connections if each is not None]
         return any(sent_at is not None and now - sent_at > _STALLED_S for sent_at in oldest)
-
-    # --- links ------------------------------------------------------------------------------
 
     def _link(self, node_id: int, purpose: Purpose) -> Link:
         link = self._links.get((node_id, purpose))
@@ -339,8 +343,6 @@ class Router:
             except Exception:  # noqa: BLE001
                 _log.exception("a listener failed on the change of %r", link)
 
-    # --- idle connections -------------------------------------------------------------------
-
     def _schedule_sweep(self, delay_s: float) -> None:
         if self._config.connections_max_idle_ms >= 0:
             self._sweeper = asyncio.get_running_loop().call_later(delay_s, self._sweep)
@@ -362,8 +364,6 @@ class Router:
                 left_s.append(min(max_idle_s, max_idle_s - idle_s))
         if left_s:
             self._schedule_sweep(max(min(left_s), min(1.0, max_idle_s / 2), 0.001))
-
-    # --- the end ----------------------------------------------------------------------------
 
     async def close(self) -> None:
         """Close all connections and end all attempts.
@@ -395,13 +395,5 @@ async def _all_closed(links: Iterable[Link]) -> None:
         await link.wait_closed()
 
 
-def _closed() -> KafkaError:
-    return ProducerClosedError("the connections to the brokers have been closed")
-
-
 def _not_known(node_id: int) -> KafkaError:
     return BrokerConnectionError(f"broker {node_id} is not known in the cluster's metadata")
-
-
-def _load(link: Link) -> int:
-    return 0 if link.connection is None else link.connection.in_flight

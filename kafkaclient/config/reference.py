@@ -48,7 +48,9 @@ def _texts(config: type) -> dict[str, str]:
     """The text after each option's declaration in the source."""
     texts: dict[str, str] = {}
     for base in reversed(config.__mro__[:-1]):
-        for field, after in pairwise(ast.parse(inspect.getsource(base)).body[0].body):
+        (definition,) = ast.parse(inspect.getsource(base)).body
+        assert isinstance(definition, ast.ClassDef)
+        for field, after in pairwise(definition.body):
             match field, after:
                 case (
                     ast.AnnAssign(target=ast.Name(id=name)),

@@ -223,7 +223,7 @@ class ProducerMetrics:
         topics = {name: topic.group.snapshot(now) for name, topic in self._topics.items()}
         for topic_name, gauges in self._read_topics().items():
             topics.setdefault(topic_name, {}).update(gauges)
-        partitions = {
+        partitions: dict[str, dict[int, dict[str, float]]] = {
             name: {number: dict(totals) for number, totals in topic.partitions.items()}
             for name, topic in self._topics.items()
         }

@@ -23,7 +23,7 @@ logging.basicConfig(format="LOG %(message)s", level=logging.INFO)
 from kafkaclient import Producer
 from kafkaclient.testing.fake import FakeCluster
 async def main():
-    for _ in range(2):  # whoever is started next says nothing any more
+    for _ in range(2):  # the second producer logs nothing
         fake = FakeCluster(brokers=1)
         fake.create_topic("t", 1)
         async with Producer(fake.bootstrap, dialer=fake) as producer:

@@ -140,12 +140,6 @@ class Metadata:
             task.cancel()
             await asyncio.wait({task})
 
-    def add_topic(self, name: str) -> None:
-        """Note that the topic is used now; a new topic is fetched at once. Cheap for a known one.
-        Raises :class:`~kafkaclient.errors.InvalidTopicError` for an invalid name.
-        """
-        self._use(name)
-
     async def wait_topic(
         self, name: str, timeout_s: float, *, fresh: bool = False, limit: Limit | None = None
     ) -> TopicView:
@@ -159,7 +153,7 @@ class Metadata:
         """
         check_topic_name(name)
         name = str.__str__(name)  # a plain str in place of a subclass, such as an enum
-        topic = self._use(name)
+        topic = self.add_topic(name)
         known = self.view.topics.get(name)
         if known is not None and not fresh:
             return known
@@ -228,7 +222,10 @@ class Metadata:
         topic = self._topics.by_name.get(name)
         return None if topic is None else topic.error
 
-    def _use(self, name: str) -> TopicInUse:
+    def add_topic(self, name: str) -> TopicInUse:
+        """Note that the topic is used now; a new topic is fetched at once. Cheap for a known one.
+        Raises :class:`~kafkaclient.errors.InvalidTopicError` for an invalid name.
+        """
         now = self._clock()
         topic = self._topics.by_name.get(name)
         if topic is None:

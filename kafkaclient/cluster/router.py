@@ -235,11 +235,11 @@ class Router:
         failed for all of them.
         """
         links = (*self._links.values(), *self._bootstrap)
-        dialled = [link for link in links if link.attempt is not None]
+        dialed = [link for link in links if link.attempt is not None]
         if node_id is not None:
-            dialled = [link for link in dialled if link.broker.node_id == node_id]
-        errors = [link.error for link in dialled if isinstance(link.error, AuthenticationError)]
-        if len(errors) == len(dialled):
+            dialed = [link for link in dialed if link.broker.node_id == node_id]
+        errors = [link.error for link in dialed if isinstance(link.error, AuthenticationError)]
+        if len(errors) == len(dialed):
             raise_refusal(errors)
 
     async def _control_connection(

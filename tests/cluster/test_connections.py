@@ -45,7 +45,7 @@ async def test_a_broken_dialer_is_an_error_like_any_other(caplog: pytest.LogCapt
 
 
 @virtual_time
-async def test_a_listener_that_raises_does_not_stop_the_dialling(
+async def test_a_listener_that_raises_does_not_stop_the_dialing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with Bench() as b:
@@ -90,7 +90,7 @@ async def test_a_broker_that_moved_gets_new_connections() -> None:
 
 
 @virtual_time
-async def test_a_broker_that_moves_while_it_is_dialled() -> None:
+async def test_a_broker_that_moves_while_it_is_dialed() -> None:
     async with Bench() as b:
         b.net.black_holes.add("b0:9092")
         b.router.update_brokers(view_of(0))

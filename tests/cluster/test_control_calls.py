@@ -100,7 +100,7 @@ async def test_calls_spread_over_live_brokers() -> None:
 
 
 @virtual_time
-async def test_an_impatient_caller_disturbs_nobody() -> None:
+async def test_a_short_timeout_of_one_caller_disturbs_no_other_call() -> None:
     async with Bench() as b:
         b.router.update_brokers(view_of(0))
         await b.router.call(MetadataCall(), 0)

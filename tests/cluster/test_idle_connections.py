@@ -67,7 +67,7 @@ async def test_links_to_brokers_that_are_gone_are_forgotten() -> None:
 @pytest.mark.parametrize("idle_ms", [-1, 540_000])
 @virtual_time
 async def test_nothing_is_kept_of_connections_that_were_given_up(idle_ms: int) -> None:
-    """Brokers that move, purposes that end, brokers that leave: while dialling or connected."""
+    """Brokers that move, purposes that end, brokers that leave: while dialing or connected."""
     async with Bench(connections_max_idle_ms=idle_ms) as b:
         await b.metadata.start()
         for n in range(20):

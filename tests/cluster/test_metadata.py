@@ -177,7 +177,7 @@ async def test_what_waiting_cannot_mend_fails_at_once_for_its_own_waiters(
         assert caught.value.code == code
         assert now() < 0.1
         requests = len(b.net.asked())
-        with pytest.raises(kind):  # told a moment ago: no request
+        with pytest.raises(kind):  # a recent answer: no request
             await b.metadata.wait_topic("bad", 10)
         assert len(b.net.asked()) == requests
         b.net.topic("slow", 0)
@@ -214,7 +214,7 @@ async def test_a_known_topic_can_be_asked_for_afresh() -> None:
 
 
 @virtual_time
-async def test_what_is_known_may_be_asked_for_anew() -> None:
+async def test_a_known_topic_can_be_fetched_again() -> None:
     async with Bench() as b:
         with pytest.raises(ProducerStateError):
             await b.metadata.refresh()
@@ -236,7 +236,7 @@ async def test_what_is_known_may_be_asked_for_anew() -> None:
 
 
 @virtual_time
-async def test_who_asks_anew_does_not_wait_for_ever() -> None:
+async def test_a_fresh_request_does_not_wait_forever() -> None:
     async with Bench(max_block_ms=3000) as b:
         await b.metadata.start()
         b.net.silent = set(b.net.brokers.values())
@@ -300,7 +300,7 @@ async def test_hints_change_the_view_without_a_request() -> None:
         b.metadata.apply_leaders([LeaderHint("t", 0, 7, 3)], [BrokerInfo(7, "b7", 9092, None)])
         assert news == [(old, b.metadata.view)]
         assert b.metadata.view.topics["t"].partitions[0].leader == 7
-        assert b.router.produce_connection(7) is None  # known, and being dialled
+        assert b.router.produce_connection(7) is None  # known, and being dialed
         b.metadata.apply_leaders([LeaderHint("t", 0, 7, 3)])
         assert len(news) == 1
         assert len(b.net.asked()) == requests
@@ -335,7 +335,7 @@ async def test_listeners_hear_of_changes_and_topic_errors_only(
 
 
 @virtual_time
-async def test_a_topic_created_anew_is_taken_over() -> None:
+async def test_a_topic_that_was_created_again_is_taken_over() -> None:
     async with Bench() as b:
         b.net.topic("t", 0, 1, epoch=9)
         await b.metadata.start()
@@ -380,7 +380,7 @@ async def test_afresh_means_asked_for_after_the_call() -> None:
 @pytest.mark.parametrize("number", [-1, 200_000_000])
 @virtual_time
 async def test_partitions_that_cannot_be_concern_their_topic_only(number: int) -> None:
-    """Who waits for it is told why; another broker, or the same one later, may know better."""
+    """Callers that wait get the reason; another broker, or the same one later, may answer."""
     async with Bench() as b:
         b.net.topic("odd", 0)
         b.net.topics["odd"]["partitions"][0]["partition_index"] = number

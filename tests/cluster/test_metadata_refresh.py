@@ -1,4 +1,4 @@
-"""When metadata is asked for again, whom it is asked of, and how failures are outlived."""
+"""When metadata is refreshed, which brokers are asked, and what happens after failures."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def test_a_refresh_reads_only_the_topics_that_have_changed(
 
 
 @virtual_time
-async def test_nobody_looks_at_the_partitions_of_a_topic_that_was_used_lately() -> None:
+async def test_release_is_called_for_idle_topics_only() -> None:
     async with Bench(metadata_max_age_ms=60_000, metadata_max_idle_ms=100_000) as b:
         asked: list[tuple[str, float]] = []
 

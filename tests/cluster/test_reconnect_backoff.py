@@ -63,7 +63,7 @@ async def test_reconnects_back_off_exponentially_with_jitter() -> None:
 
 
 @virtual_time
-async def test_nothing_is_dialled_that_nobody_asks_for() -> None:
+async def test_nothing_is_dialed_without_a_request() -> None:
     async with Bench() as b:
         b.net.refusing.add("b0:9092")
         b.router.update_brokers(view_of(0))

@@ -103,7 +103,7 @@ def test_a_broker_without_epochs_is_believed_but_the_floor_stays() -> None:
     assert (partition.leader, partition.leader_epoch) == (1, 5)
 
 
-def test_a_topic_created_anew_replaces_the_old_one() -> None:
+def test_a_topic_that_was_created_again_replaces_the_old_one() -> None:
     old = _view(_info("t", (0, 5), (0, 5), topic_id=1))
     topic = merge(old, _result(_info("t", (1, 0), topic_id=2)), now=2).topics["t"]
     assert topic.topic_id == UUID(int=2)
@@ -258,7 +258,7 @@ def test_what_is_no_news_changes_nothing() -> None:
     for hint in (
         LeaderHint("t", 0, 1, 5),
         LeaderHint("t", 0, 1, 4),
-        LeaderHint("t", 0, 9, 6),  # nobody knows broker 9
+        LeaderHint("t", 0, 9, 6),  # broker 9 is unknown
         LeaderHint("t", 1, 1, 6),
         LeaderHint("t", -1, 1, 6),
         LeaderHint("u", 0, 1, 6),

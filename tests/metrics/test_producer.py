@@ -42,7 +42,7 @@ OUR_TOPIC = "partition-switch-rate/-total"
 
 # beginning of the name -> why this client has none
 DO_NOT_APPLY = {
-    "select-": "asyncio's loop is shared: nobody here waits in select",
+    "select-": "asyncio's loop is shared: no code here waits in select",
     "io-": "asyncio's loop is shared; see event-loop-lag",
     "iotime-": "deprecated in Java",
     "bufferpool-wait-time-total": "deprecated in Java",

@@ -4,7 +4,7 @@ There are two reasons:
 
 - No known broker can be connected (KIP-899). A call that any broker can answer then dials the
   bootstrap servers, after at most ``MAX_DIALED`` known brokers with a head start of
-  ``HEAD_START_S`` each (``Router.call``).
+  ``HEAD_START_S`` each, and before brokers whose last attempt failed (``Router.call``).
 - Known brokers can be connected, but have not answered for
   ``metadata.recovery.rebootstrap.trigger.ms``, or a broker requires it (KIP-1102). Then the next
   Metadata request goes to the bootstrap servers (:meth:`Rebootstrap.is_due`).

@@ -96,14 +96,14 @@ class ProducerRuntime:
         self._telemetry = self._open_telemetry()
         partitioner = named_partitioner(
             config.partitioner,
-            lambda: rng.getrandbits(31),
+            partial(rng.getrandbits, 31),
             ignore_keys=config.partitioner_ignore_keys,
         )
         wakeup = Wakeup(now)
         self.accumulator = RecordAccumulator(
             accumulator_settings(config, early=0.0 if clock else _lateness(now)),
             identity=identity,
-            random31=lambda: rng.getrandbits(31),
+            random31=partial(rng.getrandbits, 31),
             wake=wakeup.wake_at,
             new_result=self._new_result,
             on_switch=metrics.partition_switched,

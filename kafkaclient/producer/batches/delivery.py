@@ -229,6 +229,7 @@ class BatchResult:
         return list(waiters.items()) if waiters else []
 
     def error_of(self, index: int) -> KafkaError | None:
+        """The error of the record ``index``; None: the batch has not failed."""
         if self.error is not None and self.record_errors is not None:
             return self.record_errors.get(index, self.error)
         return self.error
@@ -453,9 +454,8 @@ class Delivery:
             batch_result, index = batch_result.resolve_index(index)
         if not batch_result.done:
             raise asyncio.InvalidStateError("the record is still on its way")
-        error = batch_result.error_of(index)
-        if error is not None:
-            raise error.for_one()
+        if batch_result.error is not None:
+            raise (batch_result.error_of(index) or batch_result.error).for_one()
         offset = batch_result.base_offset
         return RecordMetadata(
             batch_result.topic,

@@ -163,7 +163,7 @@ class ResponseHandler:
         self, batch: ProducerBatch, answer: PartitionResult, node_id: int, now: float
     ) -> None:
         code = answer.error_code
-        action = action_for(code)
+        action = action_for(code) if code else ErrorAction.DONE
         if action is ErrorAction.DONE:
             self._incomplete.complete(batch, answer.base_offset, answer.log_append_time_ms, now)
             return

@@ -211,7 +211,7 @@ class Sender:
             self._wakeup.clear()  # what gets ready from here on may need another pass
             if not self._settings.adaptive:
                 self._late_binder.rotate(now)
-            large = any(queue.batches and queue.batches[0].large for queue in ready_queues.unbound)
+            large = any(q.batches and q.batches[0].large for q in ready_queues.unbound)
             unblocked_since = self.loop_monitor.unblocked_since(now)
             survey = self.lanes.survey(
                 wanted, large, ready_queues.has_full_head, unblocked_since, now
@@ -275,7 +275,7 @@ class Sender:
         for batch in batches:
             queue = batch.queue
             key = batch.topic_id if by_id and batch.topic_id else queue.topic.name
-            topics.setdefault(key, []).append((queue.partition, batch.buffer()))
+            topics.setdefault(key, []).append((queue.partition, batch.builder.buffer()))
         correlation_id = connection.next_correlation_id()
         buffers = encode_request(
             version,
@@ -298,11 +298,11 @@ class Sender:
             if observer is not None:
                 observer.on_sent(batch)
             topic, partition = batch.queue.tp
-            count, size = batch.count, batch.size
+            count, size = batch.result.count, batch.sealed_size
             records += count
             self._leaders.add_topic(topic)  # it is in use
             if batch.attempts == 1:
-                metrics.batch_sealed(topic, count, size, batch.raw_size)
+                metrics.batch_sealed(topic, count, size, batch.builder.size)
             metrics.batch_sent(topic, count, size, now - batch.created, partition)
         metrics.produce_request(records)
 

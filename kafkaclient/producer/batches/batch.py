@@ -114,9 +114,8 @@ class ProducerBatch:
         batch_result.partition = queue.partition
         self.serial = serial
         """Order of creation over the whole producer. The parts of a split keep it."""
-        self.created = created
-        self.ready_at = created
-        """When the batch has lingered for long enough."""
+        self.created = self.ready_at = created
+        """When the delivery timeout of the first record began, and when the batch has lingered."""
         self.builder = BatchBuilder(capacity)
         self.charged = capacity
         """Bytes of buffer memory that the batch holds at the moment."""

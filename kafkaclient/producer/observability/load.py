@@ -73,9 +73,9 @@ class LiveLoad:
         """The broker's mean latency over its latest Produce requests (at most 64), in seconds; None
         if it has answered none yet."""
         lane = self._lanes.get(node_id)
-        if lane is None or not lane.recent_latencies:
+        if lane is None or not lane.latencies:
             return None
-        return sum(lane.recent_latencies) / len(lane.recent_latencies)
+        return sum(lane.latencies) / len(lane.latencies)
 
     def window(self, node_id: int) -> int:
         """How many Produce requests the broker may have in flight."""

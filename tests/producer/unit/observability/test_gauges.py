@@ -24,7 +24,7 @@ def test_a_lane_is_told() -> None:
     lane = BrokerLane(3, 0.0, 5)
     lane.window.on_round_trip(0.010)
     lane.window.on_response(0.015, 0)
-    lane.recent_latencies.extend([0.015, 0.025, 0.030])
+    lane.latencies.extend([0.015, 0.025, 0.030])
     lane.in_flight.append(None)  # type: ignore[arg-type]  # some request
     lane.enter(BrokerState.HEALTHY)
     lane.enter(BrokerState.THROTTLED)

@@ -129,7 +129,7 @@ class ProducerBatch:
         self.binding_facts: BindingFacts | None = None
         """How the batch came to its partition, while telemetry is recorded."""
         self.append_slot: AppendSlot | None = None
-        """The shortcut by which later records are appended without a look at each."""
+        """The shortcut that appends later records without checking each of them."""
         self.no_linger = self.closed = self.sealed = self.in_flight = False
         self.compressing = False
         """Whether the batch is compressed in the background, or waits for that (compressor.py)."""

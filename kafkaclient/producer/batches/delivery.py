@@ -370,8 +370,8 @@ class Delivery:
 
     Works with ``asyncio.gather``, ``wait``, ``wait_for``, ``as_completed`` and ``ensure_future``
     (not with ``create_task``, which takes coroutines only). Cancelling a task that awaits a
-    delivery never takes the record back: once ``send`` has returned, the record is sent. If it
-    fails and nobody looks (no await, ``exception()``, ``result()`` or callback), the failure is
+    delivery never takes the record back: once ``send`` has returned, the record is sent. If the
+    record fails unobserved (no await, ``exception()``, ``result()`` or callback), the failure is
     counted, logged and given to the producer's ``on_error``.
     """
 

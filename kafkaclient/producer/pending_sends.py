@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.config.limit import Limit
 from kafkaclient.errors import KafkaError, MetadataTimeoutError, ProducerClosedError
-from kafkaclient.producer.timing import NEVER
+from kafkaclient.producer.time_constants import NEVER
 from kafkaclient.producer.topic_waiters import HeldRecord, PendingSend, TopicWaiters
 
 if TYPE_CHECKING:

@@ -1,4 +1,7 @@
-"""What is queued and in flight in a producer now, for custom partitioners and ``load()``."""
+"""What is queued and in flight in a producer now, for custom partitioners and ``load()``.
+
+load_view.py documents the values and methods.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +24,8 @@ __all__ = ["LiveLoad", "load_snapshot", "partition_skew"]
 
 
 class LiveLoad:
-    """A read-only view; each method returns the value of now.
-
-    A question about one partition or broker is cheap however many there are; :meth:`snapshot`
-    reads all of them. An unknown partition or broker has nothing queued or in flight.
-    """
+    """Implements :class:`~kafkaclient.producer.partitioning.load_view.LoadView`. ``brokers()``
+    returns the known brokers; a snapshot includes those without traffic."""
 
     __slots__ = ("_accumulator", "_brokers", "_clock", "_lanes", "_settings")
 
@@ -45,47 +45,38 @@ class LiveLoad:
         self._clock = clock
 
     def queued_batches(self, topic: str, partition: int) -> int:
-        """How many batches wait to be sent, including the open one."""
         queue = self._queue(topic, partition)
         return len(queue.batches) if queue is not None else 0
 
     def queued_bytes(self, topic: str, partition: int) -> int:
-        """The size in bytes of the batches that wait to be sent."""
         queue = self._queue(topic, partition)
         return queue.queued_bytes if queue is not None else 0
 
     def in_flight_batches(self, topic: str, partition: int) -> int:
-        """How many batches were sent and are not answered yet."""
         queue = self._queue(topic, partition)
         return queue.in_flight if queue is not None else 0
 
     def in_flight_requests(self, node_id: int) -> int:
-        """How many Produce requests the broker has not answered yet."""
         return sum(len(lane.in_flight) for lane in self._lanes if lane.node_id == node_id)
 
     def oldest_in_flight_s(self, node_id: int) -> float:
-        """Age in seconds of the broker's oldest request in flight, 0.0 if there is none."""
         lanes = [lane for lane in self._lanes if lane.node_id == node_id and lane.in_flight]
         since = min([lane.in_flight[0].sent_at for lane in lanes], default=None)
         return 0.0 if since is None else self._clock() - since
 
     def recent_latency_s(self, node_id: int) -> float | None:
-        """The broker's mean latency over its latest Produce requests (at most 64), in seconds; None
-        if it has answered none yet."""
         lane = self._lanes.get(node_id)
         if lane is None or not lane.recent_latencies:
             return None
         return sum(lane.recent_latencies) / len(lane.recent_latencies)
 
     def window(self, node_id: int) -> int:
-        """How many Produce requests the broker may have in flight."""
         lane = self._lanes.get(node_id)
         if lane is None or not self._settings.adaptive_window:
             return self._settings.max_in_flight
         return lane.window.size
 
     def snapshot(self) -> LoadSnapshot:
-        """The load of all brokers and partitions."""
         return load_snapshot(self._accumulator, self._lanes, self._brokers(), self._clock())
 
     def _queue(self, topic: str, partition: int) -> PartitionQueue | None:
@@ -96,7 +87,6 @@ class LiveLoad:
 def load_snapshot(
     accumulator: RecordAccumulator, lanes: BrokerLanes, brokers: Iterable[int], now: float
 ) -> LoadSnapshot:
-    """The load now. ``brokers``: the known brokers; those without traffic are included."""
     partitions = tuple(
         PartitionLoad(
             queue.tp.topic,

@@ -108,7 +108,7 @@ def test_a_producer_that_was_never_made_says_nothing_at_its_end() -> None:
 @virtual_time
 async def test_a_fatal_error_gathers_no_frames(producing: StartProducer) -> None:
     async with producing(one_topic()) as producer:
-        producer._core.fail_fatally(fatal := ProducerClosedError("defect"))
+        producer._core.fail_producer(fatal := ProducerClosedError("defect"))
         for _ in range(50):
             with pytest.raises(ProducerClosedError, match="defect"):
                 await producer.send("t", b"v")

@@ -232,7 +232,7 @@ async def test_a_topic_that_was_created_anew_smaller_while_its_partitions_went_a
         async with asyncio.timeout(1):
             for partition in range(3):
                 await producer.send_and_wait("t", b"new", partition=partition)
-        producer._core.fail_fatally(KafkaError("the test has seen enough"))
+        producer._core.fail_producer(KafkaError("the test has seen enough"))
         await asyncio.gather(*old, return_exceptions=True)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkaclient.producer.sender.wakeup import Wakeup
-from kafkaclient.producer.timing import NEVER
+from kafkaclient.producer.time_constants import NEVER
 from kafkaclient.testing.clock import virtual_time
 
 if TYPE_CHECKING:

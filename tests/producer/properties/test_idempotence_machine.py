@@ -34,7 +34,7 @@ from kafkaclient.wire.compression import Codec
 from kafkaclient.wire.produce import PartitionResult, ProduceResult, RecordError
 from kafkaclient.wire.record_reader import batch_header
 from kafkaclient.wire.records import BATCH_OVERHEAD, record_size_upper_bound
-from tests.producer.conftest import late_binder
+from tests.producer.support import late_binder
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import StartProducer
+    from tests.producer.support import StartProducer
 
 TOPIC_DENIED, CLUSTER_DENIED = 29, 31
 

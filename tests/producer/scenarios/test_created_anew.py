@@ -11,9 +11,10 @@ from kafkaclient.errors import DeliveryTimeoutError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import CLOSE_ANSWER, FakeCluster
 from kafkaclient.wire.api import ApiKey
+from tests.producer.support import now
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import StartProducer
+    from tests.producer.support import StartProducer
 
 BY_NAME = "kafka-4.0"
 BY_ID = "kafka-4"
@@ -22,10 +23,6 @@ BY_ID = "kafka-4"
 def anew(fake: FakeCluster, partitions: int, **topic: Any) -> None:
     fake.delete_topic("t")
     fake.create_topic("t", partitions, **topic)
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 @pytest.mark.parametrize("profile", [BY_ID, BY_NAME])

@@ -11,7 +11,7 @@ from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import StartProducer
+    from tests.producer.support import StartProducer
 
 ASYNCIO_DEBUG = False  # many records
 

@@ -13,7 +13,7 @@ from kafkaclient.testing.fake import DROP, FakeCluster
 from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import StartProducer
+    from tests.producer.support import StartProducer
 
 OPTIONS: dict[str, Any] = {"delivery_timeout_ms": 2000, "request_timeout_ms": 1000, "linger_ms": 0}
 

@@ -12,9 +12,10 @@ from kafkaclient.producer.sender.broker_state import BrokerState
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.wire.api import ApiKey
+from tests.producer.support import now
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import Bench, StartProducer
+    from tests.producer.support import Bench, StartProducer, Values
 
 ASYNCIO_DEBUG = False  # many records
 
@@ -67,10 +68,6 @@ class Load:
         """Each partition's part of the records sent in that time."""
         counts = Counter(s.partition for s in self.sent if since <= s.at < until)
         return [counts[p] / counts.total() for p in range(max(counts) + 1)]
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 def cluster(*delays_ms: float, partitions: int = 3) -> FakeCluster:
@@ -465,7 +462,7 @@ class AllInOrder:
 
 
 @virtual_time
-async def test_a_topic_of_one_partition_keeps_its_order(late: Any, values: Any) -> None:
+async def test_a_topic_of_one_partition_keeps_its_order(late: Any, values: Values) -> None:
     fake = cluster(5, partitions=1)
     async with late(fake, linger_ms=0) as producer:
         for n in range(500):

@@ -31,7 +31,8 @@ from kafkaclient.testing.fake import FakeCluster
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.producer.conftest import StartProducer
+    from tests.producer.support import StartProducer
+
 
 PARTITIONS = 2
 WAYS = ["send", "send_nowait", "send_many", "send_arrow"]

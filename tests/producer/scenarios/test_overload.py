@@ -23,7 +23,8 @@ from kafkaclient.wire.api import ApiKey
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.producer.conftest import StartProducer
+    from tests.producer.support import StartProducer
+
 
 ASYNCIO_DEBUG = False  # it keeps a traceback of every handle
 

@@ -25,7 +25,8 @@ from kafkaclient.wire.api import ApiKey
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.producer.conftest import StartProducer
+    from tests.producer.support import StartProducer
+
 
 PLAIN = {
     "security.protocol": "SASL_PLAINTEXT",

@@ -12,13 +12,10 @@ from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.murmur2 import partition_for_key
+from tests.producer.support import now
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import StartProducer
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
+    from tests.producer.support import StartProducer
 
 
 async def delivered(deliveries: list[Any]) -> int:

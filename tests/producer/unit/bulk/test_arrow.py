@@ -27,7 +27,7 @@ from kafkaclient.testing.clock import run_virtual, virtual_time
 from kafkaclient.testing.fake import FakeCluster
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import StartProducer
+    from tests.producer.support import StartProducer
 
 ASYNCIO_DEBUG = False  # many records
 NOW = 12_500

@@ -17,7 +17,7 @@ from kafkaclient.producer.sender.broker_lane import BrokerLane
 from kafkaclient.producer.sender.broker_state import BrokerState
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import Bench
+    from tests.producer.support import Bench
 
 
 def test_a_lane_is_told() -> None:

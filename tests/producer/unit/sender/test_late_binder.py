@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from kafkaclient.producer.sender.late_binder import Requests
-    from tests.producer.conftest import Bench
+    from tests.producer.support import Bench
 
 
 def survey(

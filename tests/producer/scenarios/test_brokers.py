@@ -46,8 +46,7 @@ def arrivals(fake: FakeCluster, partition: int) -> list[float]:
 @virtual_time
 async def test_backoff_is_the_partitions_own_and_exponential(producing: StartProducer) -> None:
     """C1: one partition refused for 10 s does not slow its neighbour on the same broker."""
-    fake = FakeCluster(brokers=1)
-    fake.create_topic("t", 2)
+    fake = one_topic(2, brokers=1)
     async with producing(fake, linger_ms=0) as producer:
         await producer.send_and_wait("t", b"first", partition=0)
         await asyncio.sleep(1)
@@ -465,8 +464,7 @@ async def test_dialects(profile: str, producing: StartProducer, values: Values) 
 @virtual_time
 async def test_a_topic_without_id_goes_by_name(producing: StartProducer, values: Values) -> None:
     """C10: in the middle of an upgrade an old broker tells of the topic, and a new one leads it."""
-    fake = FakeCluster()
-    fake.create_topic("t", 1)
+    fake = one_topic(1)
     fake.create_topic("u", 1)
     fake.set_versions(ApiKey.METADATA, 0, 9)
     async with producing(fake) as producer:
@@ -486,8 +484,7 @@ async def test_a_dead_broker_is_left_alone_once_nothing_waits_for_it(
     producing: StartProducer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """C4: the records have expired; it is not dialled for their sake for ever."""
-    fake = FakeCluster(brokers=2)
-    fake.create_topic("t", 1, assignments=[[1]])
+    fake = one_topic(1, brokers=2, assignments=[[1]])
     dialled, dial = [], fake.dial
 
     async def counted(*args: Any) -> Any:

@@ -10,7 +10,6 @@ import pytest
 from kafkaclient.errors import DeliveryTimeoutError, KafkaError
 from kafkaclient.producer.batches.batch import ProducerBatch
 from kafkaclient.testing.clock import virtual_time
-from kafkaclient.testing.fake import FakeCluster
 from tests.producer.support import now, one_topic
 
 if TYPE_CHECKING:
@@ -63,8 +62,7 @@ async def test_an_answer_that_cannot_be_handled_is_as_good_as_none(
 async def test_halves_that_cannot_be_made_fail_the_whole(
     producing: StartProducer, outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fake = FakeCluster(brokers=1)
-    fake.create_topic("t", 1, max_message_bytes=700)
+    fake = one_topic(1, brokers=1, max_message_bytes=700)
     async with producing(fake, linger_ms=5) as producer:
         await producer.send_and_wait("t", b"0")
         real, calls = ProducerBatch.seal, []

@@ -141,8 +141,7 @@ async def test_the_wrong_event_loop(producing: StartProducer) -> None:
 
 @virtual_time
 async def test_a_delivery_of_a_split_batch_knows_its_event_loop(producing: StartProducer) -> None:
-    fake = FakeCluster(brokers=1)
-    fake.create_topic("t", 1, max_message_bytes=400)
+    fake = one_topic(1, brokers=1, max_message_bytes=400)
     async with producing(fake) as producer:
         deliveries = [await producer.send("t", bytes(100)) for _ in range(8)]
         await asyncio.gather(*deliveries)

@@ -12,7 +12,6 @@ import pytest
 
 from kafkaclient.errors import BufferFullError, PartitionerError
 from kafkaclient.testing.clock import virtual_time
-from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.wire.murmur2 import partition_for_key
 from tests.producer.support import one_topic
 
@@ -101,8 +100,7 @@ async def test_partitions_without_a_leader_are_left_to_the_keys(
 @pytest.mark.parametrize("name", NAMES)
 @virtual_time
 async def test_a_broker_that_dies_costs_no_record(name: str, producing: StartProducer) -> None:
-    fake = FakeCluster()
-    fake.create_topic("t", 6, replication_factor=3)
+    fake = one_topic(6, replication_factor=3)
     async with producing(fake, partitioner=name, batch_size=500) as producer:
         deliveries = []
         for n in range(600):

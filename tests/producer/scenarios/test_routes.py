@@ -13,7 +13,7 @@ from kafkaclient.errors import KafkaError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster, delay_answer
 from kafkaclient.wire.api import ApiKey
-from tests.producer.support import now
+from tests.producer.support import now, one_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -186,8 +186,7 @@ async def test_with_a_replica_on_the_dead_broker_everywhere_any_partition_is_bet
     producing: StartProducer,
 ) -> None:
     """Three brokers, three replicas: nobody can do better than the fencing, but nobody hangs."""
-    fake = FakeCluster(brokers=3)
-    fake.create_topic("t", 6, replication_factor=3, min_insync_replicas=2)
+    fake = one_topic(6, replication_factor=3, min_insync_replicas=2)
     fenced = 5.0
 
     def decide(_request: Any) -> Any:

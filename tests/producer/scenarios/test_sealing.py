@@ -12,10 +12,10 @@ import pytest
 from kafkaclient.errors import DeliveryTimeoutError, KafkaError, ProducerClosedError
 from kafkaclient.producer.batches.partition_queue import QueueState
 from kafkaclient.testing.clock import virtual_time
-from kafkaclient.testing.fake import FakeCluster
-from tests.producer.support import now
+from tests.producer.support import now, one_topic
 
 if TYPE_CHECKING:
+    from kafkaclient.testing.fake import FakeCluster
     from tests.producer.support import StartProducer, Values
 
 ASYNCIO_DEBUG = False  # many records
@@ -24,10 +24,7 @@ LARGE = b"large " * 10_000
 
 
 def cluster(partitions: int = 1) -> FakeCluster:
-    fake = FakeCluster(brokers=1)
-    fake.create_topic("t", partitions)
-    fake.round_trip_s = 0.002
-    return fake
+    return one_topic(partitions, brokers=1, round_trip_s=0.002)
 
 
 class Slow:

@@ -20,6 +20,7 @@ from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import DROP, ErrorCode, FakeCluster
 from kafkaclient.wire.api import ApiKey
+from tests.producer.support import now
 
 if TYPE_CHECKING:
     from tests.producer.support import Look, StartProducer
@@ -89,10 +90,10 @@ async def test_a_send_that_waits_does_not_slip_into_the_next_transaction(
 async def test_a_start_without_coordinator_ends(fake: FakeCluster) -> None:
     fake.control(ApiKey.FIND_COORDINATOR, 15, keep=True)
     producer = Producer(fake.bootstrap, dialer=fake, transactional_id="tx", max_block_ms=5000)
-    began = asyncio.get_running_loop().time()
+    began = now()
     with pytest.raises(TransactionTimeoutError, match="COORDINATOR_NOT_AVAILABLE"):
         await producer.start()
-    assert asyncio.get_running_loop().time() - began == pytest.approx(5, abs=0.5)
+    assert now() - began == pytest.approx(5, abs=0.5)
 
 
 @pytest.mark.parametrize("how", ["commit_transaction", "abort_transaction"])
@@ -275,9 +276,9 @@ async def test_stop_without_coordinator_ends(
         await producer.send_and_wait("t", b"1", partition=0)
         fake.control(ApiKey.END_TXN, DROP, keep=True)
         fake.control(ApiKey.INIT_PRODUCER_ID, DROP, keep=True)
-        began = asyncio.get_running_loop().time()
+        began = now()
         await producer.stop(timeout=timeout)
-        took = asyncio.get_running_loop().time() - began
+        took = now() - began
         assert took == pytest.approx(timeout or 5, abs=1.1)
 
 

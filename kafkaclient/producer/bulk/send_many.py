@@ -191,9 +191,8 @@ class BulkSend:
     async def _wait_to_append(self, record: Record) -> None:
         """Wait until the record can be appended: its partition is not known, or there is no buffer
         space."""
-        if self._core.admission.is_new_partition(
-            self._topic, record.partition, refreshed=self._refreshed
-        ):
+        buffer, refreshed = self._core.accumulator.topic(self._topic), self._refreshed
+        if self._core.admission.is_new_partition(buffer, record.partition, refreshed=refreshed):
             self._end_slice()  # callers that wait for the metadata already go first
             await self._wait_new_partition(record.partition)
         else:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.sender.broker_lanes import BrokerLanes
     from kafkaclient.producer.settings import SenderSettings
 
-__all__ = ["LiveLoad", "load_snapshot", "partition_skew"]
+__all__ = ["LiveLoad", "partition_skew"]
 
 
 class LiveLoad:
@@ -77,50 +77,42 @@ class LiveLoad:
         return lane.window.size
 
     def snapshot(self) -> LoadSnapshot:
-        return load_snapshot(self._accumulator, self._lanes, self._brokers(), self._clock())
+        topics, now = self._accumulator.topics, self._clock()
+        partitions = tuple(
+            PartitionLoad(
+                queue.tp.topic,
+                queue.tp.partition,
+                queue.leader,
+                len(queue.batches),
+                queue.queued_bytes,
+                queue.in_flight,
+                queue.bytes_sent,
+                queue.records_sent,
+                queue.batches_bound,
+                queue.bytes_bound,
+            )
+            for topic in topics.values()
+            for queue in topic.queues.values()
+        )
+        nodes = {*(lane.node_id for lane in self._lanes), *self._brokers()}
+        queued = dict.fromkeys(nodes, (0, 0))
+        for load in partitions:
+            if load.leader in queued:
+                batches, size = queued[load.leader]
+                queued[load.leader] = (batches + load.queued_batches, size + load.queued_bytes)
+        return LoadSnapshot(
+            tuple(
+                _broker_load(node_id, batches, size, self._lanes.get(node_id), now)
+                for node_id, (batches, size) in sorted(queued.items())
+            ),
+            partitions,
+            {name: partition_skew(topic) for name, topic in topics.items()},
+            {n: t.unbound.queued_bytes for n, t in topics.items() if t.unbound.batches},
+        )
 
     def _queue(self, topic: str, partition: int) -> PartitionQueue | None:
         buffer = self._accumulator.topics.get(topic)
         return None if buffer is None else buffer.queues.get(partition)
-
-
-def load_snapshot(
-    accumulator: RecordAccumulator, lanes: BrokerLanes, brokers: Iterable[int], now: float
-) -> LoadSnapshot:
-    partitions = tuple(
-        PartitionLoad(
-            queue.tp.topic,
-            queue.tp.partition,
-            queue.leader,
-            len(queue.batches),
-            queue.queued_bytes,
-            queue.in_flight,
-            queue.bytes_sent,
-            queue.records_sent,
-            queue.batches_bound,
-            queue.bytes_bound,
-        )
-        for topic in accumulator.topics.values()
-        for queue in topic.queues.values()
-    )
-    queued = dict.fromkeys({*(lane.node_id for lane in lanes), *brokers}, (0, 0))
-    for load in partitions:
-        if load.leader in queued:
-            batches, size = queued[load.leader]
-            queued[load.leader] = (batches + load.queued_batches, size + load.queued_bytes)
-    return LoadSnapshot(
-        tuple(
-            _broker_load(node_id, batches, size, lanes.get(node_id), now)
-            for node_id, (batches, size) in sorted(queued.items())
-        ),
-        partitions,
-        {name: partition_skew(topic) for name, topic in accumulator.topics.items()},
-        {
-            name: topic.unbound.queued_bytes
-            for name, topic in accumulator.topics.items()
-            if topic.unbound.batches
-        },
-    )
 
 
 def partition_skew(topic: TopicBuffer) -> float:

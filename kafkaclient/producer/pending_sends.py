@@ -316,7 +316,7 @@ class PendingSends:
         """No record stays held without a watch."""
         del self._watches[topic]
         if not watch.cancelled() and watch.exception() is None:
-            if self._oldest_held(topic) is not None:  # it came after the watch had looked
+            if self._oldest_held(topic) is not None:  # it came after the last check of the watch
                 self._start_watch(topic)
             return
         cause = "was cancelled" if watch.cancelled() else f"failed: {watch.exception()!r}"

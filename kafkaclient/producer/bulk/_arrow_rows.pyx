@@ -69,7 +69,7 @@ cdef class Blobs:
     def __dealloc__(self):
         PyMem_Free(self._parts)
 
-    cdef bint look(self, int64_t row, const uint8_t** data, Py_ssize_t* size) noexcept:
+    cdef bint locate(self, int64_t row, const uint8_t** data, Py_ssize_t* size) noexcept:
         """Point to a row's bytes; False: they are outside of the array's buffers."""
         cdef int64_t at = self._first + row
         cdef int64_t start, end
@@ -100,7 +100,7 @@ cdef class Blobs:
     cdef bytes get(self, int64_t row):
         cdef const uint8_t* data = NULL
         cdef Py_ssize_t size = -1
-        if not self.look(row, &data, &size):
+        if not self.locate(row, &data, &size):
             raise InvalidRecordError("its Arrow data is malformed")
         return None if size < 0 else PyBytes_FromStringAndSize(<const char*>data, size)
 
@@ -185,9 +185,9 @@ cdef class HeaderLists:
         while at < end:
             if not is_valid(self._entries_valid, self._entries_first + at):
                 return -1
-            if not self._names.look(at, &data, &name) or name < 0:
+            if not self._names.locate(at, &data, &name) or name < 0:
                 return -1
-            if not self._contents.look(at, &data, &content):
+            if not self._contents.locate(at, &data, &content):
                 return -1
             size += blob_size(name) + blob_size(content)
             at += 1
@@ -200,9 +200,9 @@ cdef class HeaderLists:
         self.bounds(row, &at, &last)
         end = put_varint(end, zigzag(last - at))
         while at < last:
-            self._names.look(at, &data, &size)
+            self._names.locate(at, &data, &size)
             end = put_blob(end, data, size)
-            self._contents.look(at, &data, &size)
+            self._contents.locate(at, &data, &size)
             end = put_blob(end, data, size)
             at += 1
         return end
@@ -271,14 +271,14 @@ cdef class Columns(Rows):
     def replace(self, Py_ssize_t at, value, key):
         """Columns are not serialized, so no value is replaced."""
 
-    cdef int look(self, Py_ssize_t at, Row* row) except -1:
+    cdef int locate(self, Py_ssize_t at, Row* row) except -1:
         cdef bint good = True
         row.key_size = row.value_size = -1
         row.headers_size = 1
         row.timestamp = row.partition = -1
-        if self._key is not None and not self._key.look(at, &row.key, &row.key_size):
+        if self._key is not None and not self._key.locate(at, &row.key, &row.key_size):
             return 0
-        if self._value is not None and not self._value.look(at, &row.value, &row.value_size):
+        if self._value is not None and not self._value.locate(at, &row.value, &row.value_size):
             return 0
         if self._headers is not None:
             row.headers_size = self._headers.size(at)

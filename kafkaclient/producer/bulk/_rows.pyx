@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The compiled form of ``rows.py``: the same names and behavior.
 
-A record's way through this file: :meth:`Rows.pour` -> ``Rows.put`` -> ``look`` (where are its key
-and value?) -> ``TopicAppendSlots.find`` (which batch?) -> ``RecordBuffer.begin`` (is there room?), then its bytes
-are copied there. No Python object is made for a record.
+A record's way through this file: :meth:`Rows.pour` -> ``Rows.put`` -> ``locate`` (where are its key
+and value?) -> ``TopicAppendSlots.find`` (which batch?) -> ``RecordBuffer.begin`` (is there room?),
+then its bytes are copied there. No Python object is made for a record.
 """
 
 cimport cython
@@ -20,26 +20,27 @@ __all__ = ["Rows", "Values"]
 
 
 cdef class Rows:
-    cdef int look(self, Py_ssize_t at, Row* row) except -1:
+    cdef int locate(self, Py_ssize_t at, Row* row) except -1:
         """Point to the parts of a row; 0: the row cannot be sent as it is."""
         raise NotImplementedError
 
     cdef uint8_t* put_headers(self, Py_ssize_t at, uint8_t* end) noexcept:
-        """Write the encoded headers of a row for which ``look`` has returned 1."""
+        """Write the encoded headers of a row for which ``locate`` has returned 1."""
         return end
 
     def check(self, Py_ssize_t start, Py_ssize_t stop, Py_ssize_t largest, int64_t partitions):
         cdef Row row
         cdef Py_ssize_t at
         for at in range(start, min(stop, len(self))):
-            if not self.look(at, &row) or row.partition >= partitions:
+            if not self.locate(at, &row) or row.partition >= partitions:
                 return at
             if blob_size(row.key_size) + blob_size(row.value_size) + row.headers_size > largest:
                 return at
         return stop
 
     def pour(
-        self, TopicAppendSlots slots not None, Py_ssize_t start, Py_ssize_t stop, int64_t now, list runs
+        self, TopicAppendSlots slots not None, Py_ssize_t start, Py_ssize_t stop, int64_t now,
+        list runs,
     ):
         cdef list touched = []
         cdef AppendSlot slot
@@ -54,7 +55,7 @@ cdef class Rows:
 
     cdef bint put(self, TopicAppendSlots slots, Py_ssize_t at, int64_t now, list touched) except -1:
         cdef Row row
-        if not self.look(at, &row):
+        if not self.locate(at, &row):
             return False
         cdef AppendSlot slot = slots.find(row.partition, row.key, row.key_size)
         if slot is None or slot._buffer is None:
@@ -105,7 +106,7 @@ cdef class Values(Rows):
         if self._keys is not None:
             self._keys[at] = key
 
-    cdef int look(self, Py_ssize_t at, Row* row) except -1:
+    cdef int locate(self, Py_ssize_t at, Row* row) except -1:
         row[0] = self._common
         if not point(self._values, at, &row.value, &row.value_size):
             return 0

@@ -1,4 +1,4 @@
-"""Failures that no caller has looked at: logged at a limited rate, and given to ``on_error``."""
+"""Failures that no caller has checked: logged at a limited rate, and given to ``on_error``."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class UnobservedFailures:
 
 def _log_failure(failure: UnseenFailure, records: int) -> None:
     _log.error(
-        "%d records to topic %s failed, and no caller looked at their deliveries: %s",
+        "%d records to topic %s failed, and no caller checked their deliveries: %s",
         records,
         failure.topic,
         failure.error,

@@ -13,10 +13,10 @@ has v2.
 
 What a failure ends:
 
-- A coordinator refuses a request: :func:`is_fatal` decides between :meth:`fail_transaction` and
-  the end of the producer (:meth:`TransactionManager._on_refusal`).
-- A record fails: the transaction (:meth:`fail_transaction`). If its leader's error code is FATAL
-  in sender/error_actions.py (PRODUCER_FENCED), also the producer.
+- A record fails: the transaction (:meth:`TransactionManager.fail_transaction`). If the leader's
+  error code is FATAL in sender/error_actions.py (PRODUCER_FENCED), also the producer.
+- A coordinator refuses a request: :func:`is_fatal` decides between the transaction and the producer
+  (:meth:`TransactionManager._on_refusal`). A refused abort always ends the producer.
 """
 
 from __future__ import annotations
@@ -118,16 +118,14 @@ class TransactionManager:
 
     def new_guard(self, check_open: Callable[[], None]) -> Callable[[], None]:
         """A check for after a wait. It raises if ``check_open`` does, or if the present transaction
-        has ended meanwhile."""
+        has ended during the wait."""
         serial = self.serial
 
         def guard() -> None:
             check_open()
             if serial != self.serial:
-                raise ProducerStateError(
-                    "the record was not sent: the transaction ended while send waited for metadata "
-                    "or buffer space"
-                )
+                what = "the transaction ended while send waited for metadata or buffer space"
+                raise ProducerStateError(f"the record was not sent: {what}")
 
         return guard
 
@@ -150,7 +148,7 @@ class TransactionManager:
         self._status.cause = error
         self._move(_S.ABORTABLE_ERROR)
         self._stop_sending()
-        # Not now: the caller is at work on the batches.
+        # Not at once: the caller is still handling batches.
         asyncio.get_running_loop().call_soon(self._fail_unsent)
 
     def on_producer_failed(self, error: KafkaError) -> None:
@@ -196,7 +194,6 @@ class TransactionManager:
         """Request the producer id. Raises TransactionTimeoutError after ``max.block.ms``."""
         self._move(_S.INITIALIZING)
         await self._timeout.within(self.requests.initialize(), "the producer was not started")
-        # Assigned here: the coordinator's answer decides between v1 and v2.
         self._records.ready_queues.gate = None if self.requests.v2 else self._added_partitions
         self._move(_S.READY)
 

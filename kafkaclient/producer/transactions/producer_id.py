@@ -113,7 +113,7 @@ class ProducerIdFetcher:
             if advice:
                 advice += ", and so does Write on any topic, since Kafka 2.8"
             raise broker_error(
-                answer.error_code, "asking for a producer id (idempotence)", advice=advice
+                answer.error_code, "requesting a producer id (idempotence)", advice=advice
             )
         return answer
 

@@ -128,7 +128,7 @@ class TransactionRequests:
         answer = await self._coordinators.call(
             CoordinatorKind.TRANSACTION, self._id, call, final=frozenset()
         )
-        self._check(answer.error_code, "asking for the producer id")
+        self._check(answer.error_code, "requesting the producer id")
         self._identity.assign(answer.producer_id, answer.producer_epoch)
 
     async def end(self, *, commit: bool) -> None:

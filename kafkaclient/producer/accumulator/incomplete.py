@@ -17,7 +17,7 @@ from kafkaclient.producer.batches.split import (
     split_in_half,
     without_records,
 )
-from kafkaclient.producer.timing import SOON
+from kafkaclient.producer.time_constants import SOON
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

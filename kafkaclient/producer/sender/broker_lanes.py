@@ -10,7 +10,7 @@ from kafkaclient.producer.lane_id import node_of
 from kafkaclient.producer.sender.broker_lane import BrokerLane
 from kafkaclient.producer.sender.broker_state import BrokerState
 from kafkaclient.producer.sender.liveness import BELIEVED_S
-from kafkaclient.producer.timing import NEVER
+from kafkaclient.producer.time_constants import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Iterable, Iterator

@@ -28,7 +28,7 @@ from kafkaclient.producer.sender.liveness import BrokerLiveness
 from kafkaclient.producer.sender.loop_monitor import LoopLagWarning, LoopMonitor
 from kafkaclient.producer.sender.responses import ResponseHandler, delivery_timeout
 from kafkaclient.producer.settings import MAX_OPEN_SHARE
-from kafkaclient.producer.timing import NEVER
+from kafkaclient.producer.time_constants import NEVER
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.produce import (
     FIRST_WITH_TOPIC_IDS,

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from kafkaclient.producer.timing import NEVER, SOON
+from kafkaclient.producer.time_constants import NEVER, SOON
 
 if TYPE_CHECKING:
     from collections.abc import Callable

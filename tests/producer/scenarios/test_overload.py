@@ -19,11 +19,13 @@ from kafkaclient.producer.batches.batch import ProducerBatch
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import DROP, FakeCluster
 from kafkaclient.wire.api import ApiKey
+from tests.producer.support import one_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.producer.conftest import StartProducer
+    from tests.producer.support import StartProducer
+
 
 ASYNCIO_DEBUG = False  # it keeps a traceback of every handle
 
@@ -124,8 +126,7 @@ def connections(fake: FakeCluster) -> int:
 async def test_timers_are_in_proportion_to_what_is_active(producing: StartProducer) -> None:
     """L4: the sender has one, and so has a connection, however many batches linger and however many
     requests are under way; those that were replaced do not pile up."""
-    fake = FakeCluster()
-    fake.create_topic("t", 600)
+    fake = one_topic(600)
     loop: Any = asyncio.get_running_loop()
     async with producing(fake, linger_ms=2000) as producer:
         await producer.send_and_wait("t", b"first")

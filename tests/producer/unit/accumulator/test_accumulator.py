@@ -13,7 +13,7 @@ from kafkaclient.wire.compression import Codec
 from kafkaclient.wire.records import BATCH_OVERHEAD, batch_header, iter_records
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import Bench
+    from tests.producer.support import Bench
 
 KEY, VALUE = b"key", b"value"
 FITS = 68  # records of 15 bytes in Java's batch of 1025 + 61 bytes

@@ -11,7 +11,7 @@ from kafkaclient.producer.batches.batch import ProducerBatch
 from kafkaclient.producer.batches.partition_queue import QueueState
 
 if TYPE_CHECKING:
-    from tests.producer.conftest import Bench
+    from tests.producer.support import Bench
 
 LOST = BrokerConnectionError("lost")
 

@@ -137,7 +137,7 @@ def test_writing() -> None:
     assert options.client["linger.ms"] == "7"
     assert WriteOptions.parse(SERVERS, "streaming").topic is None
     for extra, said in (
-        ({"topic": " "}, "option topic is empty"),
+        ({"topic": " "}, "option topic=' ' is not accepted: give a topic's name"),
         ({"subscribe": "t"}, "option subscribe is not for writing"),
         ({"kafka.value.serializer": "x"}, "STRING or BINARY"),
         ({"kafka.acks": "many"}, "in the options kafka"),

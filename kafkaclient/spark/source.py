@@ -21,13 +21,7 @@ if TYPE_CHECKING:
     from kafkaclient.spark.offsets import OffsetRange
     from kafkaclient.spark.options import ReadOptions
 
-__all__ = ["KafkaBatchReader", "RangePartition", "read_range"]
-
-
-class RangePartition(InputPartition):
-    """The input of one task. ``value`` is an :class:`OffsetRange`."""
-
-    value: OffsetRange | None
+__all__ = ["KafkaBatchReader", "read_range"]
 
 
 class KafkaBatchReader(DataSourceReader):
@@ -39,7 +33,7 @@ class KafkaBatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         with LoopThread("kafkaclient-plan") as loop:
             ranges = loop.run(plan_batch(self._options))
-        return [RangePartition(each) for each in ranges]
+        return [InputPartition(each) for each in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_range(self._options, partition.value)

@@ -30,7 +30,7 @@ from kafkaclient.spark.offsets import (
     split,
 )
 from kafkaclient.spark.planning import Planner, report_loss
-from kafkaclient.spark.source import RangePartition, read_range
+from kafkaclient.spark.source import read_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,7 +86,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest = end
         added = [tp for tp in end if tp not in begin]
         if added:
-            begin |= self._run(lambda planner: planner.earliest(added))
+            begin |= self._run(lambda planner: planner.offsets(added, "earliest"))
         if self._waits_for_more(begin, end, limit):
             return start
         self._last_batch = time.monotonic()
@@ -108,7 +108,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return offsets_as_json(self._latest) or None
 
     async def _end_offsets(self, planner: Planner) -> dict[TopicPartition, int]:
-        return await planner.latest(await planner.partitions(ignore_missing=True))
+        return await planner.offsets(await planner.partitions(ignore_missing=True), "latest")
 
     # --- ranges of the tasks ----------------------------------------------------------------------
 
@@ -126,7 +126,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             report_loss(f"partition {tp} is gone; it was read to offset {begin[tp]}", fail=fail)
         added = [tp for tp in until if tp not in begin]
         if added:
-            first = self._run(lambda planner: planner.earliest(added))
+            first = self._run(lambda planner: planner.offsets(added, "earliest"))
             for tp in (tp for tp in sorted(added) if first[tp] > 0):
                 report_loss(f"the new partition {tp} begins at offset {first[tp]}", fail=fail)
             begin |= first
@@ -139,7 +139,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
             ranges.append(OffsetRange(*tp, begin[tp], offset))
         pieces = split(ranges, self._options.min_partitions, self._options.max_records)
-        return [RangePartition(each) for each in pieces]
+        return [InputPartition(each) for each in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_range(self._options, partition.value)
@@ -150,7 +150,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._connected is None:
             loop, planner = LoopThread("kafkaclient-plan"), Planner(self._options)
             self._connected = loop, planner
-            loop.run(planner.__aenter__())
+            loop.run(planner.start())
         loop, planner = self._connected
         found: dict[TopicPartition, int] = loop.run(ask(planner))
         return found

@@ -103,7 +103,7 @@ count = matching(r"0*[1-9]\d*", lambda found: int(found[0]), "give an integer ab
 
 def option(name: str, parse: Callable[[str], T], default: T) -> Any:
     """Declares a dataclass field that :meth:`GivenOptions.declared_by` reads."""
-    return dataclasses.field(default=default, metadata={"option": (name, parse)})
+    return dataclasses.field(default=default, metadata={"option": (name, parse, default)})
 
 
 class GivenOptions:
@@ -142,7 +142,7 @@ class GivenOptions:
     def declared_by(self, options: type) -> dict[str, Any]:
         """The values of the fields that a dataclass declares with :func:`option`."""
         return {
-            field.name: self.read(*field.metadata["option"], field.default)
+            field.name: self.read(*field.metadata["option"])
             for field in dataclasses.fields(options)
             if "option" in field.metadata
         }

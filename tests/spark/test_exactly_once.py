@@ -24,20 +24,18 @@ from kafkaclient.errors import (  # noqa: E402
     TransactionLostError,
 )
 from kafkaclient.spark.checkpoint import end_offsets  # noqa: E402
-from kafkaclient.spark.decisions import (  # noqa: E402
-    Contents,
-    Decision,
+from kafkaclient.spark.commit import (  # noqa: E402
     State,
     TransactionStatus,
     abort_batch,
     commit_batch,
 )
+from kafkaclient.spark.decisions import Contents, Decision  # noqa: E402
 from kafkaclient.spark.exactly_once import (  # noqa: E402
     ExactlyOnceWriter,
     KafkaTransactions,
     Prepared,
     PreparingSink,
-    begin,
 )
 from kafkaclient.spark.ledger import KafkaLedger, make_ledger  # noqa: E402
 from kafkaclient.spark.options import WriteOptions  # noqa: E402
@@ -65,7 +63,8 @@ async def task(fake: FakeCluster, batch: int, values: list[str], name: int = 0) 
     identity = f"{QUERY}-{batch}-{name:032x}"
     producer = Producer(fake.bootstrap, dialer=fake, transactional_id=identity)
     sink = PreparingSink(producer, COLUMNS, QUERY)
-    await begin(producer)
+    await producer.start()
+    await producer.begin_transaction()
     try:
         if values:
             await sink.take(pa.record_batch({"value": values}))

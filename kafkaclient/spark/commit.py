@@ -176,13 +176,12 @@ def _not_committed(wanted: Decision, why: str) -> TransactionLostError:
 async def _try_revoke(transactions: Transactions, decision: Decision) -> bool:
     """Revoke the decision if it cannot be committed completely in time. Returns whether it did."""
     statuses = await transactions.states(decision.transactions)
-    if not {each.state for each in statuses.values()} <= {State.OPEN, State.ABORTED}:
+    found = statuses.values()
+    if any(state not in (State.OPEN, State.ABORTED) for state, _ in found):
         return False  # it may be visible in part: commit the other transactions
-    still_open = [each for each, (state, _) in statuses.items() if state is State.OPEN]
-    if len(still_open) == len(statuses) and all(
-        each.time_left >= _MIN_LEFT_TO_COMMIT for each in statuses.values()
-    ):
+    if all(state is State.OPEN and left >= _MIN_LEFT_TO_COMMIT for state, left in found):
         return False
+    still_open = [each for each, (state, _) in statuses.items() if state is State.OPEN]
     await _end(transactions, still_open, commit=False)
     # Another run may have committed a transaction meanwhile.
     statuses = await transactions.states(decision.transactions)

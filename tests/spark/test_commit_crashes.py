@@ -71,8 +71,8 @@ def test_a_restored_checkpoint_loses_and_repeats_nothing_silently(
     restored: dict[int, int],
     readable: bool,
 ) -> None:
-    """A batch that is planned again, with other rows, replaces the decided batch only if none of its
-    transactions was committed. Otherwise the query fails."""
+    """A batch that is planned again, with other rows, replaces the decided batch only if no decided
+    transaction was committed. Otherwise the query fails."""
     kafka = Kafka()
     kafka.script = script
     query = Query(kafka, readable)

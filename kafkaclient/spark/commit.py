@@ -64,20 +64,16 @@ class Ledger(Protocol):
 
     async def last(self) -> Decision | None:
         """The last decision. Does not fence other runs."""
-        ...
 
     async def is_writing(self) -> bool:
         """Whether any run is writing a decision that :meth:`last` does not return yet."""
-        ...
 
     async def claim(self) -> Decision | None:
         """Fence earlier runs, so that they can no longer write, and return the last decision."""
-        ...
 
     async def write(self, decision: Decision) -> None:
         """Write a decision, after :meth:`claim`. It is durable on return, perhaps also after an
         error."""
-        ...
 
 
 class Transactions(Protocol):
@@ -90,11 +86,9 @@ class Transactions(Protocol):
     async def end(self, prepared: PreparedTransaction, *, commit: bool) -> bool:
         """Commit or abort the transaction. Returns whether it has ended in this way, now or
         earlier; perhaps False after aborting a timed-out one."""
-        ...
 
     async def open_up_to(self, batch: int) -> list[PreparedTransaction]:
         """The open transactions of all batches up to this one."""
-        ...
 
 
 async def commit_batch(

@@ -98,27 +98,26 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Raises as :func:`commit_batch`. Then Spark calls :meth:`abort` and ends the query."""
-        told, prepared = _prepared(messages)
+        tasks, prepared = _prepared(messages)
         contents = Contents(
-            sum(each.records for each in told),
-            sum(each.checksum for each in told),
+            sum(each.records for each in tasks),
+            sum(each.checksum for each in tasks),
             self._options.topic,
             end_offsets(self._options.checkpoint, batchId),
         )
         wanted = Decision(batchId, prepared, contents=contents)
         accept_loss = not self._options.fail_on_data_loss
         self._coordinate(
-            told,
-            lambda ledger, own: commit_batch(ledger, own, wanted, accept_loss=accept_loss),
+            tasks, lambda ledger, own: commit_batch(ledger, own, wanted, accept_loss=accept_loss)
         )
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        told, prepared = _prepared(messages)
-        self._coordinate(told, lambda ledger, own: abort_batch(ledger, own, batchId, prepared))
+        tasks, prepared = _prepared(messages)
+        self._coordinate(tasks, lambda ledger, own: abort_batch(ledger, own, batchId, prepared))
 
     def _coordinate(
         self,
-        told: list[Prepared],
+        tasks: list[Prepared],
         call: Callable[[KafkaLedger, KafkaTransactions], Awaitable[None]],
     ) -> None:
         """Run ``call`` with the query's ledger and transactions, if there were any tasks."""
@@ -139,16 +138,16 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
                 finally:
                     await ledger.close()
 
-        if told:
-            asyncio.run(run(told[0].query))
+        if tasks:
+            asyncio.run(run(tasks[0].query))
 
 
 def _prepared(
     messages: list[WriterCommitMessage | None],
 ) -> tuple[list[Prepared], tuple[PreparedTransaction, ...]]:
     """The tasks' messages and their transactions. Both are empty if there were no tasks."""
-    told = [message for message in messages if isinstance(message, Prepared)]
-    return told, tuple(each.transaction for each in told if each.transaction is not None)
+    tasks = [message for message in messages if isinstance(message, Prepared)]
+    return tasks, tuple(each.transaction for each in tasks if each.transaction is not None)
 
 
 class PreparingSink(TaskSink):
@@ -176,8 +175,8 @@ def _query_and_batch(prefix: str) -> tuple[str, int]:
     batch = context and context.getLocalProperty("streaming.sql.batchId")
     if not query or not batch:
         raise KafkaError(
-            "exactlyOnce: Spark does not tell this task its query and batch. Only micro-batches of "
-            "a streaming query can be written exactly once"
+            "exactlyOnce: this task has no query id and batch number from Spark. Only "
+            "micro-batches of a streaming query can be written exactly once"
         )
     return f"{prefix}-{query}", int(batch)
 
@@ -211,10 +210,8 @@ class KafkaTransactions:
 
     async def _describe(self, names: Sequence[str]) -> dict[str, TransactionDescription | None]:
         described: dict[str, TransactionDescription | None] = {}
-        for start in range(0, len(names), _MAX_REQUESTS):
-            described |= await self._admin.describe_transactions(
-                names[start : start + _MAX_REQUESTS]
-            )
+        for at in range(0, len(names), _MAX_REQUESTS):
+            described |= await self._admin.describe_transactions(names[at : at + _MAX_REQUESTS])
         return described
 
     async def open_up_to(self, batch: int) -> list[PreparedTransaction]:

@@ -61,6 +61,7 @@ class LoopThread:
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
         """The items; the next one is awaited while the caller uses the current one. After the
         iteration, complete or not, ``items`` is no longer running."""
+        ahead: asyncio.Future[T | None] | None = None
 
         async def take_and_start_next() -> T | None:
             nonlocal ahead
@@ -68,7 +69,6 @@ class LoopThread:
             ahead = asyncio.ensure_future(anext(items, None))
             return found
 
-        ahead: asyncio.Future[T | None] | None = None
         self.run(take_and_start_next())
         try:
             while (found := self.run(take_and_start_next())) is not None:

@@ -179,10 +179,6 @@ def _subscription(given: GivenOptions) -> Subscription:
     return given.read(chosen[0], _PARSE_SUBSCRIPTION[chosen[0]], Subscription())
 
 
-def _parse_assign(text: str) -> Subscription:
-    return Subscription(partitions=parse_partitions(text))
-
-
 def _parse_subscribe(text: str) -> Subscription:
     topics = tuple(dict.fromkeys(name for each in text.split(",") if (name := each.strip())))
     if not topics:
@@ -200,7 +196,7 @@ def _parse_pattern(text: str) -> Subscription:
 
 
 _PARSE_SUBSCRIPTION: dict[str, Callable[[str], Subscription]] = {
-    "assign": _parse_assign,
+    "assign": lambda text: Subscription(partitions=parse_partitions(text)),
     "subscribe": _parse_subscribe,
     "subscribePattern": _parse_pattern,
 }
@@ -216,10 +212,10 @@ def _offset_limit(
     otherwise: Any = "latest"
     if side == "starting":
         otherwise = given.read("startingOffsetsByTimestampStrategy", _strategy, "error")
-    time = given.read(f"{side}Timestamp", _milliseconds, None)
-    if time is not None:
-        return ByTime(time, otherwise)
-    times = given.read(f"{side}OffsetsByTimestamp", _times, None)
+    times: int | Mapping[TopicPartition, int] | None
+    times = given.read(f"{side}Timestamp", _milliseconds, None)
+    if times is None:
+        times = given.read(f"{side}OffsetsByTimestamp", _times, None)
     if times is not None:
         return ByTime(times, otherwise)
     default_limit: OffsetLimit = AllPartitions(default)
@@ -227,9 +223,8 @@ def _offset_limit(
 
 
 def _offsets(text: str) -> OffsetLimit:
-    named = {"earliest": EARLIEST, "latest": LATEST}.get(text.lower())
-    if named is not None:
-        return AllPartitions(named)
+    if text.lower() in ("earliest", "latest"):
+        return AllPartitions(EARLIEST if text.lower() == "earliest" else LATEST)
     try:
         return ByOffset(parse_offsets(text))
     except ValueError as error:

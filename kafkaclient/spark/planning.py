@@ -60,9 +60,9 @@ class Planner:
         Raises UnknownTopicError for a subscribed topic or assigned partition that does not exist.
         With ``ignore_missing`` those are left out.
         """
-        asked = self._options.subscription
-        assigned, pattern = set(asked.partitions), asked.pattern
-        wanted = {tp.topic for tp in assigned} | set(asked.topics)
+        subscription = self._options.subscription
+        assigned, pattern = set(subscription.partitions), subscription.pattern
+        wanted = {tp.topic for tp in assigned} | set(subscription.topics)
         names = None if pattern is not None or ignore_missing else wanted
         found = await self._admin.describe_topics(names)
         if pattern is not None:
@@ -107,11 +107,9 @@ class Planner:
     async def _at_times(
         self, limit: ByTime, partitions: Collection[TopicPartition], side: str
     ) -> dict[TopicPartition, int]:
-        if isinstance(limit.times, int):
-            times = dict.fromkeys(partitions, limit.times)
-        else:
-            times = dict(limit.times)
-            _check_complete(times, partitions, f"{side}OffsetsByTimestamp")
+        at = limit.times
+        times = dict.fromkeys(partitions, at) if isinstance(at, int) else at
+        _check_complete(times, partitions, f"{side}OffsetsByTimestamp")
         found: dict[TopicPartition, int] = {}
         for time in set(times.values()):
             at_time = await self._reader.offsets([tp for tp in times if times[tp] == time], time)

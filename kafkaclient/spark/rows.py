@@ -140,20 +140,20 @@ class WriteColumns:
             [batch.column(self.positions[name]) for name in names], names=names
         )
         if self.same_topic is not None:
-            yield Records(self.same_topic, columns, None)
+            found = [self.same_topic]
+        else:
+            topics = batch.column(self.topic)
+            if topics.null_count:
+                error = InvalidRecordError("column topic is null: give each row a topic")
+                error.index = pc.index(topics.is_null(), True).as_py()
+                raise error
+            found = pc.unique(topics).to_pylist()
+        if len(found) == 1:
+            yield Records(found[0], columns, None)
             return
-        topics = batch.column(self.topic)
-        if topics.null_count:
-            error = InvalidRecordError("column topic is null: give each row a topic")
-            error.index = pc.index(topics.is_null(), True).as_py()
-            raise error
-        found = pc.unique(topics)
         for topic in found:
-            if len(found) == 1:
-                yield Records(topic.as_py(), columns, None)
-                return
             rows = pc.indices_nonzero(pc.equal(topics, topic))
-            yield Records(topic.as_py(), columns.take(rows), rows)
+            yield Records(topic, columns.take(rows), rows)
 
 
 def _byte_sum(blobs: pa.Array) -> int:
@@ -164,8 +164,7 @@ def _byte_sum(blobs: pa.Array) -> int:
     ends = memoryview(offsets).cast("q")
     start, end = ends[blobs.offset], ends[blobs.offset + len(blobs)]
     every = pa.Array.from_buffers(pa.uint8(), end - start, [None, data.slice(start, end - start)])
-    total: int = (pc.sum(every).as_py() or 0) + (end - start) * 2**8
-    return total
+    return int(pc.sum(every).as_py() or 0) + (end - start) * 2**8
 
 
 def _is_headers(kind: ArrayType) -> bool:

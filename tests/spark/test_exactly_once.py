@@ -364,6 +364,6 @@ def test_options() -> None:
 def test_outside_of_a_query() -> None:
     options = WriteOptions(client={"bootstrap.servers": "b:1"}, topic="t", exactly_once=True)
     writer = pickle.loads(pickle.dumps(ExactlyOnceWriter(options, COLUMNS)))  # noqa: S301
-    with pytest.raises(KafkaError, match="does not tell this task its query"):
+    with pytest.raises(KafkaError, match="this task has no query id"):
         writer.write(iter(()))
     writer.commit([None], 3)  # nothing was written, and nothing can be known

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from kafkaclient.spark.failures import SparkJobError
+from kafkaclient.spark.jobs import SparkJobError
 from kafkaclient.spark.report.judging import judge_decisions
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kafkaclient.spark.failures import SparkJobError
+from kafkaclient.spark.jobs import SparkJobError
 from kafkaclient.spark.report import counting
 from kafkaclient.spark.report.counting import PACKED_COUNTS, SUMS, count_files, sum_groups, unpack
 from kafkaclient.telemetry import SCHEMA

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkaclient.spark import progress
-from kafkaclient.spark.progress import report_progress
+from kafkaclient.spark import jobs
+from kafkaclient.spark.jobs import report_progress
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +33,7 @@ def session(stages: Mapping[int, tuple[int, int] | None]) -> SimpleNamespace:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "_POLL_INTERVAL_S", 0.001)
+    monkeypatch.setattr(jobs, "_POLL_INTERVAL_S", 0.001)
 
 
 def test_the_tasks_of_active_stages_are_reported() -> None:

@@ -6,7 +6,7 @@ aborts it as :mod:`kafkaclient.spark.commit` describes, with a topic as ledger.
 PySpark creates a new writer for every batch, another one in each worker, and a third one in a new
 process for each commit or abort. That process knows only the options, the tasks' messages and the
 batch number. So writers have no state. Transactional ids are never reused: an attempt that Spark
-has given up, but that still runs, cannot touch prepared transactions.
+has abandoned, but that still runs, cannot touch prepared transactions.
 """
 
 from __future__ import annotations

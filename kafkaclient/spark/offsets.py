@@ -153,11 +153,10 @@ def split(
     # The proportions are computed over the divided ranges only.
     rest = total - sum(each.size for each in small)
     parts = max(min_partitions - len(small), 1)
-    pieces: list[OffsetRange] = []
-    for each in whole:
-        divided = each not in small
-        pieces += _divide(each, _share(each.size, rest, parts)) if divided else [each]
-    return pieces
+    counts = [1 if each in small else _share(each.size, rest, parts) for each in whole]
+    return [
+        piece for each, count in zip(whole, counts, strict=True) for piece in _divide(each, count)
+    ]
 
 
 def _share(size: int, total: int, parts: int) -> int:

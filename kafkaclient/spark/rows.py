@@ -164,7 +164,7 @@ def _byte_sum(blobs: pa.Array) -> int:
     ends = memoryview(offsets).cast("q")
     start, end = ends[blobs.offset], ends[blobs.offset + len(blobs)]
     every = pa.Array.from_buffers(pa.uint8(), end - start, [None, data.slice(start, end - start)])
-    return int(pc.sum(every).as_py() or 0) + (end - start) * 2**8
+    return int((pc.sum(every).as_py() or 0) + (end - start) * 2**8)
 
 
 def _is_headers(kind: ArrayType) -> bool:

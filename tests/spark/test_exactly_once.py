@@ -89,17 +89,17 @@ def seen(fake: FakeCluster) -> list[bytes | None]:
 
 
 async def test_batches_become_visible_when_they_are_committed(fake) -> None:
-    told = [
+    tasks = [
         await task(fake, 0, ["a", "b"]),
         await task(fake, 0, [], 1),
         await task(fake, 0, ["c"], 2),
     ]
-    lost = await task(fake, 0, ["a", "b"], 3)  # of an attempt that Spark has given up on
+    lost = await task(fake, 0, ["a", "b"], 3)  # an attempt whose message was lost
     later = await task(fake, 1, ["d"], 4)
-    assert [one.records for one in told] == [2, 0, 1]
-    assert told[1].transaction is None
+    assert [one.records for one in tasks] == [2, 0, 1]
+    assert tasks[1].transaction is None
     assert seen(fake) == []
-    prepared = tuple(one.transaction for one in told if one.transaction)
+    prepared = tuple(one.transaction for one in tasks if one.transaction)
     async with driver(fake) as (ledger, transactions):
         await commit_batch(ledger, transactions, Decision(0, prepared))
         assert seen(fake) == [b"a", b"b", b"c"]
@@ -172,7 +172,7 @@ async def test_time_outs(fake) -> None:
 
 
 async def test_a_batch_that_was_decided_with_other_rows(fake) -> None:
-    """The tasks tell what they wrote; which task wrote it does not matter."""
+    """The tasks' messages have their rows' checksum. Which task wrote a row does not matter."""
     first = [await task(fake, 0, values, n) for n, values in enumerate((["a", "b"], ["c"]))]
     again = [await task(fake, 0, ["a", "b", "c"], 2), await task(fake, 0, [], 3)]
     other = [await task(fake, 0, ["a", "b", "d"], 4)]
@@ -184,9 +184,9 @@ async def test_a_batch_that_was_decided_with_other_rows(fake) -> None:
     assert seen(fake) == [b"a", b"b", b"c"]
 
 
-def decision(batch: int, told: list[Prepared]) -> Decision:
-    contents = Contents(sum(t.records for t in told), sum(t.checksum for t in told), "t")
-    prepared = tuple(one.transaction for one in told if one.transaction)
+def decision(batch: int, tasks: list[Prepared]) -> Decision:
+    contents = Contents(sum(t.records for t in tasks), sum(t.checksum for t in tasks), "t")
+    prepared = tuple(one.transaction for one in tasks if one.transaction)
     return Decision(batch, prepared, contents=contents)
 
 
@@ -296,9 +296,9 @@ async def test_the_ledger_is_replicated(
     async with Admin(fake.bootstrap, dialer=fake, limits=None) as admin:
         for _ in range(2):  # it may be there
             await make_ledger(admin, "q", replicas=replicas, min_insync=insync)
-        told = await admin.describe_topic("q")
+        topic = await admin.describe_topic("q")
         configs = await admin.describe_configs(ConfigResource.topic("q"))
-    assert (told.replication_factor, configs["min.insync.replicas"].value) == found
+    assert (topic.replication_factor, configs["min.insync.replicas"].value) == found
     assert configs["cleanup.policy"].value == "compact"
     assert ("has only" in caplog.text) is (replicas is None and brokers < 3)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Tracker:
-    """Stands for Spark's; a stage of None is one that it has forgotten."""
+    """Stands for Spark's tracker. None is a stage that Spark has forgotten."""
 
     def __init__(self, stages: Mapping[int, tuple[int, int] | None]) -> None:
         self._stages = stages
@@ -37,16 +37,16 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_tasks_of_active_stages_are_reported() -> None:
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     enough = threading.Event()
 
-    def tell(done: int, tasks: int) -> None:
-        told.append((done, tasks))
+    def report(done: int, tasks: int) -> None:
+        reported.append((done, tasks))
         enough.set()
 
-    with report_progress(session({3: (1, 8), 4: None, 5: (2, 4)}), tell):
+    with report_progress(session({3: (1, 8), 4: None, 5: (2, 4)}), report):
         assert enough.wait(10)
-    assert set(told) == {(3, 12)}
+    assert set(reported) == {(3, 12)}
     assert "kafkaclient-spark-progress" not in {each.name for each in threading.enumerate()}
 
 

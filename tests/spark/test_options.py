@@ -113,10 +113,10 @@ def test_what_has_no_effect_is_warned_of(caplog: pytest.LogCaptureFixture) -> No
             checkpointLocation="/x",
         )
     assert "group.id" not in options.client
-    told = " ".join(caplog.messages)
+    warned = " ".join(caplog.messages)
     for name in ("groupidprefix", "kafka.group.id", "maxOffsetsPerTrigger"):
-        assert name in told
-    assert "checkpoint" not in told
+        assert name in warned
+    assert "checkpoint" not in warned
 
 
 def test_secrets_are_not_shown() -> None:

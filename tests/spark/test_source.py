@@ -1,4 +1,4 @@
-"""The data source as Spark asks it, without a session."""
+"""The data source as Spark calls it, without a session."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_register() -> None:
 def test_the_columns_of_a_read() -> None:
     assert "headers" not in made(subscribe="t").schema().names
     assert made(subscribe="t", includeHeaders="True").schema().names[-1] == "headers"
-    assert made(topic="t").schema() == read_schema(headers=False)  # asked for before a write, too
+    assert made(topic="t").schema() == read_schema(headers=False)  # also called before a write
     with pytest.raises(ConfigError, match="did you mean includeHeaders"):
         made(subscribe="t", includeHeader="true").schema()
     # Fine for a batch, or for a stream; which it is is not known yet.

@@ -1,4 +1,4 @@
-"""When files are written, and that nothing that goes wrong there gets out."""
+"""When files are written, and that errors of writing do not reach the producer."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ async def test_rows_that_come_while_a_file_is_written_are_in_the_next(
 
 @pytest.mark.parametrize("after", [0, 1])
 @virtual_time
-async def test_an_error_is_told_once_and_ends_the_recording(
+async def test_an_error_is_logged_once_and_ends_the_recording(
     after: int, tmp_path: Path, row: Row, limit: Limit, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls = []

@@ -1,4 +1,4 @@
-"""Rows in, the same rows out, whatever is in them."""
+"""Rows read back are the rows that were added, for all values."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -120,8 +121,8 @@ class KafkaLedger:
             end = await reader.offsets(self._query, at="latest")
             batches = reader.read({tp: (first[tp], end[tp])})
             values = [record.value async for batch in batches for record in batch]
-        decisions = list(_join_slices(value for value in values if value is not None))
-        return decisions[-1] if decisions else None
+        last = deque(_join_slices(value for value in values if value is not None), maxlen=1)
+        return last[0] if last else None
 
     async def is_writing(self) -> bool:
         """Whether the ledger's transaction is open or being committed or aborted."""

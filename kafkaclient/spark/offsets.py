@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = [
     "EARLIEST",
     "LATEST",
-    "AllPartitions",
     "ByOffset",
     "ByTime",
     "OffsetLimit",
@@ -37,17 +36,11 @@ EARLIEST, LATEST = -2, -1  # in place of an offset, as in ListOffsets requests
 
 
 @dataclass(frozen=True, slots=True)
-class AllPartitions:
-    """All partitions start or end at ``EARLIEST`` or ``LATEST``."""
-
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
 class ByOffset:
-    """Each partition has its own offset, or ``EARLIEST`` or ``LATEST``."""
+    """Each partition starts or ends at an offset, at ``EARLIEST`` or at ``LATEST``."""
 
-    offsets: Mapping[TopicPartition, int]
+    offsets: int | Mapping[TopicPartition, int]
+    """One for all partitions, or one for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +53,7 @@ class ByTime:
     """What to do with a partition without such a record."""
 
 
-OffsetLimit: TypeAlias = AllPartitions | ByOffset | ByTime
+OffsetLimit: TypeAlias = ByOffset | ByTime
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -29,7 +30,6 @@ from kafkaclient.spark.given_options import (
 from kafkaclient.spark.offsets import (
     EARLIEST,
     LATEST,
-    AllPartitions,
     ByOffset,
     ByTime,
     OffsetLimit,
@@ -38,7 +38,7 @@ from kafkaclient.spark.offsets import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from kafkaclient.spark.given_options import Mode
     from kafkaclient.types import TopicPartition
@@ -108,7 +108,7 @@ class ReadOptions:
         else:
             for name in given.present(ENDING):
                 raise ConfigError(f"option {name} is for batch reads: a streaming read has no end")
-            start, end = _offset_limit(given, "starting", LATEST), AllPartitions(LATEST)
+            start, end = _offset_limit(given, "starting", LATEST), ByOffset(LATEST)
         found = cls(
             client=client,
             subscription=_subscription(given),
@@ -218,13 +218,13 @@ def _offset_limit(
         times = given.read(f"{side}OffsetsByTimestamp", _times, None)
     if times is not None:
         return ByTime(times, otherwise)
-    default_limit: OffsetLimit = AllPartitions(default)
+    default_limit: OffsetLimit = ByOffset(default)
     return given.read(f"{side}Offsets", _offsets, default_limit)
 
 
 def _offsets(text: str) -> OffsetLimit:
     if text.lower() in ("earliest", "latest"):
-        return AllPartitions(EARLIEST if text.lower() == "earliest" else LATEST)
+        return ByOffset(EARLIEST if text.lower() == "earliest" else LATEST)
     try:
         return ByOffset(parse_offsets(text))
     except ValueError as error:
@@ -243,11 +243,12 @@ def _check_batch(start: OffsetLimit, end: OffsetLimit) -> None:
         ("startingOffsets", start, LATEST, "latest"),
         ("endingOffsets", end, EARLIEST, "earliest"),
     ):
-        if limit == AllPartitions(never):
+        offsets = limit.offsets if isinstance(limit, ByOffset) else {}
+        if offsets == never:
             raise ConfigError(
                 f"option {name}={word} is not accepted for batch reads: the read is empty"
             )
-        for tp, offset in limit.offsets.items() if isinstance(limit, ByOffset) else ():
+        for tp, offset in offsets.items() if isinstance(offsets, Mapping) else ():
             if offset == never:
                 raise ConfigError(
                     f"option {name} has {never} ({word}) for {tp}, which is not accepted for "

@@ -12,8 +12,6 @@ from kafkaclient.reader import Reader
 from kafkaclient.spark.offsets import (
     EARLIEST,
     LATEST,
-    AllPartitions,
-    ByOffset,
     ByTime,
     OffsetRange,
     split,
@@ -96,10 +94,7 @@ class Planner:
         """
         if isinstance(limit, ByTime):
             return await self._at_times(limit, partitions, side)
-        if isinstance(limit, AllPartitions):
-            limit = ByOffset(dict.fromkeys(partitions, limit.offset))
-        _check_complete(limit.offsets, partitions, f"{side}Offsets")
-        offsets = dict(limit.offsets)
+        offsets = _of_each(partitions, limit.offsets, f"{side}Offsets")
         begin = await self.offsets([tp for tp in offsets if offsets[tp] == EARLIEST], "earliest")
         end = await self.offsets([tp for tp in offsets if offsets[tp] == LATEST], "latest")
         return offsets | begin | end
@@ -107,9 +102,7 @@ class Planner:
     async def _at_times(
         self, limit: ByTime, partitions: Collection[TopicPartition], side: str
     ) -> dict[TopicPartition, int]:
-        at = limit.times
-        times = dict.fromkeys(partitions, at) if isinstance(at, int) else at
-        _check_complete(times, partitions, f"{side}OffsetsByTimestamp")
+        times = _of_each(partitions, limit.times, f"{side}OffsetsByTimestamp")
         found: dict[TopicPartition, int] = {}
         for time in set(times.values()):
             at_time = await self._reader.offsets([tp for tp in times if times[tp] == time], time)
@@ -161,9 +154,12 @@ def report_loss(what: str, *, fail: bool) -> None:
     _log.warning("%s: records may be lost; reading the remaining records", what)
 
 
-def _check_complete(
-    given: Mapping[TopicPartition, int], partitions: Collection[TopicPartition], option: str
-) -> None:
+def _of_each(
+    partitions: Collection[TopicPartition], given: int | Mapping[TopicPartition, int], option: str
+) -> dict[TopicPartition, int]:
+    """The option's value for each partition. Raises ConfigError if partitions do not match."""
+    if isinstance(given, int):
+        return dict.fromkeys(partitions, given)
     missing, others = set(partitions) - given.keys(), given.keys() - set(partitions)
     if missing:
         verb = "is" if len(missing) == 1 else "are"
@@ -174,6 +170,7 @@ def _check_complete(
         raise ConfigError(
             f"option {option} names {_list_partitions(others)}, not subscribed or nonexistent"
         )
+    return dict(given)
 
 
 def _list_partitions(partitions: Collection[TopicPartition]) -> str:

@@ -21,8 +21,7 @@ from pyspark.sql.streaming.datasource import (
 from kafkaclient.spark.loop import LoopThread
 from kafkaclient.spark.offsets import (
     LATEST,
-    AllPartitions,
-    ByOffset,
+    ByTime,
     OffsetRange,
     limit_offsets,
     offsets_as_json,
@@ -170,6 +169,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def _start_can_move(options: ReadOptions) -> bool:
     """Whether the configured start may mean another offset later."""
     start = options.start
-    if isinstance(start, ByOffset):
-        return LATEST in start.offsets.values()
-    return start == AllPartitions(LATEST) or getattr(start, "otherwise", None) == "latest"
+    if isinstance(start, ByTime):
+        return start.otherwise == "latest"
+    return start.offsets == LATEST or (
+        not isinstance(start.offsets, int) and LATEST in start.offsets.values()
+    )

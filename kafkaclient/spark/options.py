@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from kafkaclient.config import ProducerConfig, ReaderConfig
-from kafkaclient.errors import ConfigError
+from kafkaclient.errors import ConfigError, OffsetOutOfRangeError
 from kafkaclient.spark.given_options import (
     ENDING,
     READ,
@@ -122,6 +122,17 @@ class ReadOptions:
                 f"option minOffsetsPerTrigger={least} is above maxOffsetsPerTrigger={most}"
             )
         return found
+
+    def report_loss(self, what: str) -> None:
+        """Report possible data loss: raises OffsetOutOfRangeError, or warns if
+        failOnDataLoss=false."""
+        if self.fail_on_data_loss:
+            raise OffsetOutOfRangeError(
+                f"{what}: records may be lost, because retention deleted them before they were "
+                "read, or the topic was deleted. With the option failOnDataLoss=false the "
+                "remaining records are read (docs/spark.md)"
+            )
+        _log.warning("%s: records may be lost; reading the remaining records", what)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Literal
 
 from kafkaclient.admin import Admin
 from kafkaclient.config.admin import AdminConfig
-from kafkaclient.errors import ConfigError, OffsetOutOfRangeError, UnknownTopicError
+from kafkaclient.errors import ConfigError, UnknownTopicError
 from kafkaclient.reader import Reader
 from kafkaclient.spark.offsets import (
     EARLIEST,
@@ -25,9 +24,7 @@ if TYPE_CHECKING:
     from kafkaclient.spark.offsets import OffsetLimit
     from kafkaclient.spark.options import ReadOptions
 
-__all__ = ["Planner", "plan_batch", "report_loss"]
-
-_log = logging.getLogger(__name__)
+__all__ = ["Planner", "plan_batch"]
 
 # The admin client accepts no fetch options.
 _FOR_ADMIN = frozenset(
@@ -133,25 +130,12 @@ async def plan_batch(options: ReadOptions, dialer: Dialer | None = None) -> list
     for tp in partitions:
         for side, offset in (("startingOffsets", start[tp]), ("endingOffsets", end[tp])):
             if not earliest[tp] <= offset <= latest[tp]:
-                report_loss(
-                    f"{side} has offset {offset} for {tp}, which has {earliest[tp]} to "
-                    f"{latest[tp]}",
-                    fail=options.fail_on_data_loss,
+                options.report_loss(
+                    f"{side} has offset {offset} for {tp}, which has {earliest[tp]} to {latest[tp]}"
                 )
         begin = max(start[tp], earliest[tp])
         ranges.append(OffsetRange(*tp, begin, max(begin, min(end[tp], latest[tp]))))
     return split(ranges, options.min_partitions, options.max_records)
-
-
-def report_loss(what: str, *, fail: bool) -> None:
-    """Report possible data loss: raises OffsetOutOfRangeError if ``fail``, else only warns."""
-    if fail:
-        raise OffsetOutOfRangeError(
-            f"{what}: records may be lost, because retention deleted them before they were read, "
-            "or the topic was deleted. With the option failOnDataLoss=false the remaining records "
-            "are read (docs/spark.md)"
-        )
-    _log.warning("%s: records may be lost; reading the remaining records", what)
 
 
 def _of_each(

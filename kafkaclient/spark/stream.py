@@ -28,7 +28,7 @@ from kafkaclient.spark.offsets import (
     parse_offsets,
     split,
 )
-from kafkaclient.spark.planning import Planner, report_loss
+from kafkaclient.spark.planning import Planner
 from kafkaclient.spark.source import read_range
 
 if TYPE_CHECKING:
@@ -116,29 +116,27 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- ranges of the tasks ----------------------------------------------------------------------
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        fail = self._options.fail_on_data_loss
+        report_loss = self._options.report_loss
         begin, until = parse_offsets(start) if start else {}, parse_offsets(end) if end else {}
         if self._start_may_differ:
             report_loss(
                 "the query was stopped in its first batch, and its checkpoint does not have the "
                 "start of that batch (startingOffsets=latest means another offset now). Use a new "
-                "checkpoint, with startingOffsets as JSON if no record may be skipped",
-                fail=fail,
+                "checkpoint, with startingOffsets as JSON if no record may be skipped"
             )
         for tp in sorted(begin.keys() - until.keys()):
-            report_loss(f"partition {tp} is gone; it was read to offset {begin[tp]}", fail=fail)
+            report_loss(f"partition {tp} is gone; it was read to offset {begin[tp]}")
         added = self._starts_of_added(begin, until)
         for tp, first in sorted(added.items()):
             if first > 0:
-                report_loss(f"the new partition {tp} begins at offset {first}", fail=fail)
+                report_loss(f"the new partition {tp} begins at offset {first}")
         begin |= added
         ranges = [OffsetRange(*tp, begin[tp], offset) for tp, offset in sorted(until.items())]
         for each in ranges:
             if each.end < each.start:
                 report_loss(
                     f"partition {each.topic_partition} ends at {each.end}, before the read begins, "
-                    f"at {each.start}",
-                    fail=fail,
+                    f"at {each.start}"
                 )
         pieces = split(ranges, self._options.min_partitions, self._options.max_records)
         return [InputPartition(each) for each in pieces]

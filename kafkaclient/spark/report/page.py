@@ -58,7 +58,9 @@ def write_report(
             failures=rows(_failures),
             legend=legend(curves),
             brokers=rows(_brokers),
-            judgement=_judged_by(judgement),
+            window_ms=f"{judgement.window_s * 1e3:g}",
+            times=f"{judgement.times:g}",
+            least_ms=f"{judgement.least_s * 1e3:g}",
             decisions=rows(_decisions),
             partitions=rows(_partitions),
             most=str(_MAX_PARTITIONS),
@@ -76,18 +78,6 @@ def write_report(
 
 
 # --- text and tables ------------------------------------------------------------------------------
-
-
-def _judged_by(judgement: Judgement) -> str:
-    """How decisions are judged, in sentences for the report."""
-    return (
-        "The time from sending to acknowledgement on the chosen broker, beside the average time on "
-        f"the other brokers for the batches sent within the same {judgement.window_s * 1e3:g} ms. "
-        f"Regretted: the chosen broker took more than {judgement.times:g} times as long as the "
-        f"fastest other broker, and at least {judgement.least_s * 1e3:g} ms longer. A batch is not "
-        "judged if no other broker got a batch in that time. A batch whose partition was named by "
-        "a key or by the caller counts as “append”."
-    )
 
 
 def _lead(found: Sequence[Findings]) -> str:

@@ -33,9 +33,12 @@ def test_producers_times_go_onto_one_axis(tmp_path: Path) -> None:
         *("batches-4-bb-000000.parquet", ".batches-4-bb-000001.parquet.unfinished"),
     )
     opened: list[str] = []
-    (run,) = find_runs(
-        [tmp_path / "run"], lambda path: (opened.append(path.name), started(path))[1]
-    )
+
+    def open_file(path: Path) -> datetime:
+        opened.append(path.name)
+        return started(path)
+
+    (run,) = find_runs([tmp_path / "run"], open_file)
     assert (run.name, run.producers) == ("run", 2)
     assert {part.file: part.offset_s for part in run.parts} == {
         "batches-7-aa-000000.parquet": 3.0,

@@ -87,7 +87,7 @@ def parse_offsets(given: str | Mapping[str, Any]) -> dict[TopicPartition, int]:
         for number, offset in numbers.items():
             if not number.isdecimal():
                 raise ValueError(f"topic {topic} has partition {number!r}, which is not a number")
-            if not _is_int(offset) or offset < EARLIEST:
+            if type(offset) is not int or offset < EARLIEST:
                 raise ValueError(f"partition {topic}-{number} has {offset!r} instead of an offset")
             offsets[TopicPartition(topic, int(number))] = offset
     return offsets
@@ -106,7 +106,7 @@ def parse_partitions(given: str) -> tuple[TopicPartition, ...]:
     decoded = _decode_json(given, '{"topic": [0, 1]}')
     found = set()
     for topic, numbers in decoded.items():
-        if not isinstance(numbers, list) or not all(_is_int(n) and n >= 0 for n in numbers):
+        if not isinstance(numbers, list) or not all(type(n) is int and n >= 0 for n in numbers):
             raise ValueError(f"topic {topic} has {numbers!r} instead of a list of partitions")
         found |= {TopicPartition(topic, number) for number in numbers}
     return tuple(sorted(found))
@@ -120,10 +120,6 @@ def _decode_json(given: str | Mapping[str, Any], form: str) -> Mapping[str, Any]
     if not isinstance(decoded, Mapping) or not decoded:
         raise ValueError(f"give {form}")
     return decoded
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 # --- division into tasks ----------------------------------------------------------------------

@@ -135,10 +135,7 @@ class WriteColumns:
     def records(self, batch: pa.RecordBatch) -> Iterator[Records]:
         """The rows by topic, each in the order of the batch. Raises InvalidRecordError for a row
         without topic; its ``index`` is the row."""
-        names = list(self.positions)
-        columns = pa.RecordBatch.from_arrays(
-            [batch.column(self.positions[name]) for name in names], names=names
-        )
+        columns = batch.select([*self.positions.values()]).rename_columns([*self.positions])
         if self.same_topic is not None:
             found = [self.same_topic]
         else:

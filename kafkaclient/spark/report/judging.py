@@ -1,4 +1,4 @@
-"""Judges choices of brokers: each batch's duration against other brokers' at the same moment."""
+"""Judges choices of brokers: compares batches that were sent to different brokers at one moment."""
 
 from __future__ import annotations
 

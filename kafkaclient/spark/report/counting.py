@@ -194,11 +194,10 @@ def sum_groups(kind: str, counted: pa.Table) -> pa.Table:
     """One row per group of the kind. ``counted`` has batches or earlier sums."""
     keys, figures = SUMS[kind]
     grouped = counted.group_by(keys, use_threads=False).aggregate(list(figures.items()))
-    columns = {name: grouped[name] for name in keys}
-    for name, column in columns.items():
-        if pa.types.is_dictionary(column.type):  # merging those of many tasks would cost more
-            columns[name] = column.cast(pa.string())
-    return pa.table(columns | {name: grouped[f"{name}_{how}"] for name, how in figures.items()})
+    sums = grouped.rename_columns([*keys, *figures])
+    # Strings, because merging the dictionaries of many tasks would cost more.
+    kinds = (pa.string() if pa.types.is_dictionary(kind) else kind for kind in sums.schema.types)
+    return sums.cast(pa.schema(zip(sums.column_names, kinds, strict=True)))
 
 
 # --- from task to task --------------------------------------------------------------------------

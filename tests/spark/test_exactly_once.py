@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import time
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,6 +25,7 @@ from kafkaclient.errors import (  # noqa: E402
     ProducerFencedError,
     TransactionLostError,
 )
+from kafkaclient.spark import exactly_once  # noqa: E402
 from kafkaclient.spark.checkpoint import end_offsets  # noqa: E402
 from kafkaclient.spark.commit import (  # noqa: E402
     State,
@@ -359,6 +362,23 @@ def test_options() -> None:
     ):
         with pytest.raises(KafkaError, match=said):
             WriteOptions.parse(given | others, mode)
+
+
+def test_the_writer_commits_and_aborts_by_the_tasks_messages(
+    fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exactly_once, "Admin", partial(Admin, dialer=fake))
+    monkeypatch.setattr(exactly_once, "KafkaLedger", partial(KafkaLedger, dialer=fake))
+    # The fake cluster's time is the event loop's time.
+    transactions = partial(KafkaTransactions, clock=time.monotonic)
+    monkeypatch.setattr(exactly_once, "KafkaTransactions", transactions)
+    options = WriteOptions(client={"bootstrap.servers": fake.bootstrap}, topic="t")
+    writer = ExactlyOnceWriter(options, COLUMNS)
+    writer.abort([asyncio.run(task(fake, 0, ["lost"]))], 0)
+    messages = [asyncio.run(task(fake, 0, ["a"], 1)), asyncio.run(task(fake, 0, [], 2))]
+    writer.commit([*messages, None], 0)
+    writer.abort([*messages, None], 0)
+    assert seen(fake) == [b"a"]
 
 
 def test_outside_of_a_query() -> None:

@@ -15,6 +15,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kafkaclient.admin.error_codes import TOPIC_ALREADY_EXISTS
 from kafkaclient.admin.kip36 import start_of_extension
 from kafkaclient.admin.limits import Request, Usage
 from kafkaclient.admin.limits_topic import LIMITS_TOPIC
@@ -24,7 +25,7 @@ from kafkaclient.errors import KafkaError, PartitionLimitRaceError
 from kafkaclient.wire.admin import NewPartitions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
     from random import Random
 
     from kafkaclient.admin.kip36 import Start
@@ -42,8 +43,6 @@ _INTERNAL = frozenset({"__consumer_offsets", "__transaction_state", "__share_gro
 
 EXEMPT = frozenset({LIMITS_TOPIC})
 
-_TOPIC_EXISTS = 36
-
 
 def existing_topics(cluster: MetadataResult) -> frozenset[str]:
     """The topics in the metadata, which may lack the latest changes."""
@@ -52,7 +51,7 @@ def existing_topics(cluster: MetadataResult) -> frozenset[str]:
 
 def already_exists(name: str) -> KafkaError:
     """The error that the controller returns for a topic that exists."""
-    return topic_error(_TOPIC_EXISTS, name, "creating", "Create")
+    return topic_error(TOPIC_ALREADY_EXISTS, name, "creating", "Create")
 
 
 def errors_by_topic(
@@ -141,8 +140,7 @@ class Guard:
         if topic.assignments:
             # The controller validates the assignment itself.
             request = _request(f"creating topic {topic.name!r}", topic.assignments.values())
-            usage.check_total(limits, request)
-            usage.check_gains(limits, request)
+            usage.check(limits, request)
             return topic, request
         partitions, factor = _counts(topic)
         request = Request(
@@ -167,9 +165,7 @@ class Guard:
     ) -> None:
         if not done:
             return
-        usage = usage_of(
-            await self._metadata_including({name: r.partitions for name, r in done.items()})
-        )
+        usage = await self._usage_including({name: r.partitions for name, r in done.items()})
         for name, request in done.items():
             try:
                 usage.check_outcome(limits, request)
@@ -180,15 +176,25 @@ class Guard:
 
     async def extend(
         self,
-        topic: TopicInfo,
+        name: str,
         total: int,
         assignments: Sequence[Sequence[int]],
-        limits: Limits,
-        cluster: MetadataResult,
+        limits_and_cluster: Callable[[], Awaitable[tuple[Limits, MetadataResult]]],
         *,
         validate_only: bool,
     ) -> None:
         """Add partitions to a topic. Raises PolicyViolationError, or the controller's error."""
+
+        async def read() -> tuple[Limits, MetadataResult, TopicInfo | None]:
+            limits, cluster = await limits_and_cluster()
+            found = (t for t in cluster.topics if t.name == name and t.partitions)
+            topic = next(found, None)
+            if topic is None:
+                await self._requests.check_known(name)
+            return limits, cluster, topic
+
+        limits, cluster, topic = await self._session.poll(read, lambda found: found[2] is not None)
+        assert topic is not None
         existing, replicas = len(topic.partitions), tuple(map(tuple, assignments))
         what = f"adding partitions to topic {topic.name!r} ({existing} to {total})"
         free = topic.is_internal or _is_exempt(topic.name) or not limits.any
@@ -197,16 +203,13 @@ class Guard:
             usage = usage_of(cluster)
             replicas = replicas or await self._place_extension(topic, total, limits, usage, what)
             request = _request(what, replicas)
-            usage.check_total(limits, request)
-            usage.check_gains(limits, request)
+            usage.check(limits, request)
         if validate_only or total <= existing:
             await self._requests.check_extension(NewPartitions(topic.name, total, replicas))
             return
         await self._requests.extend(topic.name, existing, total, replicas)
         if not free:
-            usage_of(await self._metadata_including({topic.name: total})).check_outcome(
-                limits, request
-            )
+            (await self._usage_including({topic.name: total})).check_outcome(limits, request)
 
     async def _place_extension(
         self, topic: TopicInfo, total: int, limits: Limits, usage: Usage, what: str
@@ -242,14 +245,14 @@ class Guard:
             raise usage.refuse(limits, request, "the brokers have no capacity for these replicas")
         return placement
 
-    async def _metadata_including(self, partitions: Mapping[str, int]) -> MetadataResult:
-        """Metadata of all topics that includes at least these numbers of partitions by topic."""
+    async def _usage_including(self, partitions: Mapping[str, int]) -> Usage:
+        """The usage from metadata that includes at least these numbers of partitions by topic."""
 
         def includes(cluster: MetadataResult) -> bool:
             counts = {topic.name: len(topic.partitions) for topic in cluster.topics}
             return all(counts.get(name, 0) >= count for name, count in partitions.items())
 
-        return await self._session.metadata_when(includes)
+        return usage_of(await self._session.poll(lambda: self._session.metadata(None), includes))
 
 
 def _is_exempt(name: str) -> bool:

@@ -11,6 +11,7 @@ from collections import defaultdict
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkaclient.admin.error_codes import INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import ConfigError
 
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 __all__ = ["Ring", "Start", "alternated", "assign", "start_of_extension"]
-
-_INVALID_PARTITIONS = 37
-_INVALID_REPLICATION_FACTOR = 38
 
 
 class Start(NamedTuple):
@@ -83,10 +81,10 @@ def assign(
 def check_counts(brokers: int, partitions: int, replication_factor: int) -> None:
     """Raise the broker's error if no placement can have these numbers."""
     if partitions <= 0:
-        raise broker_error(_INVALID_PARTITIONS, f"{partitions} partitions")
+        raise broker_error(INVALID_PARTITIONS, f"{partitions} partitions")
     if not 0 < replication_factor <= brokers:
         what = f"replication factor {replication_factor} with {brokers} brokers"
-        raise broker_error(_INVALID_REPLICATION_FACTOR, what)
+        raise broker_error(INVALID_REPLICATION_FACTOR, what)
 
 
 def _first(ring: Ring, offset: int, replication_factor: int) -> tuple[int, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.errors import ConfigError, PartitionLimitRaceError, PolicyViolationError
@@ -143,7 +143,6 @@ class Usage:
     hosted: Mapping[int, int]
     partitions: int
     replicas: int
-    exempt: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
     @classmethod
     def of(cls, cluster: MetadataResult, exempt: Collection[str] = ()) -> Usage:
@@ -157,20 +156,15 @@ class Usage:
             for partition in topic.partitions:
                 hosted.update(partition.replicas)
         racks = {broker.node_id: broker.rack for broker in cluster.brokers}
-        return cls(racks, hosted, partitions, hosted.total(), frozenset(exempt))
+        return cls(racks, hosted, partitions, hosted.total())
 
     def with_topic(self, assignment: Iterable[Sequence[int]]) -> Usage:
         """The usage after these partitions are added."""
-        hosted, partitions = Counter(self.hosted), 0
+        hosted, partitions = Counter(self.hosted), self.partitions
         for replicas in assignment:
             hosted.update(replicas)
             partitions += 1
-        return replace(
-            self,
-            hosted=hosted,
-            partitions=self.partitions + partitions,
-            replicas=hosted.total(),
-        )
+        return Usage(self.racks, hosted, partitions, hosted.total())
 
     def counted(self, limits: Limits) -> int:
         """The number that ``max.partitions`` bounds."""
@@ -187,21 +181,33 @@ class Usage:
         """The error for a request that the limits do not allow."""
         capacities = self.capacities(limits)
         remaining = ", ".join(f"broker {b}: {n}" for b, n in sorted(capacities.items()))
-        error = PolicyViolationError(
+        return self._violation(
+            PolicyViolationError,
+            limits,
             f"{request.what}: POLICY_VIOLATION (44): {why}. Limits: {limits}. Remaining capacity: "
             f"{remaining or 'no limit per broker'}; cluster: {self._headroom(limits)}. Nothing was "
             "changed; request fewer partitions, delete or reassign partitions, or raise the limit "
-            "(kafkaclient limits set)"
+            "(kafkaclient limits set)",
         )
+
+    def _violation(
+        self, kind: type[PolicyViolationError], limits: Limits, message: str
+    ) -> PolicyViolationError:
+        error = kind(message)
         error.max_broker_partitions = limits.max_broker_partitions
         error.max_partitions = limits.max_partitions
-        error.remaining = capacities
+        error.remaining = self.capacities(limits)
         return error
 
     def _headroom(self, limits: Limits) -> str:
         if limits.max_partitions is None:
             return "no limit"
         return str(max(0, limits.max_partitions - self.counted(limits)))
+
+    def check(self, limits: Limits, request: Request) -> None:
+        """Raise PolicyViolationError if the cluster or a broker would exceed a limit."""
+        self.check_total(limits, request)
+        self.check_gains(limits, request)
 
     def check_total(self, limits: Limits, request: Request) -> None:
         """Raise PolicyViolationError if the cluster would exceed ``max.partitions``."""
@@ -210,12 +216,8 @@ class Usage:
             return
         total = self.counted(limits) + more
         if total > limits.max_partitions:
-            unit = "replicas" if limits.count == "replicas" else "partitions"
-            raise self.refuse(
-                limits,
-                request,
-                f"the cluster would have {total} {unit}, more than {MAX_PARTITIONS} allows",
-            )
+            have = f"the cluster would have {total} {limits.count}"
+            raise self.refuse(limits, request, f"{have}, more than {MAX_PARTITIONS} allows")
 
     def check_gains(self, limits: Limits, request: Request) -> None:
         """Raise PolicyViolationError if a broker that gains a replica would exceed its limit. A
@@ -251,12 +253,10 @@ class Usage:
             return
         done = "undone, because" if undone else "done, but"
         advice = "Retry" if undone else "Undo one of the two changes"
-        error = PartitionLimitRaceError(
+        raise self._violation(
+            PartitionLimitRaceError,
+            limits,
             f"{request.what}: {done} a concurrent change used the same capacity: "
             f"{', '.join(over)}; limits: {limits}. {advice}, or raise the limit (kafkaclient "
-            "limits set)"
+            "limits set)",
         )
-        error.max_broker_partitions = limits.max_broker_partitions
-        error.max_partitions = limits.max_partitions
-        error.remaining = self.capacities(limits)
-        raise error

@@ -9,23 +9,25 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from kafkaclient.admin.limits import Limits
-from kafkaclient.admin.partition_reader import read_partition
-from kafkaclient.broker_errors import broker_error, denied
-from kafkaclient.errors import (
-    ConfigError,
-    KafkaError,
-    ProtocolError,
-    TopicExistsError,
+from kafkaclient.admin.error_codes import (
+    LEADER_NOT_AVAILABLE,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_OR_PARTITION,
 )
-from kafkaclient.wire.codec import NewTopic
+from kafkaclient.admin.limits import Limits
+from kafkaclient.broker_errors import broker_error, denied
+from kafkaclient.errors import ConfigError, KafkaError, ProtocolError, TopicExistsError
+from kafkaclient.wire.codec import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsCall, NewTopic
+from kafkaclient.wire.fetch import FetchByNameCall, FetchPartition, FetchTopic
+from kafkaclient.wire.record_reader import BATCH_OVERHEAD, HEADER, BatchHeader, iter_records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from kafkaclient.admin.session import Session
     from kafkaclient.admin.topics import Requests
     from kafkaclient.producer.producer import Producer
+    from kafkaclient.wire.record_reader import Record
     from kafkaclient.wire.results import MetadataResult, TopicInfo
 
 __all__ = ["LIMITS_TOPIC", "TopicLimits"]
@@ -35,8 +37,8 @@ LIMITS_TOPIC = "__kafkaclient_partition_limits"
 text; a null value is no limit. The topic itself does not count against the limits."""
 
 _REPLICATION_FACTOR = 3
-_UNKNOWN_TOPIC = 3
-_TOPIC_DENIED = 29
+_MAX_BYTES = 4 << 20
+_MAX_WAIT_MS = 500
 
 
 class TopicLimits:
@@ -70,9 +72,9 @@ class TopicLimits:
         """The topic, or None if it does not exist. Raises AuthorizationError."""
         topics = (await self._session.metadata((LIMITS_TOPIC,))).topics
         info = next((topic for topic in topics if topic.name == LIMITS_TOPIC), None)
-        if info is None or info.error_code == _UNKNOWN_TOPIC:
+        if info is None or info.error_code == UNKNOWN_TOPIC_OR_PARTITION:
             return None
-        if info.error_code == _TOPIC_DENIED:
+        if info.error_code == TOPIC_AUTHORIZATION_FAILED:
             allowed = denied(info.error_code, "Describe", LIMITS_TOPIC, by_itself=True) or ""
             raise broker_error(
                 info.error_code,
@@ -116,7 +118,7 @@ class TopicLimits:
     async def _read(self) -> Limits:
         given: dict[str, str | int | None] = {}
         try:
-            for record in await read_partition(self._session, LIMITS_TOPIC, 0):
+            for record in await self._session.until_answered(self._records):
                 name = (record.key or b"").decode()
                 given[name] = None if record.value is None else record.value.decode()
             return Limits.parse(given)
@@ -136,10 +138,62 @@ class TopicLimits:
         outcome = (await self._requests.create([topic]))[LIMITS_TOPIC]
         if isinstance(outcome, KafkaError) and not isinstance(outcome, TopicExistsError):
             raise outcome
-        waits = 0
-        while True:
-            info = await self._topic()
-            if info is not None and any(p.leader >= 0 for p in info.partitions):
-                return
-            waits += 1
-            await self._session.pause(waits)
+        await self._session.poll(
+            self._topic,
+            lambda info: info is not None and any(p.leader >= 0 for p in info.partitions),
+        )
+
+    # --- the records of the topic -------------------------------------------------------------
+
+    async def _records(self) -> list[Record]:
+        """Every record, up to the end offset at the time of the call. Raises the broker's error."""
+        leader = await self._leader()
+        position = await self._offset(leader, EARLIEST_TIMESTAMP)
+        end = await self._offset(leader, LATEST_TIMESTAMP)
+        found: list[Record] = []
+        while position < end:
+            for header, batch in _whole_batches(await self._fetch(leader, position)):
+                following = header.base_offset + header.last_offset_delta + 1
+                if following > position:
+                    found += iter_records(batch)
+                    position = following
+        return found
+
+    async def _leader(self) -> int:
+        (info,) = (await self._session.metadata((LIMITS_TOPIC,))).topics
+        _check(info.error_code)
+        for found in info.partitions:
+            if found.partition == 0 and found.leader >= 0:
+                return found.leader
+        raise broker_error(LEADER_NOT_AVAILABLE, f"partition {LIMITS_TOPIC}-0")
+
+    async def _offset(self, leader: int, timestamp: int) -> int:
+        call = ListOffsetsCall({LIMITS_TOPIC: (0,)}, timestamp=timestamp)
+        (found,) = (await self._session.once(call, leader)).partitions
+        _check(found.error_code)
+        return found.offset
+
+    async def _fetch(self, leader: int, position: int) -> memoryview:
+        wanted = FetchTopic(LIMITS_TOPIC, None, (FetchPartition(0, position, _MAX_BYTES),))
+        call = FetchByNameCall((wanted,), _MAX_WAIT_MS, min_bytes=1, max_bytes=_MAX_BYTES)
+        result = await self._session.once(call, leader)
+        for found in result.partitions:
+            _check(found.error_code)
+            return found.records
+        _check(result.error_code)
+        return memoryview(b"")
+
+
+def _whole_batches(view: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
+    while len(view) >= BATCH_OVERHEAD:
+        header = BatchHeader._make(HEADER.unpack_from(view))
+        if header.size > len(view):
+            return
+        yield header, view[: header.size]
+        view = view[header.size :]
+
+
+def _check(code: int) -> None:
+    if code:
+        advice = denied(code, "Read", LIMITS_TOPIC, by_itself=True)
+        raise broker_error(code, f"reading {LIMITS_TOPIC}-0", advice=advice)

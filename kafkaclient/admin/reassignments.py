@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from kafkaclient.admin.error_codes import (
+    NO_REASSIGNMENT_IN_PROGRESS,
+    NOT_NOW,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
 from kafkaclient.admin.guard import usage_of
 from kafkaclient.admin.limits import Request
-from kafkaclient.admin.session import CONTROLLER, NOT_NOW
+from kafkaclient.admin.session import CONTROLLER
 from kafkaclient.admin.topics import partitions_of, topic_error
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.wire.reassignments import AlterReassignmentsCall, ListReassignmentsCall
@@ -24,16 +29,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Reassignments"]
 
-_UNKNOWN_TOPIC = 3
-_NO_REASSIGNMENT = 85
-
 
 class Reassignments:
     """The requests for reassignments. Each runs within the time limit of the session."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._timeout_ms = session.config.request_timeout_ms * 3 // 4
+        self._timeout_ms = session.controller_timeout_ms
 
     async def ongoing(self) -> dict[TopicPartition, OngoingReassignment]:
         """The ongoing reassignments. Raises the controller's error."""
@@ -84,7 +86,7 @@ class Reassignments:
         results: dict[TopicPartition, KafkaError | None] = {}
         for partition, code, detail in answer.partitions:
             # An earlier attempt, whose answer was lost, may have cancelled the reassignment.
-            gone = code == _NO_REASSIGNMENT and attempts > 1
+            gone = code == NO_REASSIGNMENT_IN_PROGRESS and attempts > 1
             results[partition] = (
                 _error(code, f"reassigning {partition}", detail) if code and not gone else None
             )
@@ -109,7 +111,7 @@ class Reassignments:
                 present = {p: set(view.replicas) for p, view in partitions_of(now).items()}
                 return all(nodes <= present.get(p, nodes) for p, nodes in targets.items())
 
-            now = await self._session.metadata_when(includes_targets)
+            now = await self._session.poll(lambda: self._session.metadata(None), includes_targets)
             usage_of(now).check_outcome(limits, request, undone=undone)
 
 
@@ -122,7 +124,7 @@ def _request(
     gains: Counter[int] = Counter()
     for partition, replicas in moves.items():
         if partition not in views:
-            raise topic_error(_UNKNOWN_TOPIC, str(partition), "reassigning", "Alter")
+            raise topic_error(UNKNOWN_TOPIC_OR_PARTITION, str(partition), "reassigning", "Alter")
         if replicas is not None and partition.topic not in internal:
             gains.update(set(replicas) - set(views[partition].replicas))
     return Request(f"reassigning {len(moves)} partitions", 0, 0, gains)

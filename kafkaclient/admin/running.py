@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from kafkaclient.admin.announcements import Announcements
 from kafkaclient.admin.configs import Configs
-from kafkaclient.admin.groups import Groups
 from kafkaclient.admin.guard import Guard
 from kafkaclient.admin.limits import Limits
 from kafkaclient.admin.limits_topic import TopicLimits
 from kafkaclient.admin.reassignments import Reassignments
 from kafkaclient.admin.topics import Requests
-from kafkaclient.admin.transactions import TransactionRequests
+from kafkaclient.errors import AdminStateError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractAsyncContextManager
     from random import Random
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kafkaclient.producer.producer import Producer
     from kafkaclient.wire.results import MetadataResult
 
-__all__ = ["Operation", "RunningAdmin"]
+__all__ = ["Operation", "Runnable", "RunningAdmin"]
 
 
 class RunningAdmin:
@@ -41,13 +41,12 @@ class RunningAdmin:
         new_producer: Callable[[], Producer],
     ) -> None:
         self.session = session
+        self.coordinators = session.coordinators()
         self.requests = Requests(session)
         self.configs = Configs(session)
-        self.groups = Groups(session)
         self.guard = Guard(session, self.requests, rng)
         self.reassignments = Reassignments(session)
         self.announcements = Announcements(session, self.configs, wall_clock=wall_clock, rng=rng)
-        self.transactions = TransactionRequests(session, session.coordinators())
         self.store: TopicLimits | FileLimits | None
         """The store of the partition limits; None enforces no limits."""
         if limits == "topic":
@@ -70,12 +69,27 @@ class RunningAdmin:
         return await self.limits(cluster), cluster
 
 
+class Runnable:
+    """Base of :class:`~kafkaclient.admin.Admin` and of its groups of methods."""
+
+    _running: RunningAdmin | None = None
+
+    @asynccontextmanager
+    async def _operation(
+        self, what: str, timeout_s: float | None = None
+    ) -> AsyncIterator[RunningAdmin]:
+        """The running client, within the time limit of :meth:`.Session.limit`. Raises
+        AdminStateError if the client is not running."""
+        if self._running is None:
+            raise AdminStateError(f"{what}: the admin client is not running: start it first")
+        async with self._running.session.limit(what, timeout_s):
+            yield self._running
+
+
 class Operation(Protocol):
-    """Starts an operation: ``async with operation("describing topics", timeout_s) as running``."""
+    """``async with operation("describing topics", timeout_s) as running``, as
+    :meth:`Runnable._operation`."""
 
     def __call__(
         self, what: str, timeout_s: float | None = None
-    ) -> AbstractAsyncContextManager[RunningAdmin]:
-        """The running client, within the time limit of :meth:`.Session.limit`. Raises
-        AdminStateError if the client is not running."""
-        ...
+    ) -> AbstractAsyncContextManager[RunningAdmin]: ...

@@ -6,13 +6,14 @@ import asyncio
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from kafkaclient.admin.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
 from kafkaclient.admin.reassign.early_unthrottle import Remaining, Rest, lacking
-from kafkaclient.admin.reassign.gather import gather_outcomes
 from kafkaclient.admin.reassign.moves import arrivals, current_move
 from kafkaclient.admin.reassign.outcome import some
 from kafkaclient.admin.reassign.progress import Reading
 from kafkaclient.admin.reassign.throttle_marks import FOLLOWER_RATE, RATE_KEYS
-from kafkaclient.admin.topics import partitions_of, topic_error
+from kafkaclient.admin.session import gather_outcomes
+from kafkaclient.admin.topics import live_brokers, partitions_of, topic_error
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.admin import ConfigKind, DescribeConfigsCall
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from kafkaclient.admin.reassign.early_unthrottle import Replica
     from kafkaclient.admin.reassign.estimate import Sizes
     from kafkaclient.admin.reassign.moves import Move
-    from kafkaclient.admin.reassignments import Reassignments
+    from kafkaclient.admin.running import RunningAdmin
     from kafkaclient.admin.session import Session
     from kafkaclient.wire.api import Call
     from kafkaclient.wire.reassignments import OngoingReassignment
@@ -37,9 +38,7 @@ T = TypeVar("T")
 
 _TIMEOUT_S = 5.0  # seconds for one broker's answer; the next reading asks the broker again
 
-_MAX_READS = 5
-_UNKNOWN_TOPIC = 3
-_TOPIC_DENIED = 29
+_MAX_READS = 6  # then a broker knows a new topic
 
 _MIN_IN_SYNC = "min.insync.replicas"
 _TOPICS_PER_REQUEST = 500
@@ -53,7 +52,7 @@ def visible(cluster: MetadataResult) -> MetadataResult:
     """The same metadata. Raises AuthorizationError if this client may not describe one of its
     topics: such a topic may exist."""
     for topic in cluster.topics:
-        if topic.error_code == _TOPIC_DENIED:
+        if topic.error_code == TOPIC_AUTHORIZATION_FAILED:
             raise topic_error(topic.error_code, topic.name, "reassigning", "Describe")
     return cluster
 
@@ -62,18 +61,18 @@ async def known_partitions(session: Session, wanted: Set[TopicPartition]) -> Met
     """Metadata of all topics that includes these partitions. Raises UnknownTopicError if a
     partition is still missing after some retries, AuthorizationError if this client may not
     describe its topic."""
-    waits = 0
-    while True:
+
+    async def read() -> tuple[MetadataResult, set[TopicPartition]]:
         cluster = await session.metadata(None)
         missing = wanted - partitions_of(cluster).keys()
-        if not missing:
-            return cluster
-        # Metadata of all topics omits topics that this client may not describe.
-        visible(await session.metadata(tuple(sorted({p.topic for p in missing}))))
-        waits += 1
-        if waits > _MAX_READS:  # by then a broker knows a new topic
-            raise topic_error(_UNKNOWN_TOPIC, some(missing), "reassigning", "Alter")
-        await session.pause(waits)
+        if missing:  # metadata of all topics omits topics that this client may not describe
+            visible(await session.metadata(tuple(sorted({p.topic for p in missing}))))
+        return cluster, missing
+
+    cluster, missing = await session.poll(read, lambda result: not result[1], max_reads=_MAX_READS)
+    if missing:
+        raise topic_error(UNKNOWN_TOPIC_OR_PARTITION, some(missing), "reassigning", "Alter")
+    return cluster
 
 
 class _Logs(NamedTuple):
@@ -98,11 +97,9 @@ class _Logs(NamedTuple):
 class ClusterReader:
     """Reads measurements from the brokers. Each call runs within the time limit of the session."""
 
-    def __init__(
-        self, session: Session, reassignments: Reassignments, clock: Callable[[], float]
-    ) -> None:
-        self._session = session
-        self._reassignments = reassignments
+    def __init__(self, running: RunningAdmin, clock: Callable[[], float]) -> None:
+        self._session = running.session
+        self._reassignments = running.reassignments
         self._clock = clock
 
     async def sizes(
@@ -152,7 +149,7 @@ class ClusterReader:
         ongoing = await self._reassignments.ongoing()
         wanted = sorted(set(ongoing) | set(followed or ()))
         cluster = await self._session.metadata(tuple(sorted({p.topic for p in wanted})))
-        live = frozenset(broker.node_id for broker in cluster.brokers)
+        live = frozenset(live_brokers(cluster))
         views = partitions_of(cluster)
         involved = {node for p in wanted if p in views for node in views[p].replicas} & live
         (sizes, silent), (lags, mute), rates = await asyncio.gather(
@@ -166,7 +163,7 @@ class ClusterReader:
         """The missing bytes of new replicas. The result omits replicas that are in sync, that do
         not exist yet, or whose brokers do not answer."""
         cluster = await self._session.metadata(tuple(sorted({p.topic for p in moves})))
-        live = frozenset(broker.node_id for broker in cluster.brokers)
+        live = frozenset(live_brokers(cluster))
         views = {p: view for p, view in partitions_of(cluster).items() if p in moves}
         new = {
             partition: nodes

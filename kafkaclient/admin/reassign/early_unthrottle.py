@@ -6,9 +6,9 @@ A throttle delays the fetches of replicas that are not in sync. A leader delays 
 delays clients. A replica without a throttle fetches its missing bytes at once, and is in sync two
 fetches later.
 
-The quota does not count the bytes of unthrottled replicas. So a replica is released only when it
-lacks no more than one fetch, and released bytes per second are limited to :data:`SHARE` of the
-quota.
+The quota does not count the bytes of unthrottled replicas. So a replica is unthrottled only when it
+lacks no more than one fetch, and the unthrottled bytes per second are limited to :data:`SHARE` of
+the quota.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Replica: TypeAlias = "tuple[TopicPartition, int]"
 """A partition, and the broker of the replica."""
 
 FETCH_BYTES = 1024 * 1024  # bytes of one partition in a fetch: replica.fetch.max.bytes by default
-SHARE = 0.2  # share of a broker's quota that may be released per second, in addition to the quota
+SHARE = 0.2  # share of a broker's quota that unthrottled replicas may add per second
 _SAVED_S = 2.5  # seconds of unused share that a broker may save
 _TRUSTED_LACK = 16 * FETCH_BYTES  # bytes from which an estimate by records is used
 
@@ -62,15 +62,16 @@ def lacking(whole: int, own: int, lag: int, records: int) -> int:
 
 @dataclass(slots=True)
 class EarlyUnthrottling:
-    """Selects the replicas to release from successive measurements."""
+    """Selects the replicas to unthrottle from successive measurements."""
 
-    _released: set[Replica] = field(default_factory=set)
+    _unthrottled: set[Replica] = field(default_factory=set)
     _saved: dict[int, float] = field(default_factory=dict)
-    """The bytes that may be released now, by broker."""
+    """The bytes that may be unthrottled now, by broker."""
     _at: float | None = None
 
     def due(self, remaining: Remaining) -> list[Replica]:
-        """The replicas to release now. They count as released unless :meth:`failed` is called."""
+        """The replicas to unthrottle now. They then count as unthrottled, unless :meth:`failed` is
+        called."""
         passed = 0.0 if self._at is None else remaining.at - self._at
         self._at = remaining.at
         most = {node: rate * SHARE * _SAVED_S for node, rate in remaining.rates.items()}
@@ -83,13 +84,13 @@ class EarlyUnthrottling:
             if rest.nbytes > FETCH_BYTES:
                 break
             nodes = [node for node in (rest.leader, replica[1]) if node in most]
-            if replica in self._released or not all(
+            if replica in self._unthrottled or not all(
                 self._affords(node, rest.nbytes, most[node]) for node in nodes
             ):
                 continue
             for node in nodes:
                 self._saved[node] -= rest.nbytes
-            self._released.add(replica)
+            self._unthrottled.add(replica)
             found.append(replica)
         return found
 
@@ -98,13 +99,13 @@ class EarlyUnthrottling:
         return most > 0 and self._saved[node] >= min(nbytes, most)
 
     def failed(self, replica: Replica) -> None:
-        """Record that the replica was not released, so that :meth:`due` returns it again."""
-        self._released.discard(replica)
+        """Record that the replica was not unthrottled, so that :meth:`due` returns it again."""
+        self._unthrottled.discard(replica)
 
     def is_close(self, remaining: Remaining, seconds: float) -> bool:
         """Whether a replica may be due within ``seconds``."""
         reach = FETCH_BYTES + max(remaining.rates.values(), default=0) * seconds
         return any(
-            rest.nbytes <= reach and replica not in self._released
+            rest.nbytes <= reach and replica not in self._unthrottled
             for replica, rest in remaining.rests.items()
         )

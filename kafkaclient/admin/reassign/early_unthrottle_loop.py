@@ -1,4 +1,4 @@
-"""Unthrottles new replicas shortly before they are in sync, as :mod:`.release` decides."""
+"""Unthrottles new replicas shortly before they are in sync, as :mod:`.early_unthrottle` decides."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.admin.reassign.cluster_reader import ClusterReader
 from kafkaclient.admin.reassign.early_unthrottle import EarlyUnthrottling
-from kafkaclient.admin.reassign.throttle import throttle_of
+from kafkaclient.admin.reassign.throttle import Throttle
 from kafkaclient.errors import AdminStateError, KafkaError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kafkaclient.admin.running import Operation, RunningAdmin
     from kafkaclient.types import TopicPartition
 
-__all__ = ["ease_arrivals"]
+__all__ = ["unthrottle_early"]
 
 _log = logging.getLogger(__name__)
 
@@ -27,19 +27,19 @@ _INTERVAL_S = 1.0  # seconds between two checks
 _SHORT_INTERVAL_S = 0.25  # seconds between two checks while a replica is almost in sync
 
 
-async def ease_arrivals(
+async def unthrottle_early(
     operation: Operation,
     clock: Callable[[], float],
     moves: Mapping[TopicPartition, Move],
 ) -> None:
     """Run until cancelled or until the admin client is closed. Errors are logged and retried: a
     reassignment completes without this task, too."""
-    releases = EarlyUnthrottling()
+    early = EarlyUnthrottling()
     while True:
         close, began = False, clock()
         try:
             async with operation("checking new replicas") as running:
-                close = await _check(running, clock, moves, releases)
+                close = await _check(running, clock, moves, early)
         except AdminStateError:
             return
         except KafkaError as error:
@@ -53,26 +53,25 @@ async def _check(
     running: RunningAdmin,
     clock: Callable[[], float],
     moves: Mapping[TopicPartition, Move],
-    releases: EarlyUnthrottling,
+    early: EarlyUnthrottling,
 ) -> bool:
     """Unthrottle replicas that are due. Returns whether the next check should be soon."""
-    reader = ClusterReader(running.session, running.reassignments, clock)
-    remaining = await reader.remaining(moves)
-    due = releases.due(remaining)
+    remaining = await ClusterReader(running, clock).remaining(moves)
+    due = early.due(remaining)
     if due:
-        await _release(running, due, releases)
-    return releases.is_close(remaining, _INTERVAL_S)
+        await _unthrottle(running, due, early)
+    return early.is_close(remaining, _INTERVAL_S)
 
 
-async def _release(running: RunningAdmin, due: list[Replica], releases: EarlyUnthrottling) -> None:
-    releasing = asyncio.ensure_future(throttle_of(running).release(due))
-    freed: set[Replica] = set()
+async def _unthrottle(running: RunningAdmin, due: list[Replica], early: EarlyUnthrottling) -> None:
+    changing = asyncio.ensure_future(Throttle(running).unthrottle(due))
+    done: set[Replica] = set()
     try:
-        freed = await asyncio.shield(releasing)
+        done = await asyncio.shield(changing)
     except asyncio.CancelledError:
-        # A change that a broker applies after the throttles were removed would leave an empty list.
-        await asyncio.wait({releasing})
+        # A change that a broker applies after the throttles were cleared would leave an empty list.
+        await asyncio.wait({changing})
         raise
     finally:
-        for replica in set(due) - freed:
-            releases.failed(replica)
+        for replica in set(due) - done:
+            early.failed(replica)

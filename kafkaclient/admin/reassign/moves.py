@@ -23,7 +23,6 @@ __all__ = [
     "leader_replicas",
     "move_map",
     "moving_brokers",
-    "names_partition",
 ]
 
 
@@ -89,11 +88,6 @@ def arrivals(move: Move) -> frozenset[int]:
 def moving_brokers(moves: Mapping[TopicPartition, Move]) -> frozenset[int]:
     """All source and destination brokers."""
     return frozenset().union(*(move.sources | move.destinations for move in moves.values()))
-
-
-def names_partition(element: str, partitions: Iterable[int]) -> bool:
-    """Whether an element of a throttled replicas list belongs to one of these partitions."""
-    return element.partition(":")[0] in {str(partition) for partition in partitions}
 
 
 def _elements(

@@ -1,8 +1,8 @@
-"""The results of starting and verifying a reassignment. No I/O."""
+"""The results of starting and verifying a reassignment, and of clearing throttles. No I/O."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from kafkaclient.admin.reassign.moves import Move
-    from kafkaclient.admin.reassign.throttle_state import Lifted, Throttles
+    from kafkaclient.admin.reassign.throttle_marks import BrokerThrottle, TopicThrottle
     from kafkaclient.errors import KafkaError
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.reassignments import OngoingReassignment
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Begun",
+    "Lifted",
     "MoveState",
     "PartitionState",
+    "Throttles",
     "Verification",
     "off_target",
     "some",
@@ -89,6 +91,29 @@ class Begun:
     @property
     def throttled(self) -> Mapping[TopicPartition, Move]:
         return {} if self.quota is None else self.moves
+
+
+@dataclass(frozen=True, slots=True)
+class Throttles:
+    """All throttles of a cluster. ``failures`` has the brokers that did not answer,
+    ``topic_failures`` the topics whose configuration this client may not describe."""
+
+    topics: Mapping[str, TopicThrottle]
+    brokers: Mapping[int, BrokerThrottle]
+    failures: Mapping[int, KafkaError] = field(default_factory=dict)
+    topic_failures: Mapping[str, KafkaError] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Lifted:
+    """The throttles that were cleared, the throttles that are still needed, and the failures."""
+
+    topics: tuple[str, ...] = ()
+    brokers: tuple[int, ...] = ()
+    needed_topics: tuple[str, ...] = ()
+    needed_brokers: tuple[int, ...] = ()
+    failures: Mapping[str, KafkaError] = field(default_factory=dict)
+    """The errors by description, as in ``broker 1``."""
 
 
 @dataclass(frozen=True, slots=True)

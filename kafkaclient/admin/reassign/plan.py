@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from kafkaclient.admin.error_codes import INVALID_REPLICATION_FACTOR
 from kafkaclient.admin.kip36 import Start, assign
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import ConfigError
@@ -27,7 +28,6 @@ __all__ = [
 ANY_LOG_DIR = "any"
 
 _VERSION = 1
-_INVALID_REPLICATION_FACTOR = 38
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ def generate(
         factor = len(present[partitions[0]])
         if factor > len(brokers):
             raise broker_error(
-                _INVALID_REPLICATION_FACTOR,
+                INVALID_REPLICATION_FACTOR,
                 f"topic {topic!r}",
                 advice=f"Replication factor: {factor} larger than available brokers: "
                 f"{len(brokers)}",
@@ -188,7 +188,7 @@ def with_replication_factor(
     """
     if not 0 < factor <= len(racks):
         raise broker_error(
-            _INVALID_REPLICATION_FACTOR,
+            INVALID_REPLICATION_FACTOR,
             advice=f"Replication factor: {factor} larger than available brokers: {len(racks)}",
         )
     hosted: Counter[int] = Counter(node for nodes in present.values() for node in nodes)

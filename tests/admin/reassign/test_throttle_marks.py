@@ -11,9 +11,9 @@ from kafkaclient.admin.reassign.throttle_marks import (
     LEADER_RATE,
     MARK,
     BrokerMark,
+    BrokerThrottle,
     ThrottledReplicas,
 )
-from kafkaclient.admin.reassign.throttle_state import BrokerThrottle
 
 elements = st.lists(
     st.tuples(st.integers(0, 20), st.integers(0, 9)).map(lambda pair: f"{pair[0]}:{pair[1]}"),

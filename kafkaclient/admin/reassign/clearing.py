@@ -1,0 +1,250 @@
+"""Clears throttles: removes those that nothing needs, and restores what they replaced.
+
+:func:`clear_throttles` announces itself first, so that no other operator of this package sets a
+throttle meanwhile (:mod:`kafkaclient.admin.announcements`). It reads every topic: a broker's rate
+may be removed only if no topic lists a replica for which the rate is needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from kafkaclient.admin.configs import ConfigResource
+from kafkaclient.admin.reassign.outcome import Lifted
+from kafkaclient.admin.reassign.throttle import Throttle
+from kafkaclient.admin.reassign.throttle_marks import LIST_KEYS, RATE_KEYS
+from kafkaclient.admin.session import gather_outcomes
+from kafkaclient.admin.topics import live_brokers, partitions_of
+from kafkaclient.errors import (
+    AuthorizationError,
+    KafkaError,
+    ReassignmentError,
+    RequestTimedOutError,
+    UnknownTopicError,
+)
+from kafkaclient.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from kafkaclient.admin.configs import Configs
+    from kafkaclient.admin.reassign.throttle_marks import (
+        BrokerThrottle,
+        ListRemoval,
+        TopicThrottle,
+    )
+    from kafkaclient.admin.running import RunningAdmin
+    from kafkaclient.wire.reassignments import OngoingReassignment
+
+__all__ = ["clear_throttles"]
+
+
+async def clear_throttles(
+    running: RunningAdmin,
+    *,
+    completed: Iterable[TopicPartition] = (),
+    force: bool = False,
+    everyone: bool = False,
+    keep_needed: bool = True,
+) -> Lifted:
+    """Remove the throttles of the whole cluster that neither a reassignment nor a replica still
+    catching up needs. Replicas of ``completed`` partitions count as in sync, because a broker may
+    not know that yet.
+
+    If a first read finds no throttle to remove, there is no announcement and no change. ``force``
+    skips this read, because a broker may not know the latest throttles yet. For ``everyone`` and
+    ``keep_needed`` see :meth:`.ReplicationQuotas.clear`.
+    """
+    known = frozenset(completed)
+    if not (force or everyone):
+        first = await _plan(running, known, None, keep_needed=keep_needed)
+        if not (first.topics or first.brokers or await _has_expired(running)):
+            return Lifted((), (), first.needed_topics, first.needed_brokers, first.failures)
+    try:
+        async with running.announcements.clearing() as seen:
+            if everyone and not (keep_needed and await running.reassignments.ongoing()):
+                return await _delete_all(running, seen)
+            plan = await _plan(running, known, seen, keep_needed=keep_needed)
+            lifted = await _carry_out(running.configs, plan)
+    except (AuthorizationError, ReassignmentError, TimeoutError) as error:
+        if isinstance(error, KafkaError):
+            return Lifted(failures={"the cluster": error})
+        slow = RequestTimedOutError(
+            "removing throttles: not done in the reserved time; run it again"
+        )
+        return Lifted(failures={"the cluster": slow})
+    if not everyone:
+        return lifted
+    moving = ReassignmentError(
+        "a reassignment is in progress, so their throttles were not deleted (--now deletes them)"
+    )
+    return replace(lifted, failures={**lifted.failures, "other operators": moving})
+
+
+async def _has_expired(running: RunningAdmin) -> bool:
+    try:
+        return await running.announcements.any_expired()
+    except AuthorizationError:
+        return False  # a client that may not describe the announcement may not delete it either
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The throttles to remove, and the throttles that are still needed."""
+
+    topics: Mapping[str, Mapping[str, ListRemoval]]
+    """What to remove from a topic's lists, by topic and list key."""
+    brokers: Mapping[int, BrokerThrottle]
+    """The current throttles of brokers whose earlier rates are to be restored."""
+    needed_topics: tuple[str, ...]
+    needed_brokers: tuple[int, ...]
+    failures: Mapping[str, KafkaError]
+
+
+async def _plan(
+    running: RunningAdmin,
+    completed: frozenset[TopicPartition],
+    seen: str | None,
+    *,
+    keep_needed: bool,
+) -> _Plan:
+    """The throttles of this package to clear, and those that are still needed."""
+    ongoing = await running.reassignments.ongoing() if keep_needed else {}
+    cluster = await running.session.metadata(None)
+    views = partitions_of(cluster)
+
+    def is_needed(partition: TopicPartition, follower: int | None) -> bool:
+        """Whether the partition is being reassigned, or this follower is catching up."""
+        if not keep_needed:
+            return False
+        if partition in ongoing:
+            return True
+        if follower is None or partition in completed:
+            return False
+        view = views.get(partition)
+        return view is not None and follower in set(view.replicas) - set(view.isr)
+
+    throttle = Throttle(running)
+    topics, hidden = await throttle.topics((topic.name for topic in cluster.topics), seen=seen)
+    present, silent = await throttle.brokers(live_brokers(cluster), seen=seen)
+    removals: dict[str, Mapping[str, ListRemoval]] = {}
+    needed: dict[str, frozenset[str]] = {}
+    """The elements of this package that stay, by topic."""
+    for name, now in topics.items():
+        keep = _needed_partitions(name, now, is_needed)
+        lists = zip(LIST_KEYS, now, strict=True)
+        removed = {key: gone for key, one in lists if (gone := one.removal(keep)) is not None}
+        if removed:
+            removals[name] = removed
+        if left := now.ours().difference(*(each.elements for each in removed.values())):
+            needed[name] = left
+    ours = {node: now for node, now in present.items() if now.marks}
+    # Topics that this client may not describe may need the rate of any broker.
+    nodes = set(ours) if hidden else _needed_brokers(needed, topics, ongoing)
+    return _Plan(
+        removals,
+        {node: now for node, now in ours.items() if node not in nodes},
+        tuple(sorted(needed)),
+        tuple(sorted(ours.keys() & nodes)),
+        _described(hidden, silent),
+    )
+
+
+def _needed_brokers(
+    needed: Mapping[str, Iterable[str]],
+    topics: Mapping[str, TopicThrottle],
+    ongoing: Mapping[TopicPartition, OngoingReassignment],
+) -> set[int]:
+    """The brokers of list elements that stay, and of ongoing reassignments that are throttled."""
+    nodes = {int(element.partition(":")[2]) for left in needed.values() for element in left}
+    for (topic, partition), state in ongoing.items():
+        if topic not in topics or topics[topic].mentions(partition):
+            nodes |= set(state.replicas)
+    return nodes
+
+
+def _needed_partitions(
+    topic: str, now: TopicThrottle, is_needed: Callable[[TopicPartition, int | None], bool]
+) -> set[str]:
+    """The partition numbers, as text, whose elements are still needed."""
+    keep, followers = set(), frozenset(now.follower.ours or ())
+    for element in now.ours():
+        number, _, node = element.partition(":")
+        follower = int(node) if element in followers else None
+        if is_needed(TopicPartition(topic, int(number)), follower):
+            keep.add(number)
+    return keep
+
+
+async def _carry_out(configs: Configs, plan: _Plan) -> Lifted:
+    """Remove the throttles of the plan, and restore the throttles that they replaced."""
+    _, failed = await gather_outcomes(
+        {name: _clear_topic(configs, name, lists) for name, lists in plan.topics.items()}
+    )
+    _, stayed = await gather_outcomes(
+        {node: _restore_rates(configs, node, now) for node, now in plan.brokers.items()}
+    )
+    deleted = {name for name, error in failed.items() if isinstance(error, UnknownTopicError)}
+    errors = {name: error for name, error in failed.items() if name not in deleted}
+    return Lifted(
+        tuple(sorted(plan.topics.keys() - failed.keys() - set(plan.needed_topics))),
+        tuple(sorted(plan.brokers.keys() - stayed.keys())),
+        plan.needed_topics,
+        plan.needed_brokers,
+        {**plan.failures, **_described(errors, stayed)},
+    )
+
+
+async def _clear_topic(configs: Configs, name: str, lists: Mapping[str, ListRemoval]) -> None:
+    await configs.alter(
+        ConfigResource.topic(name),
+        subtract={k: ",".join(one.elements) for k, one in lists.items() if not one.deletes_key},
+        delete=[key for key, one in lists.items() if one.deletes_key],
+    )
+
+
+async def _restore_rates(configs: Configs, node: int, now: BrokerThrottle) -> None:
+    restored = now.restored()
+    await configs.alter(
+        ConfigResource.broker(node),
+        set={key: str(rate) for key, rate in restored.items() if rate is not None},
+        delete=[
+            *(each.key for each in now.marks),
+            *(key for key, rate in restored.items() if rate is None),
+        ],
+    )
+
+
+async def _delete_all(running: RunningAdmin, seen: str) -> Lifted:
+    """Delete all throttles, also those of other tools, as Kafka's ``--verify`` does."""
+    alter, throttle = running.configs.alter, Throttle(running)
+    cluster = await running.session.metadata(None)
+    topics, hidden = await throttle.topics((topic.name for topic in cluster.topics), seen=seen)
+    listed = sorted(name for name, now in topics.items() if now.any)
+    _, failed = await gather_outcomes(
+        {name: alter(ConfigResource.topic(name), delete=LIST_KEYS) for name in listed}
+    )
+    present, silent = await throttle.brokers(live_brokers(cluster), seen=seen)
+    keys = {
+        node: [*RATE_KEYS, *(mark.key for mark in now.marks)]
+        for node, now in present.items()
+        if now.rates or now.marks
+    }
+    _, stayed = await gather_outcomes(
+        {node: alter(ConfigResource.broker(node), delete=each) for node, each in keys.items()}
+    )
+    return Lifted(
+        tuple(name for name in listed if name not in failed),
+        tuple(sorted(keys.keys() - stayed.keys())),
+        failures=_described(hidden | failed, silent | stayed),
+    )
+
+
+def _described(
+    topics: Mapping[str, KafkaError], brokers: Mapping[int, KafkaError]
+) -> dict[str, KafkaError]:
+    """The errors by description, as in ``broker 1``."""
+    return {f"topic {name!r}": error for name, error in topics.items()} | {
+        f"broker {node}": error for node, error in brokers.items()
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from kafkaclient.admin.announcements import Announcements
 from kafkaclient.admin.configs import Configs
@@ -47,12 +47,10 @@ class RunningAdmin:
         self.guard = Guard(session, self.requests, rng)
         self.reassignments = Reassignments(session)
         self.announcements = Announcements(session, self.configs, wall_clock=wall_clock, rng=rng)
-        self.store: TopicLimits | FileLimits | None
+        self.store: TopicLimits | FileLimits | None = (
+            TopicLimits(session, self.requests, new_producer) if limits == "topic" else limits
+        )
         """The store of the partition limits; None enforces no limits."""
-        if limits == "topic":
-            self.store = TopicLimits(session, self.requests, new_producer)
-        else:
-            self.store = limits
 
     async def limits(self, cluster: MetadataResult | None = None) -> Limits:
         """The limits in force. ``cluster`` is metadata of all topics, if the caller has it."""
@@ -86,10 +84,5 @@ class Runnable:
             yield self._running
 
 
-class Operation(Protocol):
-    """``async with operation("describing topics", timeout_s) as running``, as
-    :meth:`Runnable._operation`."""
-
-    def __call__(
-        self, what: str, timeout_s: float | None = None
-    ) -> AbstractAsyncContextManager[RunningAdmin]: ...
+Operation: TypeAlias = "Callable[..., AbstractAsyncContextManager[RunningAdmin]]"
+"""``async with operation("describing topics", timeout_s) as running``, as in :class:`Runnable`."""

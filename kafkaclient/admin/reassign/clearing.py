@@ -60,7 +60,7 @@ async def clear_throttles(
     if not (force or everyone):
         first = await _plan(running, known, None, keep_needed=keep_needed)
         if not (first.topics or first.brokers or await _has_expired(running)):
-            return Lifted((), (), first.needed_topics, first.needed_brokers, first.failures)
+            return first.kept
     try:
         async with running.announcements.clearing() as seen:
             if everyone and not (keep_needed and await running.reassignments.ongoing()):
@@ -97,9 +97,8 @@ class _Plan:
     """What to remove from a topic's lists, by topic and list key."""
     brokers: Mapping[int, BrokerThrottle]
     """The current throttles of brokers whose earlier rates are to be restored."""
-    needed_topics: tuple[str, ...]
-    needed_brokers: tuple[int, ...]
-    failures: Mapping[str, KafkaError]
+    kept: Lifted
+    """The throttles that are still needed, and the throttles that could not be read."""
 
 
 async def _plan(
@@ -145,9 +144,11 @@ async def _plan(
     return _Plan(
         removals,
         {node: now for node, now in ours.items() if node not in nodes},
-        tuple(sorted(needed)),
-        tuple(sorted(ours.keys() & nodes)),
-        _described(hidden, silent),
+        Lifted(
+            needed_topics=tuple(sorted(needed)),
+            needed_brokers=tuple(sorted(ours.keys() & nodes)),
+            failures=_described(hidden, silent),
+        ),
     )
 
 
@@ -185,14 +186,13 @@ async def _carry_out(configs: Configs, plan: _Plan) -> Lifted:
     _, stayed = await gather_outcomes(
         {node: _restore_rates(configs, node, now) for node, now in plan.brokers.items()}
     )
-    deleted = {name for name, error in failed.items() if isinstance(error, UnknownTopicError)}
-    errors = {name: error for name, error in failed.items() if name not in deleted}
-    return Lifted(
-        tuple(sorted(plan.topics.keys() - failed.keys() - set(plan.needed_topics))),
-        tuple(sorted(plan.brokers.keys() - stayed.keys())),
-        plan.needed_topics,
-        plan.needed_brokers,
-        {**plan.failures, **_described(errors, stayed)},
+    # A topic that was deleted meanwhile has no throttle.
+    errors = {n: error for n, error in failed.items() if not isinstance(error, UnknownTopicError)}
+    return replace(
+        plan.kept,
+        topics=tuple(sorted(plan.topics.keys() - failed.keys() - set(plan.kept.needed_topics))),
+        brokers=tuple(sorted(plan.brokers.keys() - stayed.keys())),
+        failures={**plan.kept.failures, **_described(errors, stayed)},
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkaclient.admin.reassign.clearing import clear_throttles
-from kafkaclient.admin.reassign.early_unthrottle_loop import unthrottle_early
+from kafkaclient.admin.reassign.early_unthrottle import unthrottle_early
 from kafkaclient.admin.reassign.moves import bootstrap_map
 from kafkaclient.admin.reassign.outcome import Lifted, Throttles
 from kafkaclient.admin.reassign.throttle import Throttle, check_rate

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.admin.reassign.clearing import clear_throttles
 from kafkaclient.admin.reassign.cluster_reader import ClusterReader, known_partitions, visible
-from kafkaclient.admin.reassign.early_unthrottle_loop import unthrottle_early
+from kafkaclient.admin.reassign.early_unthrottle import unthrottle_early
 from kafkaclient.admin.reassign.estimate import Estimate, estimate, inbound_rate
 from kafkaclient.admin.reassign.moves import move_map
 from kafkaclient.admin.reassign.outcome import Throttles, Verification, off_target, states

@@ -15,7 +15,7 @@ from kafkaclient.admin.description import (
     limits_report,
 )
 from kafkaclient.admin.groups import GroupAdmin
-from kafkaclient.admin.guard import errors_by_topic, existing_topics, usage_of
+from kafkaclient.admin.limits_guard import usage_of
 from kafkaclient.admin.reassign.quotas import ReplicationQuotas
 from kafkaclient.admin.reassign.reassigner import Reassigner
 from kafkaclient.admin.reassign.throttled import ThrottledReassignment
@@ -204,14 +204,7 @@ class Admin(TransactionAdmin, GroupAdmin, Client):
         wanted = list({topic.name: topic for topic in topics}.values())
         async with self._operation("creating topics", timeout_s) as running:
             limits, cluster = await running.limits_and_cluster()
-            if limits.any:
-                return await running.guard.create(
-                    wanted, limits, cluster, validate_only=validate_only
-                )
-            outcomes = await running.requests.create(wanted, validate_only=validate_only)
-            return errors_by_topic(
-                outcomes, existing_topics(cluster) if validate_only else frozenset()
-            )
+            return await running.guard.create(wanted, limits, cluster, validate_only=validate_only)
 
     async def delete_topic(self, name: str, *, timeout_s: float | None = None) -> None:
         """Delete a topic and its records. Raises UnknownTopicError, AuthorizationError, or the

@@ -47,24 +47,29 @@ class Limits:
         """A copy with the ``given`` limits replaced. Raises ConfigError if one is invalid."""
         limits = self
         for name, raw in given.items():
-            value = None if raw is None else str(raw)
+            value = "" if raw is None else str(raw)
             if name == MAX_BROKER_PARTITIONS:
                 limits = replace(limits, max_broker_partitions=_number(name, value))
             elif name == MAX_PARTITIONS:
                 limits = replace(limits, max_partitions=_number(name, value))
-            elif name == COUNT:
-                limits = replace(limits, count=_counted(value))
-            else:
+            elif name != COUNT:
                 known = f"{MAX_BROKER_PARTITIONS}, {MAX_PARTITIONS}, {COUNT}"
                 raise ConfigError(f"unknown partition limit {name!r}; the known limits are {known}")
+            elif value not in ("", *_COUNTS):
+                raise ConfigError(f"{COUNT}={value} is not valid; give {' or '.join(_COUNTS)}")
+            else:
+                limits = replace(limits, count=value or _COUNTS[0])
         return limits
 
     def as_properties(self) -> dict[str, str | None]:
         """The limits by their names in KIP-578 (None: no limit), as :meth:`parse` takes them."""
         return {
-            MAX_BROKER_PARTITIONS: _text(self.max_broker_partitions),
-            MAX_PARTITIONS: _text(self.max_partitions),
-            COUNT: None if self.count == _COUNTS[0] else self.count,
+            name: None if value is None else str(value)
+            for name, value in (
+                (MAX_BROKER_PARTITIONS, self.max_broker_partitions),
+                (MAX_PARTITIONS, self.max_partitions),
+                (COUNT, None if self.count == _COUNTS[0] else self.count),
+            )
         }
 
     def stricter(self, other: Limits) -> Limits:
@@ -88,8 +93,8 @@ class Limits:
         )
 
 
-def _number(name: str, value: str | None) -> int | None:
-    if value is None or value.strip().lower() in _OFF_WORDS:
+def _number(name: str, value: str) -> int | None:
+    if value.strip().lower() in _OFF_WORDS:
         return None
     try:
         number = int(value)
@@ -102,19 +107,8 @@ def _number(name: str, value: str | None) -> int | None:
     return number
 
 
-def _counted(value: str | None) -> str:
-    word = value or _COUNTS[0]
-    if word not in _COUNTS:
-        raise ConfigError(f"{COUNT}={value} is not valid; give {' or '.join(_COUNTS)}")
-    return word
-
-
 def _lower(one: int | None, other: int | None) -> int | None:
     return min((limit for limit in (one, other) if limit is not None), default=None)
-
-
-def _text(limit: int | None) -> str | None:
-    return None if limit is None else str(limit)
 
 
 def _shown(limit: int | None) -> str:
@@ -222,30 +216,19 @@ class Usage:
     def check_gains(self, limits: Limits, request: Request) -> None:
         """Raise PolicyViolationError if a broker that gains a replica would exceed its limit. A
         broker that gains no replica may exceed the limit."""
-        limit = limits.max_broker_partitions
-        if limit is None:
-            return
-        full = [
-            f"broker {broker} would have {self.hosted.get(broker, 0) + gain}"
-            for broker, gain in sorted(request.gains.items())
-            if gain > 0 and self.hosted.get(broker, 0) + gain > limit
-        ]
+        after = Counter(self.hosted)
+        after.update(request.gains)
+        full = [f"broker {b} would have {after[b]}" for b in _over(limits, request, after)]
         if full:
             why = f"{', '.join(full)}, more than {MAX_BROKER_PARTITIONS} allows"
             raise self.refuse(limits, request, why)
 
-    def check_outcome(self, limits: Limits, request: Request, *, undone: bool = False) -> None:
+    def check_race(self, limits: Limits, request: Request, *, undone: bool = False) -> None:
         """Raise PartitionLimitRaceError if this usage, which was read after the change, exceeds a
         limit for a broker or total to which the change added. A concurrent change then used the
         same capacity. ``undone``: the caller undoes the change."""
-        over = []
-        limit = limits.max_broker_partitions
-        if limit is not None:
-            over += [
-                f"broker {broker} has {self.hosted[broker]} replicas"
-                for broker, gain in sorted(request.gains.items())
-                if gain > 0 and self.hosted.get(broker, 0) > limit
-            ]
+        full = _over(limits, request, self.hosted)
+        over = [f"broker {broker} has {self.hosted[broker]} replicas" for broker in full]
         most = limits.max_partitions
         if most is not None and request.partitions and self.counted(limits) > most:
             over.append(f"the cluster has {self.counted(limits)} {limits.count}")
@@ -260,3 +243,12 @@ class Usage:
             f"{', '.join(over)}; limits: {limits}. {advice}, or raise the limit (kafkaclient "
             "limits set)",
         )
+
+
+def _over(limits: Limits, request: Request, hosted: Mapping[int, int]) -> list[int]:
+    """The brokers that gain a replica, and host more replicas than the limit."""
+    limit = limits.max_broker_partitions
+    if limit is None:
+        return []
+    gaining = (broker for broker, gain in sorted(request.gains.items()) if gain > 0)
+    return [broker for broker in gaining if hosted.get(broker, 0) > limit]

@@ -10,8 +10,8 @@ from kafkaclient.admin.error_codes import (
     NOT_NOW,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from kafkaclient.admin.guard import usage_of
 from kafkaclient.admin.limits import Request
+from kafkaclient.admin.limits_guard import usage_of
 from kafkaclient.admin.session import CONTROLLER
 from kafkaclient.admin.topics import partitions_of, topic_error
 from kafkaclient.broker_errors import broker_error, denied
@@ -112,7 +112,7 @@ class Reassignments:
                 return all(nodes <= present.get(p, nodes) for p, nodes in targets.items())
 
             now = await self._session.poll(lambda: self._session.metadata(None), includes_targets)
-            usage_of(now).check_outcome(limits, request, undone=undone)
+            usage_of(now).check_race(limits, request, undone=undone)
 
 
 def _request(

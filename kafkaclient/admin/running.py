@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from kafkaclient.admin.announcements import Announcements
 from kafkaclient.admin.configs import Configs
-from kafkaclient.admin.guard import Guard
 from kafkaclient.admin.limits import Limits
+from kafkaclient.admin.limits_guard import LimitsGuard
 from kafkaclient.admin.limits_topic import TopicLimits
 from kafkaclient.admin.reassignments import Reassignments
 from kafkaclient.admin.topics import Requests
@@ -44,7 +44,7 @@ class RunningAdmin:
         self.coordinators = session.coordinators()
         self.requests = Requests(session)
         self.configs = Configs(session)
-        self.guard = Guard(session, self.requests, rng)
+        self.guard = LimitsGuard(session, self.requests, rng)
         self.reassignments = Reassignments(session)
         self.announcements = Announcements(session, self.configs, wall_clock=wall_clock, rng=rng)
         self.store: TopicLimits | FileLimits | None = (

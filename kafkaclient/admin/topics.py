@@ -24,7 +24,7 @@ from kafkaclient.wire.admin import CreatePartitionsCall, NewPartitions
 from kafkaclient.wire.codec import CreateTopicsCall, DeleteTopicsCall, NewTopic
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from uuid import UUID
 
     from kafkaclient.admin.session import Session
@@ -133,17 +133,14 @@ class Requests:
 
         doing = "validating" if validate_only else "creating"
         outcomes: dict[str, TopicOutcome | KafkaError] = {**refused}
-        for some in _slices(by_name, lambda name: _size(by_name[name])):
-            answered, unsure = await self._request_each(some, call)
+        for names in _slices(by_name):
+            answered, unsure = await self._request_each(names, call)
             for name, outcome in answered.items():
-                detail = outcome.error_message
-                if outcome.error_code == TOPIC_ALREADY_EXISTS and name in unsure:
+                code, detail = outcome.error_code, outcome.error_message
+                if code == TOPIC_ALREADY_EXISTS and name in unsure:
                     detail = "an earlier attempt, whose answer was lost, may have created it"
-                outcomes[name] = (
-                    topic_error(outcome.error_code, name, doing, "Create", detail)
-                    if outcome.error_code
-                    else outcome
-                )
+                error = topic_error(code, name, doing, "Create", detail) if code else None
+                outcomes[name] = error or outcome
         return {topic.name: outcomes[topic.name] for topic in topics}
 
     async def delete(self, names: Iterable[str]) -> dict[str, KafkaError | None]:
@@ -249,19 +246,16 @@ def _invalid_names(names: Iterable[str]) -> dict[str, KafkaError]:
     return refused
 
 
-def _size(topic: NewTopic) -> int:
-    return max(1, topic.partitions, len(topic.assignments))
-
-
-def _slices(names: Iterable[str], size: Callable[[str], int]) -> Iterable[tuple[str, ...]]:
+def _slices(topics: Mapping[str, NewTopic]) -> Iterable[tuple[str, ...]]:
     """The names in groups of up to ``_MAX_PARTITIONS_PER_REQUEST`` partitions."""
     group: list[str] = []
     total = 0
-    for name in names:
-        if group and total + size(name) > _MAX_PARTITIONS_PER_REQUEST:
+    for name, topic in topics.items():
+        size = max(1, topic.partitions, len(topic.assignments))
+        if group and total + size > _MAX_PARTITIONS_PER_REQUEST:
             yield tuple(group)
             group, total = [], 0
         group.append(name)
-        total += size(name)
+        total += size
     if group:
         yield tuple(group)

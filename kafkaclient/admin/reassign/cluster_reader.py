@@ -134,7 +134,9 @@ class _Logs(NamedTuple):
         for partition, nodes in new.items():
             leader = (partition, self.views[partition].leader)
             end, start = self.ends.get(leader), self.starts.get(leader, 0)
-            for node in nodes if end is not None else ():
+            if end is None:
+                continue
+            for node in nodes:
                 # A replica that does not exist yet lacks all records. A new replica has offset 0.
                 own = max(start, self.ends.get((partition, node), start))
                 found[partition, node] = max(0, end - own)

@@ -11,7 +11,7 @@ from kafkaclient.admin.description import (
     LimitsReport,
 )
 from kafkaclient.admin.limits import Limits
-from kafkaclient.admin.limits_file import FileLimits
+from kafkaclient.admin.limits_store import FileLimits
 from kafkaclient.admin.reassign.estimate import Estimate, SafeRange
 from kafkaclient.admin.reassign.outcome import (
     Begun,

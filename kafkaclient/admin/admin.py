@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.admin.configs import ConfigResource
     from kafkaclient.admin.limits import Limits
-    from kafkaclient.admin.limits_file import FileLimits
+    from kafkaclient.admin.limits_store import FileLimits
     from kafkaclient.admin.reassign.plan import ReassignmentPlan
     from kafkaclient.net.dialer import Dialer
     from kafkaclient.types import TopicPartition

@@ -133,7 +133,13 @@ class Announcements:
             finally:
                 await self._withdraw([own, *expired])
             if loop.time() > until:
-                raise _others_are_setting(setting)
+                last = datetime.fromtimestamp(max(each.expires for each in setting), UTC)
+                raise ReassignmentError(
+                    "no throttle was cleared, because another operator is setting throttles, or "
+                    "died while it set them. Run `kafkaclient throttle clear` or `verify` again "
+                    f"later; the other operator's announcement expires at {last:%Y-%m-%d %H:%M:%S} "
+                    "UTC"
+                )
             await self._session.pause(attempts)
 
     async def any_expired(self) -> bool:
@@ -186,12 +192,3 @@ class Announcements:
             _log.warning(
                 "an announcement in the broker defaults could not be deleted, it expires: %s", error
             )
-
-
-def _others_are_setting(setting: list[Announcement]) -> ReassignmentError:
-    last = max(announcement.expires for announcement in setting)
-    return ReassignmentError(
-        "no throttle was cleared, because another operator is setting throttles, or died while it "
-        "set them. Run `kafkaclient throttle clear` or `verify` again later; the other operator's "
-        f"announcement expires at {datetime.fromtimestamp(last, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    )

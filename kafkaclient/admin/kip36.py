@@ -73,8 +73,6 @@ def assign(
     """
     check_counts(len(brokers), partitions, replication_factor)
     ring = Ring(brokers, start)
-    if not ring.racks:
-        return tuple(_first(ring, offset, replication_factor) for offset in range(partitions))
     return tuple(_spread(ring, offset, replication_factor) for offset in range(partitions))
 
 
@@ -87,22 +85,18 @@ def check_counts(brokers: int, partitions: int, replication_factor: int) -> None
         raise broker_error(INVALID_REPLICATION_FACTOR, what)
 
 
-def _first(ring: Ring, offset: int, replication_factor: int) -> tuple[int, ...]:
-    candidates = ring.candidates(offset)
-    return tuple([next(candidates) for _ in range(replication_factor)])
-
-
 def _spread(ring: Ring, offset: int, replication_factor: int) -> tuple[int, ...]:
     racks, all_racks = ring.racks, len(set(ring.racks.values()))
     chosen: list[int] = []
-    used: set[str] = set()
+    used: set[str | None] = set()
     # A broker that was skipped because of its rack may be chosen in a later round.
     while len(chosen) < replication_factor:
         for broker in ring.candidates(offset):
-            if broker in chosen or (racks[broker] in used and len(used) < all_racks):
+            rack = racks.get(broker)
+            if broker in chosen or (rack in used and len(used) < all_racks):
                 continue
             chosen.append(broker)
-            used.add(racks[broker])
+            used.add(rack)
             if len(chosen) == replication_factor:
                 break
     return tuple(chosen)

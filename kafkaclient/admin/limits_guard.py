@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from kafkaclient.admin.error_codes import TOPIC_ALREADY_EXISTS
 from kafkaclient.admin.kip36 import start_of_extension
 from kafkaclient.admin.limits import Request, Usage
-from kafkaclient.admin.limits_topic import LIMITS_TOPIC
+from kafkaclient.admin.limits_store import LIMITS_TOPIC
 from kafkaclient.admin.placement import place
 from kafkaclient.admin.topics import topic_error
 from kafkaclient.errors import KafkaError, PartitionLimitRaceError
@@ -69,7 +69,8 @@ class LimitsGuard:
         """Create each topic completely or not at all. Earlier topics use capacity first."""
         results: dict[str, KafkaError | None] = {}
         known = {topic.name for topic in cluster.topics if not topic.error_code}
-        placed, limited = [], []
+        placed: list[NewTopic] = []
+        limited: list[NewTopic] = []
         for topic in topics:
             (limited if limits.any and not _is_exempt(topic.name) else placed).append(topic)
         settled = await self._with_defaults(limited, results)

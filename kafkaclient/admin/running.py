@@ -9,7 +9,7 @@ from kafkaclient.admin.announcements import Announcements
 from kafkaclient.admin.configs import Configs
 from kafkaclient.admin.limits import Limits
 from kafkaclient.admin.limits_guard import LimitsGuard
-from kafkaclient.admin.limits_topic import TopicLimits
+from kafkaclient.admin.limits_store import TopicLimits
 from kafkaclient.admin.reassignments import Reassignments
 from kafkaclient.admin.topics import Requests
 from kafkaclient.errors import AdminStateError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
     from random import Random
 
-    from kafkaclient.admin.limits_file import FileLimits
+    from kafkaclient.admin.limits_store import FileLimits
     from kafkaclient.admin.session import Session
     from kafkaclient.producer.producer import Producer
     from kafkaclient.wire.results import MetadataResult

@@ -74,8 +74,8 @@ class Session:
         self._rng = rng or Random()
         clock = clock or asyncio.get_running_loop().time
         self._router = Router.secured(config, dialer, clock=clock, rng=self._rng)
-        self._controller = -1
-        self._known: frozenset[int] = frozenset()
+        self._controller: int | None = None
+        """None if unknown: then any broker answers NOT_CONTROLLER, and the caller retries."""
         self._last_error: KafkaError | None = None
         self._refreshing: asyncio.Task[object] | None = None
 
@@ -173,14 +173,10 @@ class Session:
             await self.pause(failures)
 
         result = await until_answered(attempt, before_retry)
-        self._learn(result)
-        return result
-
-    def _learn(self, result: MetadataResult) -> None:
         brokers = {broker.node_id: Broker(*broker) for broker in result.brokers}
-        self._controller = result.controller_id
-        self._known = frozenset(brokers)
+        self._controller = result.controller_id if result.controller_id in brokers else None
         self._router.update_brokers(ClusterView(brokers=MappingProxyType(brokers)))
+        return result
 
     async def call(self, call: Call[T], node: int | None = None) -> T:
         """The answer of broker ``node``, of :data:`CONTROLLER`, or of any broker (None).
@@ -213,20 +209,20 @@ class Session:
 
     def _refresh_soon(self, _reason: str) -> None:
         """Refresh metadata in the background, unless a refresh is already running."""
-        if self._refreshing is None or self._refreshing.done():
-            self._refreshing = asyncio.create_task(self._refresh(), name="kafkaclient-refresh")
 
-    async def _refresh(self) -> None:
-        try:
-            await self.metadata(())
-        except KafkaError as error:
-            self.note_error(error)
+        async def refresh() -> None:
+            try:
+                await self.metadata(())
+            except KafkaError as error:
+                self.note_error(error)
+
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = asyncio.create_task(refresh(), name="kafkaclient-refresh")
 
     async def once(self, call: Call[T], node: int | None = None) -> T:
         """The answer to one attempt. Raises as :meth:`.Router.call`."""
         if node == CONTROLLER:
-            # Without a controller any broker answers NOT_CONTROLLER, and the caller retries.
-            node = self._controller if self._controller in self._known else None
+            node = self._controller
         return await self._router.call(call, node)
 
     def note_error(self, error: KafkaError) -> None:

@@ -27,11 +27,10 @@ if TYPE_CHECKING:
     from kafkaclient.admin.reassign.moves import Move
     from kafkaclient.admin.reassign.outcome import Begun, Lifted, PartitionState
     from kafkaclient.admin.reassign.progress import Progress
-    from kafkaclient.admin.running import Operation, RunningAdmin
+    from kafkaclient.admin.running import Operation
     from kafkaclient.admin.session import Session
     from kafkaclient.types import TopicPartition
     from kafkaclient.wire.reassignments import OngoingReassignment
-    from kafkaclient.wire.results import MetadataResult
 
 __all__ = ["Reassigner"]
 
@@ -81,7 +80,10 @@ class Reassigner:
                 raise topic_error(topic.error_code, topic.name, "reassigning", "Describe")
         racks = {broker.node_id: broker.rack for broker in cluster.brokers}
         chosen = sorted(racks) if brokers is None else list(brokers)
-        _check_up(chosen, racks.keys())
+        for node in chosen:
+            if node not in racks:
+                up = ", ".join(map(str, sorted(racks)))
+                raise ConfigError(f"Unknown broker id {node}; the brokers that are up are {up}")
         racks = {node: racks[node] for node in chosen}
         present = {p: view.replicas for p, view in partitions_of(cluster).items()}
         if replication_factor is None:
@@ -103,7 +105,8 @@ class Reassigner:
         the brokers' inbound rate. Brokers that do not answer are in :attr:`Estimate.silent`. Raises
         UnknownTopicError."""
         async with self._operation("estimating a reassignment", timeout_s) as running:
-            moves, cluster = await self._moves(running, plan)
+            ongoing = await running.reassignments.ongoing()
+            cluster = await known_partitions(running.session, plan.keys())
             nodes = [broker.node_id for broker in cluster.brokers]
             reader = ClusterReader(running, self._clock)
             sizes, silent = await reader.sizes(nodes)
@@ -114,9 +117,13 @@ class Reassigner:
                 later, _ = await reader.sizes(nodes)
                 inbound = inbound_rate(sizes, later, self._clock() - began)
             min_in_sync = await reader.min_in_sync(partition.topic for partition in plan)
+        views = partitions_of(cluster)
+        moves = move_map(
+            ongoing, plan, {partition: views[partition].replicas for partition in plan}
+        )
         return estimate(
             {partition: moves[partition] for partition in plan},
-            partitions_of(cluster),
+            views,
             sizes,
             inbound=inbound,
             silent=silent,
@@ -289,22 +296,3 @@ class Reassigner:
         return await session.poll(
             read, lambda found: not any(one.may_be_stale for one in found), max_reads=_MAX_READS
         )
-
-    async def _moves(
-        self,
-        running: RunningAdmin,
-        plan: Mapping[TopicPartition, Sequence[int]],
-    ) -> tuple[dict[TopicPartition, Move], MetadataResult]:
-        ongoing = await running.reassignments.ongoing()
-        cluster = await known_partitions(running.session, plan.keys())
-        views = partitions_of(cluster)
-        present = {partition: views[partition].replicas for partition in plan}
-        return move_map(ongoing, plan, present), cluster
-
-
-def _check_up(wanted: Iterable[int], live: Iterable[int]) -> None:
-    up = set(live)
-    for node in wanted:
-        if node not in up:
-            known = ", ".join(map(str, sorted(up)))
-            raise ConfigError(f"Unknown broker id {node}; the brokers that are up are {known}")

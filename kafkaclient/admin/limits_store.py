@@ -1,4 +1,5 @@
-"""Partition limits in a compacted topic, which every client of the cluster can read.
+"""The stores of the partition limits: a compacted topic, which every client of the cluster can
+read, or a file, for clients that cannot store the limits in the cluster.
 
 The brokers' dynamic configuration cannot store the limits: brokers accept unknown keys, but never
 return the values (checked on 4.3.1).
@@ -7,7 +8,13 @@ return the values (checked on 4.3.1).
 from __future__ import annotations
 
 import asyncio
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import javaproperties
 
 from kafkaclient.admin.error_codes import (
     LEADER_NOT_AVAILABLE,
@@ -30,7 +37,7 @@ if TYPE_CHECKING:
     from kafkaclient.wire.record_reader import Record
     from kafkaclient.wire.results import MetadataResult, TopicInfo
 
-__all__ = ["LIMITS_TOPIC", "TopicLimits"]
+__all__ = ["LIMITS_TOPIC", "FileLimits", "TopicLimits"]
 
 LIMITS_TOPIC = "__kafkaclient_partition_limits"
 """A compacted topic with one partition. Each record has a limit's name as its key and the limit as
@@ -39,6 +46,8 @@ text; a null value is no limit. The topic itself does not count against the limi
 _REPLICATION_FACTOR = 3
 _MAX_BYTES = 4 << 20
 _MAX_WAIT_MS = 500
+
+_HEADER = "# Partition limits (KIP-578), written by kafkaclient limits set --limits-file\n"
 
 
 class TopicLimits:
@@ -197,3 +206,70 @@ def _check(code: int) -> None:
     if code:
         advice = denied(code, "Read", LIMITS_TOPIC, by_itself=True)
         raise broker_error(code, f"reading {LIMITS_TOPIC}-0", advice=advice)
+
+
+class FileLimits:
+    """A properties file with the limits under KIP-578's names. Each request reads the file.
+
+    Clients that do not use this file do not enforce its limits. If two clients set limits at the
+    same time, the last write wins.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._path = Path(path)
+
+    def __str__(self) -> str:
+        return f"the file {self._path}"
+
+    async def read(self) -> Limits:
+        """The limits. Raises ConfigError if the file is missing or invalid: nothing is created
+        while the limits are unknown."""
+        return await asyncio.to_thread(self._read)
+
+    async def change(self, given: Mapping[str, str | int | None]) -> Limits:
+        """Set the ``given`` limits and return all limits. Raises ConfigError."""
+        return await asyncio.to_thread(self._change, given)
+
+    def _read(self) -> Limits:
+        try:
+            given = javaproperties.loads(self._path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:  # not UTF-8, or an escape sequence Java refuses
+            raise ConfigError(
+                f"cannot read the partition limits in {self._path}: {error}; create the file with "
+                f"kafkaclient limits set --limits-file {self._path}"
+            ) from error
+        try:
+            return Limits.parse(given)
+        except ConfigError as error:
+            raise ConfigError(f"{self._path}: {error}") from error
+
+    def _change(self, given: Mapping[str, str | int | None]) -> Limits:
+        limits = (self._read() if self._path.exists() else Limits()).changed(given)
+        lines = [
+            f"{name}={value}\n"
+            for name, value in limits.as_properties().items()
+            if value is not None
+        ]
+        try:
+            self._write("".join(lines))
+        except OSError as error:
+            directory = self._path.parent
+            why = error.strerror
+            if not directory.is_dir():
+                why = f"there is no directory {directory}; create it, or choose another file"
+            raise ConfigError(
+                f"cannot write the partition limits to {self._path}: {why}"
+            ) from error
+        return limits
+
+    def _write(self, lines: str) -> None:
+        """Replace the file atomically: a reader never sees a partial file."""
+        descriptor, name = tempfile.mkstemp(dir=self._path.parent, prefix=self._path.name)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(_HEADER + lines)
+            Path(name).replace(self._path)
+        except BaseException:
+            with suppress(OSError):
+                Path(name).unlink()
+            raise

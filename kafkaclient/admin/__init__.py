@@ -29,11 +29,7 @@ from kafkaclient.admin.reassign.throttled import ThrottledReassignment
 from kafkaclient.admin.topics import TopicDescription
 from kafkaclient.wire.admin import ConfigEntry, ConfigSource
 from kafkaclient.wire.codec import NewTopic
-from kafkaclient.wire.transaction_states import (
-    TransactionDescription,
-    TransactionListing,
-    TxnState,
-)
+from kafkaclient.wire.transaction_states import TransactionDescription, TransactionListing, TxnState
 
 __all__ = [
     "Admin",

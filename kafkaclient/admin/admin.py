@@ -394,10 +394,7 @@ class Admin(TransactionAdmin, GroupAdmin, Client):
     # ------------------------------------------------------------------------------------------
 
     def _new_producer(self) -> Producer:
-        options = self.config.for_producer() | {
-            "allow_auto_create_topics": False,
-            "linger_ms": 0,
-        }
+        options = self.config.for_producer() | {"allow_auto_create_topics": False, "linger_ms": 0}
         return Producer(options, dialer=self._dialer, clock=self._clock, rng=self._rng)
 
 

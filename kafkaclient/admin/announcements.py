@@ -80,12 +80,7 @@ class Announcements:
     """The announcements of one admin client. ``wall_clock``: seconds since the epoch."""
 
     def __init__(
-        self,
-        session: Session,
-        configs: Configs,
-        *,
-        wall_clock: Callable[[], float],
-        rng: Random,
+        self, session: Session, configs: Configs, *, wall_clock: Callable[[], float], rng: Random
     ) -> None:
         self._session = session
         self._configs = configs

@@ -62,9 +62,7 @@ class Reassignments:
         usage_of(cluster).check_gains(limits, _request(moves, cluster))
 
     async def alter(
-        self,
-        moves: Mapping[TopicPartition, tuple[int, ...] | None],
-        cluster: MetadataResult,
+        self, moves: Mapping[TopicPartition, tuple[int, ...] | None], cluster: MetadataResult
     ) -> dict[TopicPartition, KafkaError | None]:
         """Start reassignments, or cancel them (None). Returns by partition None or the error.
         Raises UnknownTopicError, and the controller's error for the whole request."""

@@ -49,11 +49,7 @@ class TransactionAdmin(Runnable):
     """The transaction methods of :class:`~kafkaclient.admin.Admin`."""
 
     async def end_transaction(
-        self,
-        prepared: PreparedTransaction,
-        *,
-        commit: bool = True,
-        timeout_s: float | None = None,
+        self, prepared: PreparedTransaction, *, commit: bool = True, timeout_s: float | None = None
     ) -> None:
         """Commit or abort a transaction that another producer has prepared
         (:meth:`kafkaclient.Producer.prepare_transaction`). When this call returns, the outcome is
@@ -82,11 +78,7 @@ class TransactionAdmin(Runnable):
             raise lost
 
     async def list_transactions(
-        self,
-        prefix: str = "",
-        *,
-        states: Iterable[TxnState] = (),
-        timeout_s: float | None = None,
+        self, prefix: str = "", *, states: Iterable[TxnState] = (), timeout_s: float | None = None
     ) -> list[TransactionListing]:
         """The transactional ids that begin with ``prefix``, in order, each with the state of its
         last transaction. ``states``: only transactions in these states (default: all). Ids that

@@ -29,11 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from kafkaclient.admin.configs import Configs
-    from kafkaclient.admin.reassign.throttle_marks import (
-        BrokerThrottle,
-        ListRemoval,
-        TopicThrottle,
-    )
+    from kafkaclient.admin.reassign.throttle_marks import BrokerThrottle, ListRemoval, TopicThrottle
     from kafkaclient.admin.running import RunningAdmin
     from kafkaclient.wire.reassignments import OngoingReassignment
 

@@ -90,9 +90,7 @@ def moving_brokers(moves: Mapping[TopicPartition, Move]) -> frozenset[int]:
     return frozenset().union(*(move.sources | move.destinations for move in moves.values()))
 
 
-def _elements(
-    brokers: Mapping[TopicPartition, Iterable[int]],
-) -> dict[str, tuple[str, ...]]:
+def _elements(brokers: Mapping[TopicPartition, Iterable[int]]) -> dict[str, tuple[str, ...]]:
     found: dict[str, set[str]] = defaultdict(set)
     for (topic, partition), nodes in brokers.items():
         found[topic].update(f"{partition}:{node}" for node in nodes)

@@ -158,9 +158,7 @@ def generate(
 
 
 def with_replication_factor(
-    present: Mapping[TopicPartition, Sequence[int]],
-    racks: Mapping[int, str | None],
-    factor: int,
+    present: Mapping[TopicPartition, Sequence[int]], racks: Mapping[int, str | None], factor: int
 ) -> dict[TopicPartition, tuple[int, ...]]:
     """The same partitions with replicas added or removed; the other replicas stay.
 

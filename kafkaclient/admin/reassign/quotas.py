@@ -66,11 +66,7 @@ class ReplicationQuotas:
         return dict(sorted({**dict.fromkeys(ours), **failures}.items()))
 
     async def bootstrap(
-        self,
-        brokers: Iterable[int],
-        bytes_per_second: int,
-        *,
-        timeout_s: float | None = None,
+        self, brokers: Iterable[int], bytes_per_second: int, *, timeout_s: float | None = None
     ) -> dict[int, KafkaError]:
         """Throttle the replication to brokers that are empty or far behind (KIP-73, question 2).
         Returns the brokers that have no rate because they are down: call this again when they are

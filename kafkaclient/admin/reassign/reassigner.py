@@ -234,10 +234,7 @@ class Reassigner:
         return dict(begun.failed) | off_target(found)
 
     async def progress(
-        self,
-        moves: Mapping[TopicPartition, Move] | None = None,
-        *,
-        every_s: float = 1.0,
+        self, moves: Mapping[TopicPartition, Move] | None = None, *, every_s: float = 1.0
     ) -> AsyncGenerator[Progress, None]:
         """The progress of ``moves`` (None: all ongoing reassignments) every ``every_s`` seconds,
         until they are complete. Continues while no broker answers."""

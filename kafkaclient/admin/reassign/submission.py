@@ -12,10 +12,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kafkaclient.admin.error_codes import (
-    INVALID_REPLICA_ASSIGNMENT,
-    REASSIGNMENT_IN_PROGRESS,
-)
+from kafkaclient.admin.error_codes import INVALID_REPLICA_ASSIGNMENT, REASSIGNMENT_IN_PROGRESS
 from kafkaclient.admin.reassign.cluster_reader import known_partitions
 from kafkaclient.admin.reassign.moves import arrivals, current_move, move_map
 from kafkaclient.admin.reassign.outcome import Begun, some

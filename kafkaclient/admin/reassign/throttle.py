@@ -139,12 +139,7 @@ class Throttle:
     # --- setting ------------------------------------------------------------------------------
 
     async def set_moves(
-        self,
-        moves: Mapping[TopicPartition, Move],
-        rate: int,
-        live: Collection[int],
-        *,
-        seen: str,
+        self, moves: Mapping[TopicPartition, Move], rate: int, live: Collection[int], *, seen: str
     ) -> dict[int, KafkaError]:
         """Throttle moves. Returns the brokers without a rate because they are down.
 

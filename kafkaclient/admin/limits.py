@@ -175,11 +175,13 @@ class Usage:
         """The error for a request that the limits do not allow."""
         capacities = self.capacities(limits)
         remaining = ", ".join(f"broker {b}: {n}" for b, n in sorted(capacities.items()))
+        most, counted = limits.max_partitions, self.counted(limits)
+        headroom = "no limit" if most is None else max(0, most - counted)
         return self._violation(
             PolicyViolationError,
             limits,
             f"{request.what}: POLICY_VIOLATION (44): {why}. Limits: {limits}. Remaining capacity: "
-            f"{remaining or 'no limit per broker'}; cluster: {self._headroom(limits)}. Nothing was "
+            f"{remaining or 'no limit per broker'}; cluster: {headroom}. Nothing was "
             "changed; request fewer partitions, delete or reassign partitions, or raise the limit "
             "(kafkaclient limits set)",
         )
@@ -192,11 +194,6 @@ class Usage:
         error.max_partitions = limits.max_partitions
         error.remaining = self.capacities(limits)
         return error
-
-    def _headroom(self, limits: Limits) -> str:
-        if limits.max_partitions is None:
-            return "no limit"
-        return str(max(0, limits.max_partitions - self.counted(limits)))
 
     def check(self, limits: Limits, request: Request) -> None:
         """Raise PolicyViolationError if the cluster or a broker would exceed a limit."""

@@ -55,7 +55,7 @@ async def clear_throttles(
     known = frozenset(completed)
     if not (force or everyone):
         first = await _plan(running, known, None, keep_needed=keep_needed)
-        if not (first.topics or first.brokers or await _has_expired(running)):
+        if not (first.topics or first.brokers or await running.announcements.any_expired()):
             return first.kept
     try:
         async with running.announcements.clearing() as seen:
@@ -64,25 +64,16 @@ async def clear_throttles(
             plan = await _plan(running, known, seen, keep_needed=keep_needed)
             lifted = await _carry_out(running.configs, plan)
     except (AuthorizationError, ReassignmentError, TimeoutError) as error:
-        if isinstance(error, KafkaError):
-            return Lifted(failures={"the cluster": error})
-        slow = RequestTimedOutError(
-            "removing throttles: not done in the reserved time; run it again"
-        )
-        return Lifted(failures={"the cluster": slow})
+        if not isinstance(error, KafkaError):
+            what = "removing throttles: not done in the reserved time; run it again"
+            error = RequestTimedOutError(what)
+        return Lifted(failures={"the cluster": error})
     if not everyone:
         return lifted
     moving = ReassignmentError(
         "a reassignment is in progress, so their throttles were not deleted (--now deletes them)"
     )
     return replace(lifted, failures={**lifted.failures, "other operators": moving})
-
-
-async def _has_expired(running: RunningAdmin) -> bool:
-    try:
-        return await running.announcements.any_expired()
-    except AuthorizationError:
-        return False  # a client that may not describe the announcement may not delete it either
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +115,7 @@ async def _plan(
     topics, hidden = await throttle.topics((topic.name for topic in cluster.topics), seen=seen)
     present, silent = await throttle.brokers(live_brokers(cluster), seen=seen)
     removals: dict[str, Mapping[str, ListRemoval]] = {}
-    needed: dict[str, frozenset[str]] = {}
-    """The elements of this package that stay, by topic."""
+    needed: dict[str, frozenset[str]] = {}  # by topic, the elements of this package that stay
     for name, now in topics.items():
         keep = _needed_partitions(name, now, is_needed)
         lists = zip(LIST_KEYS, now, strict=True)

@@ -101,19 +101,17 @@ class EarlyUnthrottling:
             if rest.nbytes > FETCH_BYTES:
                 break
             nodes = [node for node in (rest.leader, replica[1]) if node in most]
-            if replica in self._unthrottled or not all(
-                self._affords(node, rest.nbytes, most[node]) for node in nodes
-            ):
-                continue
-            for node in nodes:
-                self._saved[node] -= rest.nbytes
-            self._unthrottled.add(replica)
-            found.append(replica)
+            # A replica that lacks more than can be saved needs the full savings.
+            affordable = all(
+                most[node] > 0 and self._saved[node] >= min(rest.nbytes, most[node])
+                for node in nodes
+            )
+            if affordable and replica not in self._unthrottled:
+                for node in nodes:
+                    self._saved[node] -= rest.nbytes
+                self._unthrottled.add(replica)
+                found.append(replica)
         return found
-
-    def _affords(self, node: int, nbytes: int, most: float) -> bool:
-        # A replica that lacks more than can be saved needs the full savings.
-        return most > 0 and self._saved[node] >= min(nbytes, most)
 
     def failed(self, replica: Replica) -> None:
         """Record that the replica was not unthrottled, so that :meth:`due` returns it again."""

@@ -146,16 +146,13 @@ def states(
     """The states of a plan's partitions, sorted."""
     found = []
     for partition, target in sorted(plan.items()):
-        wanted = tuple(target)
+        wanted, replicas = tuple(target), ()
+        state = MoveState.MISSING
         if partition in ongoing:
-            underway = ongoing[partition].replicas
-            found.append(PartitionState(partition, MoveState.IN_PROGRESS, wanted, underway))
-            continue
-        view = views.get(partition)
-        replicas = () if view is None else view.replicas
-        state = MoveState.MISSING if view is None else MoveState.DIFFERENT
-        if replicas == wanted:
-            state = MoveState.COMPLETED
+            state, replicas = MoveState.IN_PROGRESS, ongoing[partition].replicas
+        elif partition in views:
+            replicas = views[partition].replicas
+            state = MoveState.COMPLETED if replicas == wanted else MoveState.DIFFERENT
         found.append(PartitionState(partition, state, wanted, replicas))
     return tuple(found)
 

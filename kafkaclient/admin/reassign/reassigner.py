@@ -107,7 +107,7 @@ class Reassigner:
         async with self._operation("estimating a reassignment", timeout_s) as running:
             ongoing = await running.reassignments.ongoing()
             cluster = await known_partitions(running.session, plan.keys())
-            nodes = [broker.node_id for broker in cluster.brokers]
+            nodes = live_brokers(cluster)
             reader = ClusterReader(running, self._clock)
             sizes, silent = await reader.sizes(nodes)
             inbound = 0.0

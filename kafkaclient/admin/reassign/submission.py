@@ -19,7 +19,7 @@ from kafkaclient.admin.reassign.outcome import Begun, some
 from kafkaclient.admin.reassign.plan import ReassignmentPlan
 from kafkaclient.admin.reassign.throttle import Throttle
 from kafkaclient.admin.reassign.undo import clear_after_failed_start, undo_start
-from kafkaclient.admin.topics import partitions_of
+from kafkaclient.admin.topics import live_brokers, partitions_of
 from kafkaclient.broker_errors import broker_error
 
 if TYPE_CHECKING:
@@ -92,8 +92,8 @@ class Submission:
         cluster = await known_partitions(running.session, plan.keys())
         views = partitions_of(cluster)
         moves = move_map(ongoing, plan, {p: views[p].replicas for p in plan})
-        live = frozenset(broker.node_id for broker in cluster.brokers)
-        dead = {p: arrivals(moves[p]) - live for p in plan if arrivals(moves[p]) - live}
+        live = frozenset(live_brokers(cluster))
+        dead = {p: down for p in plan if (down := arrivals(moves[p]) - live)}
         if dead and not (self.skip_dead and dead.keys() < plan.keys()):
             raise _needs(dead)
         self._before = {p: _before(p, ongoing, views) for p in plan}
@@ -111,13 +111,10 @@ class Submission:
         results = await running.reassignments.alter(wanted, cluster)
         self._sent = {p: nodes for p, nodes in wanted.items() if results[p] is None}
         await running.reassignments.check_room(self._sent, limits, cluster, undone=True)
-        for partition, nodes_down in dead.items():
-            down = ", ".join(map(str, sorted(nodes_down)))
-            results[partition] = broker_error(
-                INVALID_REPLICA_ASSIGNMENT,
-                f"reassigning {partition}",
-                advice=f"broker {down} is down",
-            )
+        for partition, nodes in dead.items():
+            advice = f"broker {', '.join(map(str, sorted(nodes)))} is down"
+            what = f"reassigning {partition}"
+            results[partition] = broker_error(INVALID_REPLICA_ASSIGNMENT, what, advice=advice)
         return Begun(
             plan,
             throttled,

@@ -202,9 +202,9 @@ class Throttle:
             by_topic[partition.topic].add((partition, node))
         jobs = {}
         topics, _ = await self.topics(by_topic)
-        for name, now in topics.items():
-            if not now.marked:
-                continue  # the broker that answered does not know the throttle yet
+        # Without a mark, the broker that answered does not know the throttle yet.
+        marked = {name: now for name, now in topics.items() if now.marked}
+        for name, now in marked.items():
             partitions = {str(partition.partition) for partition, _ in by_topic[name]}
             arriving = {f"{partition.partition}:{node}" for partition, node in by_topic[name]}
             off = (
@@ -214,10 +214,7 @@ class Throttle:
             subtract = {
                 key: ",".join(each) for key, each in zip(LIST_KEYS, off, strict=True) if each
             }
-            jobs[name] = self._subtract(name, subtract)
-        done, _ = await gather_outcomes(jobs)
-        return set().union(*(by_topic[name] for name in done))
-
-    async def _subtract(self, name: str, subtract: Mapping[str, str]) -> None:
-        if subtract:
-            await self._configs.alter(ConfigResource.topic(name), subtract=subtract)
+            if subtract:
+                jobs[name] = self._configs.alter(ConfigResource.topic(name), subtract=subtract)
+        _, failed = await gather_outcomes(jobs)
+        return set().union(*(by_topic[name] for name in marked.keys() - failed.keys()))

@@ -81,7 +81,10 @@ class ThrottledReassignment:
                     async for _ in self.progress():
                         pass
             finally:
-                await self._stop_unthrottling()
+                # The task edits the lists of throttled replicas, so it ends before they are cleared.
+                if self._unthrottling is not None:
+                    self._unthrottling.cancel()
+                    await asyncio.wait({self._unthrottling})
             if exc_type is None:
                 cleared = await self._reassigner.finish(begun)
         finally:
@@ -93,13 +96,6 @@ class ThrottledReassignment:
         failures = await self._reassigner.failures(begun)
         if failures or cleared.failures:
             raise _error(failures, cleared.failures)
-
-    async def _stop_unthrottling(self) -> None:
-        """Stop the task of :meth:`Reassigner.ease_arrivals`. It edits the lists of throttled
-        replicas, so it must end before these are cleared."""
-        if self._unthrottling is not None:
-            self._unthrottling.cancel()
-            await asyncio.wait({self._unthrottling})
 
 
 def _error(

@@ -167,27 +167,21 @@ class LimitsGuard:
         assert topic is not None
         existing, replicas = len(topic.partitions), tuple(map(tuple, assignments))
         what = f"adding partitions to topic {topic.name!r} ({existing} to {total})"
-        free = topic.is_internal or _is_exempt(topic.name) or not limits.any
-        request = _request(what, replicas)
-        if not free and total > existing:
+        limited = limits.any and not (topic.is_internal or _is_exempt(name))
+        if limited and total > existing:
             usage = usage_of(cluster)
-            replicas = replicas or await self._place_extension(topic, total, limits, usage, what)
-            request = _request(what, replicas)
-            usage.check(limits, request)
+            if not replicas:
+                first, more = min(topic.partitions).replicas, total - existing
+                start = start_of_extension(list(usage.racks), existing, first[0])
+                replicas = await self._find_placement(usage, limits, what, more, len(first), start)
+            usage.check(limits, _request(what, replicas))
         if validate_only or total <= existing:
             await self._requests.check_extension(NewPartitions(topic.name, total, replicas))
             return
         await self._requests.extend(topic.name, existing, total, replicas)
-        if not free:
-            (await self._usage_including({topic.name: total})).check_race(limits, request)
-
-    async def _place_extension(
-        self, topic: TopicInfo, total: int, limits: Limits, usage: Usage, what: str
-    ) -> tuple[tuple[int, ...], ...]:
-        replicas, existing = min(topic.partitions).replicas, len(topic.partitions)
-        start = start_of_extension(list(usage.racks), existing, replicas[0])
-        more, factor = total - existing, len(replicas)
-        return await self._find_placement(usage, limits, what, more, factor, start)
+        if limited:
+            usage = await self._usage_including({name: total})
+            usage.check_race(limits, _request(what, replicas))
 
     async def _find_placement(
         self,

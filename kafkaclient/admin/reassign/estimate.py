@@ -158,20 +158,17 @@ def estimate(
     target replicas by partition."""
     bytes_in: Counter[int] = Counter()
     bytes_out: Counter[int] = Counter()
-    moving = 0
+    factors = []
     for partition, move in moves.items():
-        new = arrivals(move)
-        if not new:
-            continue
-        moving += 1
-        leader = partitions[partition].leader
-        size = size_of(partition, leader, sizes)
+        view, new = partitions[partition], arrivals(move)
+        if new:
+            factors.append(len(view.replicas))
+        size = size_of(partition, view.leader, sizes) if new else 0
         for node in new:
             bytes_in[node] += size
-            bytes_out[leader] += size
-    factors = [len(partitions[p].replicas) for p, move in moves.items() if arrivals(move)]
+            bytes_out[view.leader] += size
     return Estimate(
-        partitions=moving,
+        partitions=len(factors),
         total_partitions=len(partitions),
         bytes_to_move=bytes_in.total(),
         bytes_in=dict(bytes_in),

@@ -146,8 +146,8 @@ def states(
     """The states of a plan's partitions, sorted."""
     found = []
     for partition, target in sorted(plan.items()):
-        wanted, replicas = tuple(target), ()
-        state = MoveState.MISSING
+        wanted, state = tuple(target), MoveState.MISSING
+        replicas: tuple[int, ...] = ()
         if partition in ongoing:
             state, replicas = MoveState.IN_PROGRESS, ongoing[partition].replicas
         elif partition in views:

@@ -81,7 +81,7 @@ class ThrottledReassignment:
                     async for _ in self.progress():
                         pass
             finally:
-                # The task edits the lists of throttled replicas, so it ends before they are cleared.
+                # The task edits the lists of throttled replicas: end it before they are cleared.
                 if self._unthrottling is not None:
                     self._unthrottling.cancel()
                     await asyncio.wait({self._unthrottling})

@@ -18,4 +18,4 @@ NO_REASSIGNMENT_IN_PROGRESS = 85
 THROTTLING_QUOTA_EXCEEDED = 89
 TRANSACTIONAL_ID_NOT_FOUND = 105
 
-NOT_NOW = frozenset({REQUEST_TIMED_OUT, NOT_CONTROLLER})  # the controller asks for a retry
+NOT_NOW = frozenset({REQUEST_TIMED_OUT, NOT_CONTROLLER})  # the request may succeed later

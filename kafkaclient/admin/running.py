@@ -41,7 +41,6 @@ class RunningAdmin:
         new_producer: Callable[[], Producer],
     ) -> None:
         self.session = session
-        self.coordinators = session.coordinators()
         self.requests = Requests(session)
         self.configs = Configs(session)
         self.guard = LimitsGuard(session, self.requests, rng)

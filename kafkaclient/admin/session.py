@@ -76,6 +76,14 @@ class Session:
         self._router = Router.secured(config, dialer, clock=clock, rng=self._rng)
         self._controller: int | None = None
         """None if unknown: then any broker answers NOT_CONTROLLER, and the caller retries."""
+        self.coordinators = Coordinators(
+            self._router,
+            retry_backoff=config.retry_backoff_ms / 1000,
+            retry_backoff_max=config.retry_backoff_max_ms / 1000,
+            request_timeout=config.request_timeout_ms / 1000,
+            rng=self._rng,
+            on_unknown=self._refresh_soon,
+        )
         self._last_error: KafkaError | None = None
         self._refreshing: asyncio.Task[object] | None = None
 
@@ -195,17 +203,6 @@ class Session:
             await self.metadata(())
 
         return await until_answered(attempt, before_retry)
-
-    def coordinators(self) -> Coordinators:
-        """A client for requests to group and transaction coordinators."""
-        return Coordinators(
-            self._router,
-            retry_backoff=self.config.retry_backoff_ms / 1000,
-            retry_backoff_max=self.config.retry_backoff_max_ms / 1000,
-            request_timeout=self.config.request_timeout_ms / 1000,
-            rng=self._rng,
-            on_unknown=self._refresh_soon,
-        )
 
     def _refresh_soon(self, _reason: str) -> None:
         """Refresh metadata in the background, unless a refresh is already running."""

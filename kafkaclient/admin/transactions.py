@@ -58,7 +58,7 @@ class TransactionAdmin(Runnable):
         Raises:
             TransactionLostError: the transaction is no longer open, and its coordinator does not
                 know that it ended this way: it timed out, its producer was fenced, or it ended the
-                other way. The coordinator of a fenced producer cannot tell how it ended before.
+                other way. The coordinator does not know how a fenced producer ended it.
             AuthorizationError: this client may not write under the transactional id.
         """
         name = prepared.transactional_id
@@ -146,11 +146,12 @@ class TransactionAdmin(Runnable):
         self, what: str, timeout_s: float | None
     ) -> AsyncIterator[Coordinators]:
         async with self._operation(what, timeout_s) as running:
+            coordinators = running.session.coordinators
             try:
-                yield running.coordinators
+                yield coordinators
             finally:
-                if running.coordinators.last_error is not None:
-                    running.session.note_error(running.coordinators.last_error)
+                if coordinators.last_error is not None:
+                    running.session.note_error(coordinators.last_error)
 
 
 def _error(code: int, what: str, operation: str, name: str) -> BrokerError:

@@ -62,18 +62,18 @@ async def clear_throttles(
             if everyone and not (keep_needed and await running.reassignments.ongoing()):
                 return await _delete_all(running, seen)
             plan = await _plan(running, known, seen, keep_needed=keep_needed)
-            lifted = await _carry_out(running.configs, plan)
+            cleared = await _carry_out(running.configs, plan)
     except (AuthorizationError, ReassignmentError, TimeoutError) as error:
         if not isinstance(error, KafkaError):
             what = "removing throttles: not done in the reserved time; run it again"
             error = RequestTimedOutError(what)
         return Lifted(failures={"the cluster": error})
     if not everyone:
-        return lifted
+        return cleared
     moving = ReassignmentError(
         "a reassignment is in progress, so their throttles were not deleted (--now deletes them)"
     )
-    return replace(lifted, failures={**lifted.failures, "other operators": moving})
+    return replace(cleared, failures={**cleared.failures, "other operators": moving})
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ Replica: TypeAlias = "tuple[TopicPartition, int]"
 FETCH_BYTES = 1024 * 1024  # bytes of one partition in a fetch: replica.fetch.max.bytes by default
 _TRUSTED_LACK = 16 * FETCH_BYTES  # bytes from which an estimate by records is used
 
-_TIMEOUT_S = 5.0  # seconds for one broker's answer; the next reading asks the broker again
+_TIMEOUT_S = 5.0  # seconds for one broker's answer; the next reading sends the request again
 
 _MAX_READS = 6  # then a broker knows a new topic
 

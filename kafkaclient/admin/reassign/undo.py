@@ -37,8 +37,8 @@ async def undo(running: RunningAdmin, begun: Begun) -> list[KafkaError]:
     """Undo a started plan. Moves that are complete stay. Returns the errors."""
     ongoing = await running.reassignments.ongoing()
     errors = await _restore(running, begun.before, begun.started & ongoing.keys())
-    lifted = await clear_throttles(running, completed=begun.moves, force=True)
-    return [*errors.values(), *lifted.failures.values()]
+    cleared = await clear_throttles(running, completed=begun.moves, force=True)
+    return [*errors.values(), *cleared.failures.values()]
 
 
 async def undo_start(
@@ -73,16 +73,16 @@ async def clear_after_failed_start(running: RunningAdmin) -> None:
     """Clear the throttles of a plan that did not start, even after the operation's time limit."""
     try:
         async with asyncio.timeout(_CLEAR_S):
-            lifted = await clear_throttles(running, force=True)
+            cleared = await clear_throttles(running, force=True)
     except (KafkaError, TimeoutError) as error:
         _log.warning("throttles may remain, `throttle clear` removes them: %s", error)
     else:
-        warn_of(lifted)
+        warn_of(cleared)
 
 
-def warn_of(lifted: Lifted) -> None:
+def warn_of(cleared: Lifted) -> None:
     """Log a warning for each throttle that could not be removed."""
-    for what, error in lifted.failures.items():
+    for what, error in cleared.failures.items():
         _log.warning(
             "the throttle of %s was not removed, `throttle clear` removes it: %s", what, error
         )

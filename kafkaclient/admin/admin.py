@@ -322,10 +322,10 @@ class Admin(TransactionAdmin, GroupAdmin, Client):
         wanted = {partition: None if r is None else tuple(r) for partition, r in moves.items()}
         async with self._operation("reassigning partitions", timeout_s) as running:
             limits, cluster = await running.limits_and_cluster()
-            running.reassignments.check(wanted, limits, cluster)
+            running.reassignments.check_limits(wanted, limits, cluster)
             results = await running.reassignments.alter(wanted, cluster)
             begun = {p: wanted[p] for p, error in results.items() if error is None}
-            await running.reassignments.check_room(begun, limits, cluster)
+            await running.reassignments.check_race(begun, limits, cluster)
             return results
 
     def throttled(

@@ -50,7 +50,7 @@ class Reassignments:
 
         return await self._session.until_answered(attempt)
 
-    def check(
+    def check_limits(
         self,
         moves: Mapping[TopicPartition, tuple[int, ...] | None],
         limits: Limits,
@@ -84,13 +84,11 @@ class Reassignments:
         results: dict[TopicPartition, KafkaError | None] = {}
         for partition, code, detail in answer.partitions:
             # An earlier attempt, whose answer was lost, may have cancelled the reassignment.
-            gone = code == NO_REASSIGNMENT_IN_PROGRESS and attempts > 1
-            results[partition] = (
-                _error(code, f"reassigning {partition}", detail) if code and not gone else None
-            )
+            done = not code or (code == NO_REASSIGNMENT_IN_PROGRESS and attempts > 1)
+            results[partition] = None if done else _error(code, f"reassigning {partition}", detail)
         return results
 
-    async def check_room(
+    async def check_race(
         self,
         begun: Mapping[TopicPartition, tuple[int, ...] | None],
         limits: Limits,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from kafkaclient.admin.error_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
-from kafkaclient.admin.reassign.moves import arrivals, current_move
+from kafkaclient.admin.reassign.moves import current_move, new_brokers
 from kafkaclient.admin.reassign.outcome import some
 from kafkaclient.admin.reassign.progress import Reading
 from kafkaclient.admin.reassign.throttle_marks import FOLLOWER_RATE, RATE_KEYS
@@ -202,7 +202,7 @@ class ClusterReader:
         views = partitions_of(cluster)
         involved = {node for p in wanted if p in views for node in views[p].replicas} & live
         new = {
-            partition: arrivals(current_move(move)) & live
+            partition: new_brokers(current_move(move)) & live
             for partition, move in ongoing.items()
             if partition in views and views[partition].leader in live
         }
@@ -222,7 +222,7 @@ class ClusterReader:
             partition: nodes
             for partition, view in views.items()
             if view.leader in live
-            and (nodes := arrivals(moves[partition]) & set(view.replicas) & live - set(view.isr))
+            and (nodes := new_brokers(moves[partition]) & set(view.replicas) & live - set(view.isr))
         }
         involved = {node for nodes in new.values() for node in nodes}
         involved |= {views[partition].leader for partition in new}

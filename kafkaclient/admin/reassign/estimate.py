@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from kafkaclient.admin.reassign.moves import arrivals
+from kafkaclient.admin.reassign.moves import new_brokers
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def estimate(
     bytes_out: Counter[int] = Counter()
     factors = []
     for partition, move in moves.items():
-        view, new = partitions[partition], arrivals(move)
+        view, new = partitions[partition], new_brokers(move)
         if new:
             factors.append(len(view.replicas))
         size = size_of(partition, view.leader, sizes) if new else 0
@@ -204,7 +204,7 @@ def waiting_topics(
     for partition, move in moves.items():
         least, view = min_in_sync.get(partition.topic, 1), partitions[partition]
         now = min(least, len(view.replicas))
-        then = min(least, len(view.replicas) + len(arrivals(move)))
+        then = min(least, len(view.replicas) + len(new_brokers(move)))
         if now <= len(view.isr) < then:
             found.add(partition.topic)
     return tuple(sorted(found))

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Move",
-    "arrivals",
     "bootstrap_map",
     "follower_replicas",
     "leader_replicas",
     "move_map",
     "moving_brokers",
+    "new_brokers",
 ]
 
 
@@ -77,10 +77,10 @@ def leader_replicas(moves: Mapping[TopicPartition, Move]) -> dict[str, tuple[str
 
 def follower_replicas(moves: Mapping[TopicPartition, Move]) -> dict[str, tuple[str, ...]]:
     """By topic, the elements of ``follower.replication.throttled.replicas``, in Kafka's order."""
-    return _elements({partition: arrivals(move) for partition, move in moves.items()})
+    return _elements({partition: new_brokers(move) for partition, move in moves.items()})
 
 
-def arrivals(move: Move) -> frozenset[int]:
+def new_brokers(move: Move) -> frozenset[int]:
     """The brokers that get a new replica."""
     return move.destinations - move.sources
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.admin.reassign.estimate import FETCH_RESPONSE_BYTES, Sizes, shown, size_of
-from kafkaclient.admin.reassign.moves import Move, arrivals, current_move
+from kafkaclient.admin.reassign.moves import Move, current_move, new_brokers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -148,7 +148,7 @@ class Tracker:
     def _note(self, partition: TopicPartition, move: Move, reading: Reading) -> None:
         view = reading.partitions.get(partition)
         total = 0 if view is None else size_of(partition, view.leader, reading.sizes)
-        for node in arrivals(move):
+        for node in new_brokers(move):
             known = self._replicas.setdefault((partition, node), _NewReplica())
             known.total = max(known.total, total)
             if partition not in reading.ongoing:
@@ -203,7 +203,7 @@ class Tracker:
     def _partition(
         self, partition: TopicPartition, move: Move, reading: Reading, stalled: Mapping[int, str]
     ) -> PartitionProgress:
-        new = arrivals(move)
+        new = new_brokers(move)
         own = _sum(self._replicas[partition, node] for node in new)
         done = partition not in reading.ongoing
         stuck = None if done else _reason(partition, new, reading, stalled)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.admin.error_codes import INVALID_REPLICA_ASSIGNMENT, REASSIGNMENT_IN_PROGRESS
 from kafkaclient.admin.reassign.cluster_reader import known_partitions
-from kafkaclient.admin.reassign.moves import arrivals, current_move, move_map
+from kafkaclient.admin.reassign.moves import current_move, move_map, new_brokers
 from kafkaclient.admin.reassign.outcome import Begun, some
 from kafkaclient.admin.reassign.plan import ReassignmentPlan
 from kafkaclient.admin.reassign.throttle import Throttle
@@ -93,14 +93,14 @@ class Submission:
         views = partitions_of(cluster)
         moves = move_map(ongoing, plan, {p: views[p].replicas for p in plan})
         live = frozenset(live_brokers(cluster))
-        dead = {p: down for p in plan if (down := arrivals(moves[p]) - live)}
+        dead = {p: down for p in plan if (down := new_brokers(moves[p]) - live)}
         if dead and not (self.skip_dead and dead.keys() < plan.keys()):
             raise _needs(dead)
         self._before = {p: _before(p, ongoing, views) for p in plan}
         limits = await running.limits(cluster)
         wanted = {p: nodes for p, nodes in plan.items() if p not in dead}
         throttled = {p: move for p, move in moves.items() if p not in dead}
-        running.reassignments.check(wanted, limits, cluster)
+        running.reassignments.check_limits(wanted, limits, cluster)
         if self.on_rollback is not None:
             self.on_rollback(ReassignmentPlan(self._before))
         unthrottled: dict[int, KafkaError] = {}
@@ -110,7 +110,7 @@ class Submission:
         self._sent = wanted
         results = await running.reassignments.alter(wanted, cluster)
         self._sent = {p: nodes for p, nodes in wanted.items() if results[p] is None}
-        await running.reassignments.check_room(self._sent, limits, cluster, undone=True)
+        await running.reassignments.check_race(self._sent, limits, cluster, undone=True)
         for partition, nodes in dead.items():
             advice = f"broker {', '.join(map(str, sorted(nodes)))} is down"
             what = f"reassigning {partition}"

@@ -155,7 +155,7 @@ class Throttle:
             append = {
                 key: missing
                 for key, replicas, wanted in zip(LIST_KEYS, now, elements, strict=True)
-                if (missing := replicas.lacks(wanted)) is not None
+                if (missing := replicas.addition(wanted)) is not None
             }
             if append:
                 changes[name] = self._configs.alter(ConfigResource.topic(name), append=append)

@@ -77,7 +77,7 @@ class ThrottledReplicas(NamedTuple):
         at = elements.index(MARK)
         return cls(tuple(elements[:at]), tuple(elements[at + 1 :]))
 
-    def lacks(self, elements: Iterable[str]) -> str | None:
+    def addition(self, elements: Iterable[str]) -> str | None:
         """The text to append, mark included, so that the list has these elements in Kafka's order;
         None if it has them. The list ``*`` has all elements."""
         missing = sorted(set(elements) - set(self.before))

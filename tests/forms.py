@@ -7,7 +7,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from kafkaclient.compiled import COMPILED, FORCE_PURE_PYTHON, why_pure_python
+from kafkaclient.compiled_modules import COMPILED, FORCE_PURE_PYTHON, why_pure_python
 
 if TYPE_CHECKING:
     from types import ModuleType

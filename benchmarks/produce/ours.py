@@ -17,7 +17,7 @@ from benchmarks.produce.result import WARM_UP, Measured, UnavailableError
 from benchmarks.produce.supply import Supply
 from benchmarks.produce.turns import Turns
 from benchmarks.produce.ways import CHUNK, awaited_behind, in_tasks
-from kafkaclient.compiled import why_pure_python
+from kafkaclient.compiled_modules import why_pure_python
 from kafkaclient.errors import BufferFullError
 from kafkaclient.producer.producer import Producer
 

@@ -13,7 +13,7 @@ from kafkaclient.cluster.rebootstrap import Rebootstrap
 from kafkaclient.cluster.retry import set_within
 from kafkaclient.cluster.topics import TopicInUse, TopicsInUse, no_metadata, topic_error
 from kafkaclient.cluster.view import ClusterView, merge, with_leaders
-from kafkaclient.compiled import log_pure_python
+from kafkaclient.compiled_modules import log_pure_python
 from kafkaclient.errors import (
     AuthenticationError,
     BootstrapError,

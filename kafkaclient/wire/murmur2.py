@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaclient.compiled import use_compiled
+from kafkaclient.compiled_modules import use_compiled
 
 if TYPE_CHECKING:
     import cython
 
     from kafkaclient.types import Buffer
 else:
-    from kafkaclient.compiled import cython
+    from kafkaclient.compiled_modules import cython
 
 __all__ = ["murmur2", "partition_for_key"]
 

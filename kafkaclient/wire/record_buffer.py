@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaclient.compiled import use_compiled
+from kafkaclient.compiled_modules import use_compiled
 from kafkaclient.errors import InvalidRecordError
 
 if TYPE_CHECKING:

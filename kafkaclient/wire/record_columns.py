@@ -8,7 +8,7 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING
 
-from kafkaclient.compiled import use_compiled
+from kafkaclient.compiled_modules import use_compiled
 from kafkaclient.errors import ProtocolError
 from kafkaclient.wire.column_buffers import BlobColumn, ColumnBuffers, HeaderColumn
 from kafkaclient.wire.record_reader import MIN_RECORD_BYTES, read_records

@@ -433,7 +433,7 @@ def test_counts_survive_sealing(records):
 def test_an_installation_without_compiler_works():
     script = (
         "from kafkaclient.wire import murmur2, records\n"
-        "from kafkaclient.compiled import why_pure_python\n"
+        "from kafkaclient.compiled_modules import why_pure_python\n"
         "assert why_pure_python()\n"
         "builder = records.BatchBuilder(100)\n"
         "assert builder.append(1, b'key', b'value') == 15\n"

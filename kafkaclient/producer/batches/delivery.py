@@ -18,7 +18,7 @@ from contextvars import copy_context
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Never, TypeAlias, cast
 
-from kafkaclient.compiled import use_compiled
+from kafkaclient.compiled_modules import use_compiled
 from kafkaclient.errors import ProducerStateError
 from kafkaclient.types import NO_OFFSET, NO_TIMESTAMP, RecordMetadata
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.errors import KafkaError
 else:
-    from kafkaclient.compiled import cython
+    from kafkaclient.compiled_modules import cython
 
 __all__ = ["BatchResult", "Callback", "Delivery", "Run"]
 

@@ -18,7 +18,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.compiled import use_compiled
+from kafkaclient.compiled_modules import use_compiled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kafkaclient.types import HeadersLike
     from kafkaclient.wire.record_buffer import RecordBuffer
 else:
-    from kafkaclient.compiled import cython
+    from kafkaclient.compiled_modules import cython
 
 __all__ = ["AppendSlot", "DirectAppend", "TopicAppendSlots"]
 

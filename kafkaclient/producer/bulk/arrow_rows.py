@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.compiled import use_compiled
+from kafkaclient.compiled_modules import use_compiled
 from kafkaclient.producer.bulk.rows import Rows
 
 if TYPE_CHECKING:

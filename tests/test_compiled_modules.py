@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import kafkaclient
-from kafkaclient.compiled import COMPILED, FORCE_PURE_PYTHON, _missing
+from kafkaclient.compiled_modules import COMPILED, FORCE_PURE_PYTHON, _missing
 from tests.forms import load_form
 
 PACKAGE = Path(kafkaclient.__file__).parent
@@ -30,7 +30,7 @@ async def main():
             await producer.send_and_wait("t", b"1")
             await (await producer.send_many("t", [b"2", b"3"]))
 asyncio.run(main())
-from kafkaclient.compiled import COMPILED
+from kafkaclient.compiled_modules import COMPILED
 print("compiled" if any(name in sys.modules for name in COMPILED) else "pure")
 """
 
@@ -127,7 +127,7 @@ def test_a_broken_extension_is_not_hidden(package: Path) -> None:
 INNER = """
 try:
     from kafkaclient.producer.producer import Producer
-    from kafkaclient.compiled import why_pure_python
+    from kafkaclient.compiled_modules import why_pure_python
     print(why_pure_python(), flush=True)
 except ImportError as error:
     print(error, flush=True)

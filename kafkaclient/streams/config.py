@@ -10,7 +10,7 @@ from kafkaclient.config.options import read_options
 from kafkaclient.config.producer import ProducerConfig
 from kafkaclient.config.security import SecurityOptions
 from kafkaclient.errors import ConfigError
-from kafkaclient.streams.assignment.configs import AssignmentConfigs
+from kafkaclient.streams.assignment.clients import AssignmentConfigs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,7 +62,7 @@ class StreamsConfig:
     """``processing.guarantee``: ``at_least_once`` or ``exactly_once_v2``."""
     acceptable_recovery_lag: int = 10_000
     """``acceptable.recovery.lag``. For this option and the next three see
-    :class:`~kafkaclient.streams.assignment.configs.AssignmentConfigs`."""
+    :class:`~kafkaclient.streams.assignment.clients.AssignmentConfigs`."""
     max_warmup_replicas: int = 2
     num_standby_replicas: int = 0
     probing_rebalance_interval_ms: int = 600_000

@@ -12,9 +12,14 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import StreamsError
-from kafkaclient.streams.assignment_info import NO_REBALANCE, AssignmentInfo, tasks_by_partition
+from kafkaclient.streams.group_protocol import (
+    NO_REBALANCE,
+    AssignmentInfo,
+    SubscriptionInfo,
+    decode_subscription,
+    tasks_by_partition,
+)
 from kafkaclient.streams.positions import positions_group
-from kafkaclient.streams.subscription_info import SubscriptionInfo, decode_subscription
 from kafkaclient.streams.tasks import LATEST_OFFSET, MAX_LAG, TaskId
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.groups import assignment_in, user_data_in

@@ -13,9 +13,25 @@ from types import SimpleNamespace
 
 import aiokafka
 import pytest
+from aiokafka.consumer.group_coordinator import CoordinatorGroupRebalance, GroupCoordinator
+from aiokafka.consumer.subscription_state import Subscription, SubscriptionState
 
-from kafkaclient.streams.membership.aiokafka_hooks import RELIED_ON, ConsumerHooks
+from kafkaclient.streams.membership.aiokafka_hooks import ConsumerHooks
 
+RELIED_ON = (
+    GroupCoordinator.request_rejoin,
+    GroupCoordinator.reset_generation,
+    GroupCoordinator.ensure_active_group,
+    GroupCoordinator._on_join_prepare,
+    GroupCoordinator._perform_assignment,
+    GroupCoordinator._on_join_complete,
+    CoordinatorGroupRebalance.perform_group_join,
+    CoordinatorGroupRebalance._on_join_leader,
+    CoordinatorGroupRebalance._send_sync_group_request,
+    Subscription._assign,
+    Subscription._begin_reassignment,
+    SubscriptionState.assign_from_subscribed,
+)
 READ = {
     "GroupCoordinator.request_rejoin": "f70a261c91c38cb5",
     "GroupCoordinator.reset_generation": "537aa37c531b4de9",

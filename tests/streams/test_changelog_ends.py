@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkaclient.errors import KafkaTimeoutError
-from kafkaclient.streams.runtime import changelog_ends
-from kafkaclient.streams.runtime.changelog_ends import ChangelogEnds
+from kafkaclient.streams.runtime import topics
+from kafkaclient.streams.runtime.topics import end_offsets
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -29,16 +29,16 @@ class FakeAdmin:
 
 async def test_a_changelog_without_leader_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Left out, it would look as if the application had lost it."""
-    monkeypatch.setattr(changelog_ends, "_BACKOFF_S", 0)
+    monkeypatch.setattr(topics, "_POLL_INTERVAL_S", 0)
     admin = FakeAdmin({A: 5}, {A: 6, B: 7})
-    assert await ChangelogEnds(admin)([A, B]) == {A: 6, B: 7}  # type: ignore[arg-type]
+    assert await end_offsets(admin, [A, B]) == {A: 6, B: 7}  # type: ignore[arg-type]
 
 
 async def test_a_changelog_that_stays_without_leader_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(changelog_ends, "_BACKOFF_S", 0)
-    monkeypatch.setattr(changelog_ends, "_TIMEOUT_S", 0.01)
+    monkeypatch.setattr(topics, "_POLL_INTERVAL_S", 0)
+    monkeypatch.setattr(topics, "_LEADER_TIMEOUT_S", 0.01)
     with pytest.raises(KafkaTimeoutError, match=r"changelog-1\. They are deleted") as raised:
-        await ChangelogEnds(FakeAdmin({A: 5}))([A, B])  # type: ignore[arg-type]
+        await end_offsets(FakeAdmin({A: 5}), [A, B])  # type: ignore[arg-type]
     assert raised.value.retriable

@@ -16,10 +16,9 @@ from aiokafka.coordinator.protocol import (
 from kafkaclient.admin import Admin
 from kafkaclient.errors import BrokerError, StreamsError
 from kafkaclient.streams import AssignmentConfigs, Role, TaskId, describe_application
-from kafkaclient.streams.assignment_info import AssignmentInfo
 from kafkaclient.streams.description import build_description, decode_members
+from kafkaclient.streams.group_protocol import AssignmentInfo, SubscriptionInfo
 from kafkaclient.streams.membership.leader import compute_assignments
-from kafkaclient.streams.subscription_info import SubscriptionInfo
 from kafkaclient.streams.topology import Processor, Topology
 from kafkaclient.testing.fake import Control, FakeCluster
 from kafkaclient.types import TopicPartition

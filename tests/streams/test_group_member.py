@@ -10,14 +10,18 @@ import pytest
 
 from kafkaclient.errors import AdminTimeoutError, ProtocolError, StateStoreError, StreamsError
 from kafkaclient.streams import TaskId
-from kafkaclient.streams.assignment_info import NO_REBALANCE, AssignmentInfo
 from kafkaclient.streams.config import StreamsConfig
+from kafkaclient.streams.group_protocol import (
+    NO_REBALANCE,
+    AssignmentInfo,
+    SubscriptionInfo,
+    decode_subscription,
+)
 from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
 from kafkaclient.streams.runtime.group_member import GroupMember
 from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState
 from kafkaclient.streams.state.directory import StateDirectory
-from kafkaclient.streams.subscription_info import SubscriptionInfo, decode_subscription
 from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
 from tests.streams.fakes import (
     FakeConsumer,
@@ -49,8 +53,20 @@ class FakeHooks:
         return ConsumerGroupMetadata("app", self.generation, self.member_id)
 
 
+class LoggingManager(TaskManager):
+    log: list[str]
+
+    async def suspend(self, timeout_s: float) -> None:
+        self.log.append("suspend")
+        await super().suspend(timeout_s)
+
+    def resume(self) -> None:
+        self.log.append("resume")
+        super().resume()
+
+
 class World:
-    """A member with its tasks; it is the work, too."""
+    """A member with its tasks."""
 
     def __init__(self, path: Path) -> None:
         self.log: list[str] = []
@@ -61,7 +77,7 @@ class World:
         self.hooks = FakeHooks(self.consumer)
         self.directory = StateDirectory(path, float)
         self.schedule = RebalanceSchedule(100, float, float)
-        self.manager = TaskManager(
+        self.manager = LoggingManager(
             counting(),
             self.directory,
             self.consumer,
@@ -72,6 +88,7 @@ class World:
             crash=self.crashes.append,
             disk=InlineDisk(),
         )
+        self.manager.log = self.log
         config = StreamsConfig(
             bootstrap_servers="localhost:1",
             application_id="app",
@@ -88,24 +105,12 @@ class World:
             self.ends,  # type: ignore[arg-type]
             self.hooks,  # type: ignore[arg-type]
             {"words": 2},
-            self,
         )
-
-    async def suspend(self) -> None:
-        self.log.append("suspend")
-        await self.manager.suspend(1)
-
-    def resume(self) -> None:
-        self.log.append("resume")
-        self.manager.resume()
 
     async def process(self, found: dict[TopicPartition, list[Any]]) -> None:
         self.manager.deliver(found, self.manager.wanted_partitions())
         for _ in range(10):
             await asyncio.sleep(0)
-
-    def crash(self, error: BaseException) -> None:
-        self.crashes.append(error)
 
     def told(self) -> SubscriptionInfo:
         subscription = decode_subscription(self.member.subscription())
@@ -236,10 +241,10 @@ async def test_a_leader_can_end_the_application(world: World, code: int, message
 async def test_errors_of_callbacks_crash_the_instance(world: World) -> None:
     world.member.assigned([], b"\0\0\0\x0b")
 
-    async def broken() -> None:
+    async def broken(timeout_s: float) -> None:
         raise StateStoreError("full")
 
-    world.suspend = broken  # type: ignore[method-assign]
+    world.manager.suspend = broken  # type: ignore[method-assign]
     await world.member.on_partitions_revoked(())
     first, second = world.crashes
     assert isinstance(first, ProtocolError)

@@ -1,11 +1,12 @@
-"""Offsets and lags, see ClientState.computeTaskLags and TaskManager.sumOfChangelogOffsets."""
+"""Lags (``ClientState.computeTaskLags``), and task ids."""
 
 from __future__ import annotations
 
 import pytest
 
 from kafkaclient.streams import TaskId
-from kafkaclient.streams.assignment.lags import is_caught_up, offset_sum, task_lags
+from kafkaclient.streams.assignment.clients import task_lags
+from kafkaclient.streams.assignment.movement import is_caught_up
 from kafkaclient.streams.tasks import LATEST_OFFSET, MAX_LAG, UNKNOWN_OFFSET_SUM
 
 TASK = TaskId(0, 0)
@@ -21,15 +22,6 @@ def test_a_lag_is_the_distance_to_the_end(offsets: int, lag: int) -> None:
 
 def test_tasks_without_a_copy_lack_everything_and_strangers_are_ignored() -> None:
     assert task_lags({TASK: 100}, {TaskId(7, 7): 5}) == {TASK: 100}
-
-
-def test_an_offset_sum_leaves_out_what_no_checkpoint_knows() -> None:
-    assert offset_sum([]) == 0
-    assert offset_sum([3, -4, 4]) == 7
-    assert offset_sum([3, LATEST_OFFSET]) == LATEST_OFFSET
-    assert offset_sum([MAX_LAG, 1]) == MAX_LAG
-    with pytest.raises(ValueError, match="-3 is no offset"):
-        offset_sum([UNKNOWN_OFFSET_SUM])
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafkaclient.streams import AssignmentConfigs, TaskId
-from kafkaclient.streams.assignment_info import NO_REBALANCE
+from kafkaclient.streams.group_protocol import NO_REBALANCE, SubscriptionInfo
 from kafkaclient.streams.membership.leader import MemberAssignment, compute_assignments
-from kafkaclient.streams.subscription_info import SubscriptionInfo
 from kafkaclient.streams.tasks import LATEST_OFFSET
 from kafkaclient.streams.topology import Processor, Topology
 from kafkaclient.types import TopicPartition

@@ -10,9 +10,9 @@ from aiokafka.coordinator.protocol import (
 )
 
 from kafkaclient.streams import TaskId
-from kafkaclient.streams.assignment_info import AssignmentInfo
+from kafkaclient.streams.group_protocol import AssignmentInfo
 from kafkaclient.streams.membership.leader import MemberAssignment
-from kafkaclient.streams.membership.protocol_assignor import ProtocolAssignor
+from kafkaclient.streams.runtime.group_member import ProtocolAssignor
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Cluster:
 def test_a_round_trip() -> None:
     member = Member()
     assignor = ProtocolAssignor()
-    assignor.serve(member)
+    assignor.member = member  # type: ignore[assignment]
     sent = [assignor.metadata({"b", "a"}).encode() for _ in range(2)]
     assert sent[0] != sent[1], "unchanged metadata would not make a rebalance"
     members = {

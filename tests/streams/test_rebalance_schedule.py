@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkaclient.streams import TaskId
-from kafkaclient.streams.assignment_info import NO_REBALANCE
+from kafkaclient.streams.group_protocol import NO_REBALANCE
 from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
 
 A, B = TaskId(0, 0), TaskId(0, 1)

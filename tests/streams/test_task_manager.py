@@ -316,7 +316,7 @@ async def test_the_shutdown_stops_writers_and_ignores_assignments(world: World) 
 async def test_tasks_on_disk_are_opened_before_joining(world: World) -> None:
     """Opening takes its time, in which the task still runs where it was."""
     on_disk(world.directory, A, 4)
-    await world.manager.prepare([A])
+    await world.manager.open_stores([A])
     prepared = world.manager.tasks[A]
     assert (prepared.state, prepared.position) == (TaskState.CREATED, 4)
     assert world.reader.followed == []
@@ -326,7 +326,7 @@ async def test_tasks_on_disk_are_opened_before_joining(world: World) -> None:
 
 
 async def test_a_prepared_task_that_is_not_assigned_is_closed(world: World) -> None:
-    await world.manager.prepare([A])
+    await world.manager.open_stores([A])
     await world.assign([], [B])
     assert world.manager.tasks.keys() == {B}
 

@@ -197,7 +197,6 @@ class World:
                     self.consumer.positions[at] = found[source][-1].offset + 1
             await asyncio.sleep(0.005)
             self.manager.deliver(found, wanted)
-            self.manager.check_slow_records()
 
     async def rebalance(
         self, active: Sequence[TaskId] | None = None, standby: Sequence[TaskId] = ()

@@ -8,24 +8,25 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.errors import KafkaError
 from kafkaclient.streams.assignment.assignor import assign
-from kafkaclient.streams.assignment.clients import Assignment, Client
+from kafkaclient.streams.assignment.clients import Assignment, Client, task_lags
 from kafkaclient.streams.assignment.fallback import PriorOwner, assign_to_prior_owners
-from kafkaclient.streams.assignment.lags import task_lags
 from kafkaclient.streams.assignment.threads import assign_tasks_to_threads
-from kafkaclient.streams.assignment_info import NO_REBALANCE, AssignmentInfo, align
-from kafkaclient.streams.subscription_info import (
+from kafkaclient.streams.group_protocol import (
+    NO_REBALANCE,
+    AssignmentInfo,
+    AssignorError,
     FutureSubscriptionInfo,
     SubscriptionInfo,
+    align,
     decode_subscription,
 )
 from kafkaclient.streams.tasks import LATEST_OFFSET
-from kafkaclient.streams.versions import LATEST_SUPPORTED_VERSION, AssignorError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from uuid import UUID
 
-    from kafkaclient.streams.assignment.configs import AssignmentConfigs
+    from kafkaclient.streams.assignment.clients import AssignmentConfigs
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.streams.topology import Topology
     from kafkaclient.types import TopicPartition
@@ -149,7 +150,7 @@ def _group_error(
 
 
 def _error_answer(code: AssignorError) -> MemberAssignment:
-    return MemberAssignment([], AssignmentInfo(version=LATEST_SUPPORTED_VERSION, error_code=code))
+    return MemberAssignment([], AssignmentInfo(error_code=code))
 
 
 def _assign(

@@ -1,4 +1,4 @@
-"""The application's topics: input topics must exist, changelogs are created."""
+"""The application's topics: input topics must exist, changelogs are created, ends are fetched."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkaclient.admin import Admin, ConfigResource, NewTopic
 from kafkaclient.errors import (
     AuthorizationError,
+    KafkaError,
+    KafkaTimeoutError,
     StateStoreError,
     StreamsError,
     TopicExistsError,
@@ -21,12 +23,14 @@ if TYPE_CHECKING:
     from kafkaclient.admin import TopicDescription
     from kafkaclient.streams.config import StreamsConfig
     from kafkaclient.streams.topology import Topology
+    from kafkaclient.types import TopicPartition
 
-__all__ = ["ApplicationTopics", "prepare_topics"]
+__all__ = ["ApplicationTopics", "end_offsets", "prepare_topics"]
 
 _log = logging.getLogger(__name__)
 
 _READY_TIMEOUT_S = 30.0  # how long brokers may take to know a new changelog
+_LEADER_TIMEOUT_S = 30.0  # how long partitions may be without leader
 _POLL_INTERVAL_S = 0.1
 _DELETE_RETENTION = "delete.retention.ms"
 
@@ -126,3 +130,27 @@ async def _delete_retention_s(admin: Admin, topic: str) -> float:
             error,
         )
         return UNKNOWN_CHANGELOG.delete_retention_s
+
+
+async def end_offsets(
+    admin: Admin, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """End offset of the committed records of each partition. Waits for partitions without leader.
+
+    Raises KafkaTimeoutError if a partition has no leader for 30 s, and KafkaError if the brokers do
+    not answer.
+    """
+    found: dict[TopicPartition, int] = {}
+    try:
+        async with asyncio.timeout(_LEADER_TIMEOUT_S):
+            while len(found := await admin.end_offsets(partitions)) < len(set(partitions)):  # noqa: ASYNC110
+                await asyncio.sleep(_POLL_INTERVAL_S)
+    except TimeoutError as error:
+        if isinstance(error, KafkaError):
+            raise  # a request timed out
+        without = sorted(f"{p.topic}-{p.partition}" for p in set(partitions) - found.keys())
+        raise KafkaTimeoutError(
+            f"no end offset for {_LEADER_TIMEOUT_S:g} s, because there is no leader: "
+            f"{', '.join(without)}. They are deleted, or their brokers are down"
+        ) from error
+    return found

@@ -7,7 +7,7 @@ Groups of Kafka Streams can be described, too.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -127,14 +127,8 @@ class _DecodedMember:
     subscription: SubscriptionInfo
     info: AssignmentInfo
     active: Mapping[TaskId, tuple[TopicPartition, ...]]
-    copies: Mapping[TaskId, frozenset[TopicPartition]]
+    copies: dict[TaskId, frozenset[TopicPartition]]
     """Standby tasks -> their changelogs."""
-
-    def changelogs(self) -> set[TopicPartition]:
-        return {p for found in self.copies.values() for p in found}
-
-    def partitions(self) -> set[TopicPartition]:
-        return self.changelogs().union(*self.active.values())
 
 
 async def describe_application(admin: Admin, group: str) -> ApplicationDescription:
@@ -147,31 +141,20 @@ async def describe_application(admin: Admin, group: str) -> ApplicationDescripti
     found = await admin.describe_group(group)
     read = decode_members(found)
     if any(not changelogs for each in read for changelogs in each.copies.values()):
-        read = decode_members(found, await _changelog_topics(admin, group))
-    sources = {p for each in read for found in each.active.values() for p in found}
+        topics = (await admin.describe_topics()).items()
+        counts = {name: len(t.partitions) for name, t in topics if _is_changelog(name, group)}
+        read = decode_members(found, counts)
+    sources = {p for each in read for partitions in each.active.values() for p in partitions}
+    changelogs: defaultdict[UUID, set[TopicPartition]] = defaultdict(set)
+    for each in read:
+        changelogs[each.subscription.process_id].update(*each.copies.values())
     committed = await admin.committed_offsets(group, sorted(sources))
-    ends = await admin.end_offsets({p for each in read for p in each.partitions()})
+    ends = await admin.end_offsets(sources.union(*changelogs.values()))
     published = {
-        process: await admin.committed_offsets(
-            positions_group(group, process),
-            {
-                partition
-                for each in read
-                if each.subscription.process_id == process
-                for partition in each.changelogs()
-            },
-        )
-        for process in {each.subscription.process_id for each in read}
+        process: await admin.committed_offsets(positions_group(group, process), partitions)
+        for process, partitions in changelogs.items()
     }
     return build_description(found, read, committed, ends, published)
-
-
-async def _changelog_topics(admin: Admin, group: str) -> dict[str, int]:
-    """The application's changelog topics, with their numbers of partitions."""
-    topics = await admin.describe_topics()
-    return {
-        name: len(topic.partitions) for name, topic in topics.items() if _is_changelog(name, group)
-    }
 
 
 def decode_members(
@@ -193,21 +176,14 @@ def decode_members(
     read = [_decode_member(member, group.group_id) for member in group.members]
     subtopologies = {t.subtopology for each in read for t in (*each.active, *each.copies)}
     if changelogs and len(subtopologies) == 1:
-        return [_with_changelogs(each, changelogs) for each in read]
+        for each in read:
+            for task, found in each.copies.items():
+                each.copies[task] = found or frozenset(
+                    TopicPartition(topic, task.partition)
+                    for topic, count in changelogs.items()
+                    if task.partition < count
+                )
     return read
-
-
-def _with_changelogs(each: _DecodedMember, changelogs: Mapping[str, int]) -> _DecodedMember:
-    copies = {
-        task: found
-        or frozenset(
-            TopicPartition(topic, task.partition)
-            for topic, count in changelogs.items()
-            if task.partition < count
-        )
-        for task, found in each.copies.items()
-    }
-    return replace(each, copies=copies)
 
 
 def build_description(
@@ -238,17 +214,18 @@ def build_description(
             )
             for task, partitions in each.active.items()
         ]
-        found += [
-            CopyDescription(
-                task=task,
-                role=Role.WARMUP if (each.member.member_id, task) in warmups else Role.STANDBY,
-                partitions=tuple(sorted(partitions)),
-                position=_sum_offsets(published.get(process, {}), partitions)
-                or _reported_position(each, task, _sum_offsets(ends, partitions)),
-                end=_sum_offsets(ends, partitions),
+        for task, changelogs in each.copies.items():
+            end = _sum_offsets(ends, changelogs)
+            position = _sum_offsets(published.get(process, {}), changelogs)
+            found.append(
+                CopyDescription(
+                    task=task,
+                    role=Role.WARMUP if (each.member.member_id, task) in warmups else Role.STANDBY,
+                    partitions=tuple(sorted(changelogs)),
+                    position=position or _reported_position(each, task, end),
+                    end=end,
+                )
             )
-            for task, partitions in each.copies.items()
-        ]
         members.append(
             MemberDescription(
                 member_id=each.member.member_id,
@@ -279,16 +256,14 @@ def _decode_member(member: DescribedMember, group: str) -> _DecodedMember:
         )
     assignment = assignment_in(member.assignment)
     info = AssignmentInfo.decode(assignment.user_data or b"")
-    active: defaultdict[TaskId, list[TopicPartition]] = defaultdict(list)
+    active: dict[TaskId, tuple[TopicPartition, ...]] = {}
     for partition, task in tasks_by_partition(info.active_tasks, assignment.partitions).items():
-        active[task].append(partition)
+        active[task] = (*active.get(task, ()), partition)
     copies = {
         task: frozenset(p for p in partitions if _is_changelog(p.topic, group))
         for task, partitions in info.standby_tasks.items()
     }
-    return _DecodedMember(
-        member, subscription, info, {task: tuple(found) for task, found in active.items()}, copies
-    )
+    return _DecodedMember(member, subscription, info, active, copies)
 
 
 def _warmups(

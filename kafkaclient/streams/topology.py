@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from kafkaclient.errors import ConfigError
 from kafkaclient.streams.error_handling import FAIL, DeadLetter, ErrorHandler
 from kafkaclient.streams.tasks import TaskId
 from kafkaclient.types import TopicPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 __all__ = ["Deserializer", "Process", "Processor", "Topology"]
 
@@ -47,12 +44,12 @@ class Topology:
 
     def __init__(self, application_id: str) -> None:
         self._application_id = application_id
-        self._processors: list[Processor] = []
+        self.processors: list[Processor] = []
 
     def add(self, processor: Processor) -> None:
         """Register a processor. Raises :class:`~kafkaclient.errors.ConfigError` if another one
         reads the same topic or has a store of the same name."""
-        for other in self._processors:
+        for other in self.processors:
             if other.topic == processor.topic:
                 raise ConfigError(
                     f"topic {processor.topic!r} is read by two processors; merge them into one"
@@ -61,19 +58,15 @@ class Topology:
                 raise ConfigError(
                     f"store {processor.store!r} is used by two processors; give each its own store"
                 )
-        self._processors.append(processor)
-
-    @property
-    def processors(self) -> Sequence[Processor]:
-        return self._processors
+        self.processors.append(processor)
 
     @property
     def topics(self) -> list[str]:
         """The input topics."""
-        return [processor.topic for processor in self._processors]
+        return [processor.topic for processor in self.processors]
 
     def processor(self, task: TaskId) -> Processor:
-        return self._processors[task.subtopology]
+        return self.processors[task.subtopology]
 
     def changelog_topic(self, processor: Processor) -> str:
         """The changelog topic's name, as in Kafka Streams."""
@@ -89,6 +82,6 @@ class Topology:
         """One task per input partition. ``partitions``: topic -> number of partitions."""
         return [
             TaskId(subtopology, partition)
-            for subtopology, processor in enumerate(self._processors)
+            for subtopology, processor in enumerate(self.processors)
             for partition in range(partitions[processor.topic])
         ]

@@ -153,7 +153,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self._is_leader = True
         probing_ms = int(time.time() * 1000) + self._config.probing_rebalance_interval_ms
         return compute_assignments(
-            user_data, self._topology, partitions, self._ends, self._config.assignment, probing_ms
+            user_data, self._topology, partitions, self._ends, self._config, probing_ms
         )
 
     # --- assignments ----------------------------------------------------------------------------

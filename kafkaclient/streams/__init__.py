@@ -27,8 +27,8 @@ from kafkaclient.streams.description import (
     Role,
     describe_application,
 )
-from kafkaclient.streams.error_handling import DeadLetter
 from kafkaclient.streams.tasks import TaskId
+from kafkaclient.streams.topology import DeadLetter
 
 if TYPE_CHECKING:
     from kafkaclient.streams.app import StreamsApp

@@ -1,23 +1,65 @@
-"""An application's processors, and the tasks and topics that follow from them."""
+"""An application's processors with their error handlers, and the tasks and topics that follow.
+
+Kafka Streams: ``deserialization.exception.handler``, ``processing.exception.handler`` and
+``errors.dead.letter.queue.topic.name`` (KIP-161, KIP-1033, KIP-1034).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from kafkaclient.errors import ConfigError
-from kafkaclient.streams.error_handling import FAIL, DeadLetter, ErrorHandler
 from kafkaclient.streams.tasks import TaskId
 from kafkaclient.types import TopicPartition
 
-__all__ = ["Deserializer", "Process", "Processor", "Topology"]
+__all__ = [
+    "FAIL",
+    "DeadLetter",
+    "Deserializer",
+    "ErrorHandler",
+    "Process",
+    "Processor",
+    "Topology",
+    "validate_handler",
+]
+
+FAIL: Final = "fail"  # end the application with an error that names the record
+_SKIP: Final = "skip"  # log the record and continue; CONTINUE in Kafka Streams
 
 Process: TypeAlias = Callable[[Any, Any, Any], Awaitable[None]]
 """``async def process(record, store, emit)``."""
 
 Deserializer: TypeAlias = Callable[[bytes], Any]
 """Called for each key or value that is not None."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Write the record to ``topic`` and continue with the next one.
+
+    The record keeps its key, value, timestamp and headers, as bytes. The headers of KIP-1034 are
+    added: ``__streams.errors.exception``, ``.stacktrace``, ``.message``, ``.topic``, ``.partition``
+    and ``.offset``. With ``exactly_once_v2`` the record is written in the task's transaction. The
+    topic must exist when the application starts.
+    """
+
+    topic: str
+
+
+ErrorHandler: TypeAlias = Literal["fail", "skip"] | DeadLetter
+
+
+def validate_handler(handler: Any, option: str) -> ErrorHandler:
+    """The checked handler. Raises :class:`~kafkaclient.errors.ConfigError` with ``option``."""
+    if isinstance(handler, DeadLetter) and handler.topic:
+        return handler
+    if handler in (FAIL, _SKIP):
+        return handler  # type: ignore[no-any-return]
+    raise ConfigError(
+        f"{option} is {handler!r}; it must be {FAIL!r}, {_SKIP!r} or DeadLetter('topic')"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,7 +83,7 @@ class World:
         self.consumer = FakeConsumer()
         self.lags: list[tuple[TaskId, int | None]] = []
         self.reader = ChangelogReader(
-            self.consumer, lambda task: self.lags.append((task.id, task.lag))
+            self.consumer, lambda task, lag: self.lags.append((task, lag))
         )
         self.a, self.b = (
             Task(TaskId(0, number), counting(), TaskDirectory(path / f"0_{number}"), InlineDisk())

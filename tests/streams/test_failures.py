@@ -8,8 +8,7 @@ from aiokafka import errors as consumer_errors
 from kafkaclient import Producer
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import MetadataTimeoutError, RecordTooLargeError, TransactionAbortableError
-from kafkaclient.streams.runtime.failures import event_for, is_abort_error
-from kafkaclient.streams.runtime.task_states import TaskEvent
+from kafkaclient.streams.runtime.task_states import TaskEvent, event_for, is_abort_error
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.wire.api import ApiKey

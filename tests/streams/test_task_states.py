@@ -13,8 +13,7 @@ from kafkaclient.errors import (
     TransactionAbortableError,
     TransactionTimeoutError,
 )
-from kafkaclient.streams.runtime.failures import event_for
-from kafkaclient.streams.runtime.task_states import TRANSITIONS, TaskEvent, TaskState
+from kafkaclient.streams.runtime.task_states import TRANSITIONS, TaskEvent, TaskState, event_for
 
 S, E = TaskState, TaskEvent
 

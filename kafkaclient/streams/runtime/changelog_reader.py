@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer
 
     from kafkaclient.streams.runtime.task import Task
+    from kafkaclient.streams.tasks import TaskId
 
 __all__ = ["ChangelogBytes", "ChangelogReader"]
 
@@ -41,10 +42,10 @@ class ChangelogReader:
     the next change that the task needs.
     """
 
-    def __init__(self, consumer: AIOKafkaConsumer, on_lag: Callable[[Task], None]) -> None:
+    def __init__(self, consumer: AIOKafkaConsumer, on_lag: Callable[[TaskId, int], None]) -> None:
         self._consumer = consumer
         self._on_lag = on_lag
-        """Called with each standby whose lag is known."""
+        """Called with the lag of each standby, in records."""
         self._tasks: dict[TopicPartition, Task] = {}
         self._assigned: frozenset[TopicPartition] = frozenset()
         """The consumer's partitions, including those no longer followed."""
@@ -104,15 +105,13 @@ class ChangelogReader:
             if task is None or task.position != self._positions[task.changelog]:
                 continue  # while getmany() waited, the task was removed or started over
             task.restore(records)
-            self._count_bytes(task, sum(len(r.key) + len(r.value or b"") for r in records))
+            size = sum(len(record.key) + len(record.value or b"") for record in records)
+            restored, followed = self.bytes_read
+            is_restoring = task.state is TaskState.RESTORING
+            self.bytes_read = ChangelogBytes(
+                restored + size * is_restoring, followed + size * (not is_restoring)
+            )
         await self._update_tasks()
-
-    def _count_bytes(self, task: Task, size: int) -> None:
-        restored, followed = self.bytes_read
-        if task.state is TaskState.RESTORING:
-            self.bytes_read = ChangelogBytes(restored + size, followed)
-        else:
-            self.bytes_read = ChangelogBytes(restored, followed + size)
 
     async def _update_tasks(self) -> None:
         for partition, task in list(self._tasks.items()):
@@ -127,7 +126,7 @@ class ChangelogReader:
             end = stable if stable is not None and stable >= 0 else self._consumer.highwater(known)
             task.reached(position, end)
             if task.state is TaskState.STANDBY and task.lag is not None:
-                self._on_lag(task)
+                self._on_lag(task.id, task.lag)
 
     async def _start_over(self, offsets: Mapping[ConsumerPartition, int]) -> None:
         """Restart the tasks whose offset is out of range. The consumer may also report partitions

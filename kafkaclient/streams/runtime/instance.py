@@ -27,11 +27,10 @@ from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
 from kafkaclient.streams.positions import positions_group, publish_positions
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, ChangelogReader
 from kafkaclient.streams.runtime.consumer_options import new_consumer
-from kafkaclient.streams.runtime.failures import is_being_cancelled
 from kafkaclient.streams.runtime.group_member import GroupMember, ProtocolAssignor
 from kafkaclient.streams.runtime.task import TaskOptions
 from kafkaclient.streams.runtime.task_manager import TaskManager
-from kafkaclient.streams.runtime.task_states import TaskState
+from kafkaclient.streams.runtime.task_states import TaskState, is_being_cancelled
 from kafkaclient.streams.runtime.topics import end_offsets, prepare_topics
 from kafkaclient.streams.runtime.writers import AtLeastOnceWriter, ExactlyOnceWriter
 from kafkaclient.streams.state.directory import StateDirectory
@@ -149,7 +148,7 @@ class Instance:
             await stack.enter_async_context(self._producer)
         self._hooks = hooks = ConsumerHooks(self._consumer)
         self._schedule = RebalanceSchedule(config.acceptable_recovery_lag, self._clock, time.time)
-        self._reader = reader = ChangelogReader(changelogs, self._observe_lag)
+        self._reader = reader = ChangelogReader(changelogs, self._schedule.observe)
         self._manager = TaskManager(
             self._topology,
             self._directory,
@@ -258,10 +257,6 @@ class Instance:
                 return {}
             raise
         return {TopicPartition(*partition): records for partition, records in found.items()}
-
-    def _observe_lag(self, task: Task) -> None:
-        assert task.lag is not None
-        self._schedule.observe(task.id, task.lag)
 
     # --- shutdown -------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import traceback
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,25 +15,22 @@ from kafkaclient.errors import (
     StateStoreError,
     StreamsError,
 )
-from kafkaclient.streams.error_handling import (
-    FAIL,
-    DeadLetter,
-    dead_letter_headers,
-    error_text,
-)
-from kafkaclient.streams.runtime.failures import event_for, is_being_cancelled
+from kafkaclient.streams.runtime.task_states import event_for, is_being_cancelled
 from kafkaclient.streams.runtime.writers import OutgoingRecord
+from kafkaclient.streams.topology import FAIL, DeadLetter
 
 if TYPE_CHECKING:
-    from kafkaclient.streams.error_handling import ErrorHandler
     from kafkaclient.streams.runtime.writers import Writer
     from kafkaclient.streams.state.key_value_store import KeyValueStore
-    from kafkaclient.streams.topology import Processor
+    from kafkaclient.streams.topology import ErrorHandler, Processor
     from kafkaclient.types import HeadersLike, TopicPartition
 
 __all__ = ["RecordWork"]
 
 _log = logging.getLogger(__name__)
+
+_DECODING = ("decoded", "deserializer", DeserializationError)
+_PROCESSING = ("processed", "processor", ProcessingError)
 
 
 class RecordWork:
@@ -135,29 +133,24 @@ class RecordWork:
         self, record: Any, error: BaseException, handler: ErrorHandler, *, decoding: bool
     ) -> None:
         topic, partition = self._source
+        step, code, failure_type = _DECODING if decoding else _PROCESSING
         what = (
-            f"the record at {topic}-{partition}, offset {record.offset}, cannot be "
-            f"{'decoded' if decoding else 'processed'}: {type(error).__name__}: {error_text(error)}"
+            f"the record at {topic}-{partition}, offset {record.offset}, cannot be {step}: "
+            f"{type(error).__name__}: {_error_text(error)}"
         )
         if handler == FAIL:
-            failure = (DeserializationError if decoding else ProcessingError)(
-                f"{what}. Its offset is not committed. Correct the "
-                f"{'deserializer' if decoding else 'processor'} and restart, or skip such records "
-                "with on_error='skip' or on_error=DeadLetter(topic)"
+            failure = failure_type(
+                f"{what}. Its offset is not committed. Correct the {code} and restart, or skip "
+                "such records with on_error='skip' or on_error=DeadLetter(topic)"
             )
             failure.topic_partition, failure.offset = self._source, record.offset
             raise failure from error
         if isinstance(handler, DeadLetter):
-            timestamp_ms = (
-                None if record.timestamp < 0 else record.timestamp
-            )  # -1: the record has none
-            headers = dead_letter_headers(record, self._source, error)
+            timestamp_ms = None if record.timestamp < 0 else record.timestamp  # -1: there is none
+            headers = _dead_letter_headers(record, self._source, error)
+            rest = (record.value, record.key, None, timestamp_ms, headers)
             try:
-                await self._writer.send(
-                    OutgoingRecord(
-                        handler.topic, record.value, record.key, None, timestamp_ms, headers
-                    )
-                )
+                await self._writer.send(OutgoingRecord(handler.topic, *rest))
             except InvalidRecordError as refused:
                 raise StreamsError(
                     f"{what}. With the added error headers it cannot be written to {handler.topic} "
@@ -172,3 +165,31 @@ class RecordWork:
 def _is_record_error(error: BaseException) -> bool:
     """Whether the record caused the error: not the disk, and not a retriable error."""
     return not isinstance(error, StateStoreError) and event_for(error) is None
+
+
+def _dead_letter_headers(
+    record: Any, source: TopicPartition, error: BaseException
+) -> list[tuple[str, bytes]]:
+    """The record's own headers plus those of KIP-1034 (``ExceptionHandlerUtils.java``)."""
+    about = {
+        "exception": f"{type(error).__module__}.{type(error).__qualname__}",
+        "stacktrace": "".join(traceback.format_exception(error)),
+        "message": _error_text(error),
+        "topic": source.topic,
+        "partition": str(source.partition),
+        "offset": str(record.offset),
+    }
+    added = [
+        (f"__streams.errors.{name}", text.encode(errors="backslashreplace"))
+        for name, text in about.items()
+    ]
+    return [*record.headers, *added]
+
+
+def _error_text(error: BaseException) -> str:
+    """The error's text, safe to log: characters that UTF-8 cannot encode are escaped, and a failing
+    ``__str__`` of the application's error is caught."""
+    try:
+        return str(error).encode(errors="backslashreplace").decode()
+    except Exception as failed:  # noqa: BLE001 - report the record's error, not this one
+        return f"<its __str__ raised {type(failed).__name__}>"

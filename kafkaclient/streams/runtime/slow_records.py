@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import StreamsError
-from kafkaclient.streams.runtime.failures import is_abort_error
+from kafkaclient.streams.runtime.task_states import is_abort_error
 
 if TYPE_CHECKING:
     from kafkaclient.streams.tasks import TaskId

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from aiokafka import TopicPartition as ConsumerPartition
 
 from kafkaclient.streams.config import LATEST
-from kafkaclient.streams.runtime.failures import event_for
 from kafkaclient.streams.runtime.task import Task, TaskOptions
-from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState
+from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState, event_for
 from kafkaclient.streams.runtime.worker import Worker
 from kafkaclient.types import TopicPartition
 

@@ -55,15 +55,12 @@ async def prepare_topics(config: StreamsConfig, topology: Topology) -> Applicati
     async with Admin(config.bootstrap_servers, **config.client_options) as admin:
         dead_letters = {t for p in topology.processors for t in p.dead_letter_topics}
         found = await _existing_topics(admin, {*topology.topics, *dead_letters})
-        if missing := sorted(set(topology.topics) - found.keys()):
-            raise StreamsError(
-                f"topic {', '.join(missing)} does not exist; create the input topics"
-            )
-        if missing := sorted(dead_letters - found.keys()):
-            raise StreamsError(
-                f"topic {', '.join(missing)} does not exist, which is to take dead letters "
-                "(DeadLetter): create it"
-            )
+        for topics, advice in (
+            (set(topology.topics), "; create the input topics"),
+            (dead_letters, ", which is to take dead letters (DeadLetter): create it"),
+        ):
+            if missing := sorted(topics - found.keys()):
+                raise StreamsError(f"topic {', '.join(missing)} does not exist{advice}")
         partitions = {topic: len(found[topic].partitions) for topic in topology.topics}
         wanted = {
             topology.changelog_topic(processor): partitions[processor.topic]

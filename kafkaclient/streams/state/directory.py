@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
@@ -163,15 +164,11 @@ class StateDirectory:
         return removed
 
     def _tasks(self) -> list[TaskId]:
-        tasks = (_parse_task(path.name) for path in self.path.iterdir())
-        return sorted(task for task in tasks if task is not None)
-
-
-def _parse_task(name: str) -> TaskId | None:
-    try:
-        return TaskId.parse(name)
-    except ValueError:
-        return None  # another file of the directory
+        found = []
+        for path in self.path.iterdir():
+            with suppress(ValueError):  # another file of the directory
+                found.append(TaskId.parse(path.name))
+        return sorted(found)
 
 
 def _acquire_lock(path: Path) -> FileLock:

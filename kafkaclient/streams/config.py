@@ -23,21 +23,20 @@ EARLIEST = "earliest"
 LATEST = "latest"
 
 _EXACTLY_ONCE = {"linger_ms": 0, "transaction_timeout_ms": 10_000}
-_SET_BY_RUNTIME = "the streams runtime sets it"
 _BYTES_ONLY = "changelogs are bytes; give processors a key_deserializer or value_deserializer"
+_APPLICATION_OPTIONS = (
+    *("auto_offset_reset", "bootstrap_servers", "heartbeat_interval_ms"),
+    *("rebalance_timeout_ms", "session_timeout_ms"),
+)
 _NOT_FOR_CONSUMERS = {
-    "auto_offset_reset": "use the application option auto_offset_reset",
-    "bootstrap_servers": "use the application option bootstrap_servers",
-    "enable_auto_commit": _SET_BY_RUNTIME,
+    **{name: f"use the application option {name}" for name in _APPLICATION_OPTIONS},
+    **dict.fromkeys(
+        ("enable_auto_commit", "isolation_level", "loop", "partition_assignment_strategy"),
+        "the streams runtime sets it",
+    ),
     "group_id": "use the application option application_id",
     "group_instance_id": "static membership is not supported",
-    "heartbeat_interval_ms": "use the application option heartbeat_interval_ms",
-    "isolation_level": _SET_BY_RUNTIME,
     "key_deserializer": _BYTES_ONLY,
-    "loop": _SET_BY_RUNTIME,
-    "partition_assignment_strategy": _SET_BY_RUNTIME,
-    "rebalance_timeout_ms": "use the application option rebalance_timeout_ms",
-    "session_timeout_ms": "use the application option session_timeout_ms",
     "value_deserializer": _BYTES_ONLY,
 }
 _NOT_FOR_PRODUCERS = {
@@ -91,11 +90,14 @@ class StreamsConfig(AssignmentConfigs):
     """
 
     def __post_init__(self) -> None:
-        if self.processing_guarantee not in (AT_LEAST_ONCE, EXACTLY_ONCE_V2):
-            raise ConfigError(
-                f"processing.guarantee is {self.processing_guarantee!r}; it must be "
-                f"{AT_LEAST_ONCE!r} or {EXACTLY_ONCE_V2!r}"
-            )
+        for name, value, choices in (
+            ("processing.guarantee", self.processing_guarantee, (AT_LEAST_ONCE, EXACTLY_ONCE_V2)),
+            ("auto.offset.reset", self.auto_offset_reset, (EARLIEST, LATEST)),
+        ):
+            if value not in choices:
+                raise ConfigError(
+                    f"{name} is {value!r}; it must be {choices[0]!r} or {choices[1]!r}"
+                )
         if not self.application_id:
             raise ConfigError("application.id is empty; it names the consumer group")
         if not 0 < self.heartbeat_interval_ms < self.session_timeout_ms:
@@ -106,11 +108,6 @@ class StreamsConfig(AssignmentConfigs):
         if self.commit_interval_ms < 0:
             raise ConfigError(
                 f"commit.interval.ms is {self.commit_interval_ms}; it must be at least 0"
-            )
-        if self.auto_offset_reset not in (EARLIEST, LATEST):
-            raise ConfigError(
-                f"auto.offset.reset is {self.auto_offset_reset!r}; it must be {EARLIEST!r} or "
-                f"{LATEST!r}"
             )
         AssignmentConfigs.__post_init__(self)
         self._check_client_options()

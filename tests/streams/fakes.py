@@ -13,7 +13,7 @@ from aiokafka import TopicPartition as ConsumerPartition
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import PartitionOutOfRangeError
 from kafkaclient.producer.batches.record import RawRecord, checked_record
-from kafkaclient.streams.state.checkpoint import UNKNOWN_CHANGELOG, Checkpoint
+from kafkaclient.streams.state.directory import UNKNOWN_CHANGELOG, Checkpoint
 from kafkaclient.streams.topology import Processor, Topology
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaclient.errors import StateStoreError
-from kafkaclient.streams.state.checkpoint import (
+from kafkaclient.streams.state.directory import (
     ChangelogTopic,
     Checkpoint,
     read_checkpoint,

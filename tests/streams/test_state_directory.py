@@ -12,8 +12,12 @@ import pytest
 
 from kafkaclient.errors import StateStoreError
 from kafkaclient.streams import TaskId
-from kafkaclient.streams.state.checkpoint import UNKNOWN_CHANGELOG, ChangelogTopic
-from kafkaclient.streams.state.directory import StateDirectory, TaskDirectory
+from kafkaclient.streams.state.directory import (
+    UNKNOWN_CHANGELOG,
+    ChangelogTopic,
+    StateDirectory,
+    TaskDirectory,
+)
 from tests.streams.fakes import on_disk
 
 if TYPE_CHECKING:

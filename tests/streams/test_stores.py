@@ -44,7 +44,7 @@ def test_a_full_disk_is_named_and_loses_nothing(tmp_path: Path) -> None:
     script = """
 import os, pathlib, resource, sys, time
 from kafkaclient.errors import StateStoreError
-from kafkaclient.streams.state.checkpoint import UNKNOWN_CHANGELOG, Checkpoint
+from kafkaclient.streams.state.directory import UNKNOWN_CHANGELOG, Checkpoint
 from kafkaclient.streams.state.directory import StateDirectory
 from kafkaclient.streams.state.rocks import RocksStore
 from kafkaclient.streams.tasks import TaskId

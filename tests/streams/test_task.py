@@ -13,8 +13,7 @@ from kafkaclient.errors import ProcessingError, StateStoreError, TransactionAbor
 from kafkaclient.streams import TaskId
 from kafkaclient.streams.runtime.task import Task, TaskOptions
 from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState
-from kafkaclient.streams.state.checkpoint import ChangelogTopic
-from kafkaclient.streams.state.directory import TaskDirectory
+from kafkaclient.streams.state.directory import ChangelogTopic, TaskDirectory
 from kafkaclient.streams.topology import Processor, Topology
 from tests.streams.fakes import FakeWriter, InlineDisk, counting, record
 

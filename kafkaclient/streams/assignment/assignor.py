@@ -54,7 +54,7 @@ def assign(
     # Round-robin over sorted tasks spreads subtopologies.
     for task, client in zip(stateful, cycle(states), strict=False):
         client.active.add(task)
-    _balance_tasks(states, attrgetter("active"), _to_any_client)
+    _balance_tasks(states, attrgetter("active"))
     missing = assign_standbys(
         states, stateful, configs.num_standby_replicas, configs.rack_aware_assignment_tags
     )
@@ -102,15 +102,19 @@ class _LeastLoaded:
 def _balance_tasks(
     clients: Sequence[ClientState],
     tasks_of: Callable[[ClientState], set[TaskId]],
-    may_move: Callable[[ClientState, ClientState], bool],
+    *,
+    same_tags: bool = False,
 ) -> None:
     """Move tasks of one kind between clients while that makes the numbers of tasks per consumer
-    more equal (``HighAvailabilityTaskAssignor.balanceTasksOverThreads``)."""
+    more equal (``HighAvailabilityTaskAssignor.balanceTasksOverThreads``). With ``same_tags``, tasks
+    move only to clients with the same tags, so that a task's copies do not come closer."""
     moving = True
     while moving:
         moving = False
         for source, destination in permutations(clients, 2):
-            if not (_improves_balance(source, destination) and may_move(source, destination)):
+            if same_tags and not source.tags.items() <= destination.tags.items():
+                continue
+            if not _improves_balance(source, destination):
                 continue
             for task in sorted(tasks_of(source)):
                 if not destination.has(task):
@@ -119,15 +123,6 @@ def _balance_tasks(
                     moving = True
                     if not _improves_balance(source, destination):
                         break
-
-
-def _to_any_client(_source: ClientState, _destination: ClientState) -> bool:
-    return True
-
-
-def _to_same_tags(source: ClientState, destination: ClientState) -> bool:
-    """Whether the destination has the source's tags, so that copies do not come closer."""
-    return source.tags.items() <= destination.tags.items()
 
 
 def _improves_balance(source: ClientState, destination: ClientState) -> bool:
@@ -162,7 +157,7 @@ def assign_standbys(
     if tags:
         _assign_by_tags(clients, wanted, frozenset(tags), least_loaded)
     missing = sum(_assign_least_loaded(task, count, least_loaded) for task, count in wanted.items())
-    _balance_tasks(clients, attrgetter("standby"), _to_same_tags if tags else _to_any_client)
+    _balance_tasks(clients, attrgetter("standby"), same_tags=bool(tags))
     return missing
 
 

@@ -126,10 +126,6 @@ class ClientState:
     def load(self) -> float:
         return self.count / self.capacity
 
-    @property
-    def active_load(self) -> float:
-        return len(self.active) / self.capacity
-
     def has(self, task: TaskId) -> bool:
         """Whether the client has the task, as active or as standby."""
         return task in self.active or task in self.standby

@@ -61,7 +61,11 @@ class ChangelogReader:
             self._has_tasks.clear()
             return
         if any(task is not before.get(partition) for partition, task in self._tasks.items()):
-            self._assign()
+            # Assigning partitions also forgets their end offsets.
+            self._assigned = frozenset(self._tasks)
+            self._consumer.assign([ConsumerPartition(*partition) for partition in self._tasks])
+            self._positions = {}
+            self._seek()
         # If tasks were only removed, fetches in progress stay valid for the others.
         urgent = any(task.state is TaskState.RESTORING for task in self._tasks.values())
         for partition in self._assigned:
@@ -70,13 +74,6 @@ class ChangelogReader:
             change = self._consumer.pause if waits else self._consumer.resume
             change(ConsumerPartition(*partition))
         self._has_tasks.set()
-
-    def _assign(self) -> None:
-        """Assign the partitions to the consumer, which also forgets their end offsets."""
-        self._assigned = frozenset(self._tasks)
-        self._consumer.assign([ConsumerPartition(*partition) for partition in self._tasks])
-        self._positions = {}
-        self._seek()
 
     def _seek(self) -> None:
         """Seek the consumer to the tasks' positions."""
@@ -107,10 +104,11 @@ class ChangelogReader:
             task.restore(records)
             size = sum(len(record.key) + len(record.value or b"") for record in records)
             restored, followed = self.bytes_read
-            is_restoring = task.state is TaskState.RESTORING
-            self.bytes_read = ChangelogBytes(
-                restored + size * is_restoring, followed + size * (not is_restoring)
-            )
+            if task.state is TaskState.RESTORING:
+                restored += size
+            else:
+                followed += size
+            self.bytes_read = ChangelogBytes(restored, followed)
         await self._update_tasks()
 
     async def _update_tasks(self) -> None:

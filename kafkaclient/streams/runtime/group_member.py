@@ -115,8 +115,6 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self.group = ConsumerGroupMetadata(config.application_id)
         """The member id and generation of the current assignment, for committing offsets."""
 
-    # --- joining --------------------------------------------------------------------------------
-
     def subscription(self) -> bytes:
         sums = self._directory.report()
         # After the group has removed this member, another one may have newer state.
@@ -131,8 +129,6 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             unique_field=(self._joins + 128) % 256 - 128,
             client_tags=self._config.client_tags,
         ).encode()
-
-    # --- as leader ------------------------------------------------------------------------------
 
     async def fetch_ends(self) -> None:
         """Fetch the changelogs' end offsets for the assignment. If that takes a third of the
@@ -155,8 +151,6 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         return compute_assignments(
             user_data, self._topology, partitions, self._ends, self._config, probing_ms
         )
-
-    # --- assignments ----------------------------------------------------------------------------
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
         try:

@@ -213,8 +213,6 @@ class Instance:
         )
         return ExactlyOnceWriter(producer, lambda: self._member.group)
 
-    # --- work -----------------------------------------------------------------------------------
-
     async def _fetch_records(self) -> None:
         """Fetch, in a loop, for the tasks that want records. Their workers process them."""
         clean_at = self._clock() + _CLEANUP_INTERVAL_S
@@ -257,8 +255,6 @@ class Instance:
                 return {}
             raise
         return {TopicPartition(*partition): records for partition, records in found.items()}
-
-    # --- shutdown -------------------------------------------------------------------------------
 
     def crash(self, error: BaseException) -> None:
         """End the instance with this error. Only the first error counts."""

@@ -43,14 +43,14 @@ class RecordWork:
         self._processor = processor
         self._store = store
         self._writer = writer
-        self._is_closed = False
+        self._on_undecodable = processor.deserialization_exception_handler
+        self._on_unprocessable = processor.processing_exception_handler
         # A skipped record must leave no output, so its output is buffered until it succeeds.
-        self._buffers_output = processor.processing_exception_handler != FAIL
+        self._buffers_output = self._on_unprocessable != FAIL
         self._buffered: list[OutgoingRecord] = []
 
     def close(self) -> None:
         """A processor that is still running can neither emit nor use the store any more."""
-        self._is_closed = True
         self._buffered = []
         self._store.close()
 
@@ -64,9 +64,7 @@ class RecordWork:
         try:
             decoded = self._decode(record)
         except Exception as error:  # noqa: BLE001 - a deserializer is user code
-            await self._handle(
-                record, error, self._processor.deserialization_exception_handler, decoding=True
-            )
+            await self._handle(record, error, self._on_undecodable, decoding=True)
             return
         if self._buffers_output:
             self._store.mark()
@@ -74,14 +72,12 @@ class RecordWork:
             await self._processor.process(decoded, self._store, self.emit)
         except (Exception, asyncio.CancelledError) as error:
             cancelled = isinstance(error, asyncio.CancelledError) and is_being_cancelled()
-            if cancelled or self._is_closed or not _is_record_error(error):
+            if cancelled or self._store.is_closed or not _is_record_error(error):
                 raise
             if self._buffers_output:
                 self._store.roll_back()
                 self._buffered = []
-            await self._handle(
-                record, error, self._processor.processing_exception_handler, decoding=False
-            )
+            await self._handle(record, error, self._on_unprocessable, decoding=False)
             return
         await self._send_buffered(record)
 
@@ -93,7 +89,7 @@ class RecordWork:
             except InvalidRecordError as error:  # such as a partition that does not exist
                 self._store.roll_back()
                 # Skipping the record would not undo the records that were already sent.
-                handler = FAIL if number else self._processor.processing_exception_handler
+                handler = FAIL if number else self._on_unprocessable
                 await self._handle(record, error, handler, decoding=False)
                 return
 
@@ -108,10 +104,7 @@ class RecordWork:
         headers: HeadersLike = (),
     ) -> None:
         """Send a record, as :meth:`kafkaclient.Producer.send`; part of the transaction, if any."""
-        if self._is_closed:
-            raise StreamsError(
-                "the task was taken away from this instance while it processed this record"
-            )
+        self._store.check_open()
         outgoing = OutgoingRecord(topic, value, key, partition, timestamp_ms, headers)
         if self._buffers_output:
             # Invalid records are rejected here, inside the processor. Mutable buffers are copied,

@@ -13,7 +13,7 @@ from kafkaclient.streams.config import EARLIEST
 from kafkaclient.streams.runtime.record_work import RecordWork
 from kafkaclient.streams.runtime.slow_records import SlowRecords
 from kafkaclient.streams.runtime.task_states import TRANSITIONS, TaskEvent, TaskState
-from kafkaclient.streams.state.checkpoint import UNKNOWN_CHANGELOG, ChangelogTopic, Checkpoint
+from kafkaclient.streams.state.directory import UNKNOWN_CHANGELOG, ChangelogTopic, Checkpoint
 from kafkaclient.streams.state.key_value_store import KeyValueStore
 from kafkaclient.streams.state.rocks import RocksStore
 

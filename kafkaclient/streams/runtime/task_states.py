@@ -57,27 +57,22 @@ class TaskEvent(Enum):
 
 
 _S, _E = TaskState, TaskEvent
+_ACTIVE = (_S.RESTORING, _S.RUNNING)
+_OPEN = (_S.CREATED, _S.STANDBY, *_ACTIVE)
 
 TRANSITIONS: Mapping[tuple[TaskState, TaskEvent], TaskState] = {
-    (_S.CREATED, _E.ASSIGNED_ACTIVE): _S.RESTORING,
-    (_S.CREATED, _E.ASSIGNED_STANDBY): _S.STANDBY,
-    (_S.STANDBY, _E.ASSIGNED_ACTIVE): _S.RESTORING,
-    (_S.STANDBY, _E.ASSIGNED_STANDBY): _S.STANDBY,
-    (_S.RESTORING, _E.ASSIGNED_ACTIVE): _S.RESTORING,
-    (_S.RESTORING, _E.ASSIGNED_STANDBY): _S.STANDBY,
-    (_S.RESTORING, _E.RESTORED): _S.RUNNING,
-    (_S.RESTORING, _E.FAILED): _S.RESTORING,
-    (_S.RESTORING, _E.MIGRATED): _S.STANDBY,
-    (_S.RESTORING, _E.STOPPED): _S.STANDBY,
-    (_S.RUNNING, _E.ASSIGNED_ACTIVE): _S.RUNNING,
-    (_S.RUNNING, _E.ASSIGNED_STANDBY): _S.STANDBY,
-    (_S.RUNNING, _E.FAILED): _S.RESTORING,
-    (_S.RUNNING, _E.MIGRATED): _S.STANDBY,
-    (_S.RUNNING, _E.STOPPED): _S.STANDBY,
-    (_S.CREATED, _E.REVOKED): _S.CLOSED,
-    (_S.STANDBY, _E.REVOKED): _S.CLOSED,
-    (_S.RESTORING, _E.REVOKED): _S.CLOSED,
-    (_S.RUNNING, _E.REVOKED): _S.CLOSED,
+    (before, event): after
+    for event, states, after in (
+        (_E.ASSIGNED_ACTIVE, (_S.CREATED, _S.STANDBY, _S.RESTORING), _S.RESTORING),
+        (_E.ASSIGNED_ACTIVE, (_S.RUNNING,), _S.RUNNING),
+        (_E.ASSIGNED_STANDBY, _OPEN, _S.STANDBY),
+        (_E.RESTORED, (_S.RESTORING,), _S.RUNNING),
+        (_E.FAILED, _ACTIVE, _S.RESTORING),
+        (_E.MIGRATED, _ACTIVE, _S.STANDBY),
+        (_E.STOPPED, _ACTIVE, _S.STANDBY),
+        (_E.REVOKED, _OPEN, _S.CLOSED),
+    )
+    for before in states
 }
 """(state, event) -> next state. Any other pair is a bug and raises KeyError."""
 

@@ -15,7 +15,7 @@ from kafkaclient.errors import (
     StreamsError,
     TopicExistsError,
 )
-from kafkaclient.streams.state.checkpoint import UNKNOWN_CHANGELOG, ChangelogTopic
+from kafkaclient.streams.state.directory import UNKNOWN_CHANGELOG, ChangelogTopic
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -34,7 +34,7 @@ class KeyValueStore:
         """The uncommitted writes: key -> value."""
         self._undo: dict[bytes, bytes | None] | None = None
         """What :meth:`roll_back` restores: key -> earlier value. None: there is no mark."""
-        self._is_closed = False
+        self.is_closed = False
 
     def get(self, key: bytes) -> bytes | None:
         """The key's value, or None. Raises TypeError for a key that is not bytes."""
@@ -67,13 +67,13 @@ class KeyValueStore:
         return self._range(start, end)
 
     def _range(self, start: bytes | None, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        self._check(b"")
+        self.check_open()
         changes = {k: v for k, v in self.changes.items() if start is None or k >= start}
         stored = (pair for pair in self._rocks.items(start) if pair[0] not in changes)
         pairs: Iterator[tuple[bytes, bytes | None]]
         pairs = heapq.merge(sorted(changes.items()), stored, key=itemgetter(0))
         for key, value in pairs:
-            self._check(key)
+            self.check_open()
             if end is not None and key >= end:
                 return
             if value is not None:
@@ -102,12 +102,16 @@ class KeyValueStore:
     def close(self) -> None:
         """Drop the uncommitted writes. A running processor cannot use the store any more."""
         self.changes = {}
-        self._is_closed = True
+        self.is_closed = True
 
     def _check(self, data: Any, what: str = "key") -> None:
         if not isinstance(data, bytes):
             raise TypeError(f"a store takes bytes; this {what} is {type(data).__name__}")
-        if self._is_closed:
+        self.check_open()
+
+    def check_open(self) -> None:
+        """Raise StreamsError after :meth:`close`."""
+        if self.is_closed:
             raise StreamsError(
                 "the task was taken away from this instance while it processed this record"
             )

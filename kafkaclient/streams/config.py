@@ -23,20 +23,21 @@ EARLIEST = "earliest"
 LATEST = "latest"
 
 _EXACTLY_ONCE = {"linger_ms": 0, "transaction_timeout_ms": 10_000}
+_SET_BY_RUNTIME = "the streams runtime sets it"
 _BYTES_ONLY = "changelogs are bytes; give processors a key_deserializer or value_deserializer"
-_APPLICATION_OPTIONS = (
-    *("auto_offset_reset", "bootstrap_servers", "heartbeat_interval_ms"),
-    *("rebalance_timeout_ms", "session_timeout_ms"),
-)
 _NOT_FOR_CONSUMERS = {
-    **{name: f"use the application option {name}" for name in _APPLICATION_OPTIONS},
-    **dict.fromkeys(
-        ("enable_auto_commit", "isolation_level", "loop", "partition_assignment_strategy"),
-        "the streams runtime sets it",
-    ),
+    "auto_offset_reset": "use the application option auto_offset_reset",
+    "bootstrap_servers": "use the application option bootstrap_servers",
+    "enable_auto_commit": _SET_BY_RUNTIME,
     "group_id": "use the application option application_id",
     "group_instance_id": "static membership is not supported",
+    "heartbeat_interval_ms": "use the application option heartbeat_interval_ms",
+    "isolation_level": _SET_BY_RUNTIME,
     "key_deserializer": _BYTES_ONLY,
+    "loop": _SET_BY_RUNTIME,
+    "partition_assignment_strategy": _SET_BY_RUNTIME,
+    "rebalance_timeout_ms": "use the application option rebalance_timeout_ms",
+    "session_timeout_ms": "use the application option session_timeout_ms",
     "value_deserializer": _BYTES_ONLY,
 }
 _NOT_FOR_PRODUCERS = {

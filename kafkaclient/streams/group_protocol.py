@@ -99,7 +99,7 @@ class SubscriptionInfo:
     """Counts the member's joins, wrapping from 127 to -128. It makes each subscription differ:
     brokers start no rebalance for an unchanged one."""
     error_code: int = 0
-    """A code of :class:`AssignorError`. 4 asks the whole application to shut down."""
+    """A code of :class:`AssignorError`. 4 requests the shutdown of the whole application."""
     client_tags: Mapping[str, str] = field(default_factory=dict)
 
     def encode(self) -> bytes:

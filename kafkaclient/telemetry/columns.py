@@ -1,16 +1,15 @@
-"""Rows on their way into a file, held by column.
+"""The rows of one file, held by column until they are written.
 
-Typed arrays instead of lists: turning them into Arrow's columns takes their memory as it is. That
-happens on a thread, and a loop over Python objects there would hold up the event loop for as long
-as it keeps the interpreter to itself. They are filled a few rows at a time, which costs half of
-filling them row by row.
+Each column is a typed array. A thread turns the arrays into Arrow's columns without copying. With
+lists, the thread would loop over Python objects, and would block the event loop by holding the
+interpreter. The arrays are filled with 64 rows at a time, which takes half as long as row by row.
 """
 
 from __future__ import annotations
 
 from array import array
 from math import nan
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,50 +22,33 @@ __all__ = ["Columns"]
 _ROWS_AT_A_TIME = 64
 
 
-class _Column(Protocol):
-    def extend(self, values: Sequence[Any]) -> None: ...
-
-    def arrow(self) -> Any: ...
-
-
 class _Numbers:
-    """Whole numbers; the least of the type stands for None."""
+    """Numbers of one Arrow type. NaN or the type's smallest integer stands for None."""
 
-    __slots__ = ("_least", "_type", "_values")
-
-    def __init__(self, kind: Any) -> None:
-        self._type = kind
-        self._values = array("i" if kind.bit_width == 32 else "q")
-        self._least = -(2 ** (kind.bit_width - 1))
-
-    def extend(self, values: Sequence[int | None]) -> None:
-        least = self._least
-        self._values.extend([least if value is None else value for value in values])
-
-    def arrow(self) -> Any:
-        values, least = _taken(self._values, self._type), pa.scalar(self._least, self._type)
-        return pc.if_else(pc.equal(values, least), pa.scalar(None, self._type), values)
-
-
-class _Times:
-    """Floating-point numbers; NaN stands for None."""
-
-    __slots__ = ("_type", "_values")
+    __slots__ = ("_null", "_type", "_values")
 
     def __init__(self, kind: Any) -> None:
         self._type = kind
-        self._values = array("d")
+        is_float = pa.types.is_floating(kind)
+        self._null = nan if is_float else -(2 ** (kind.bit_width - 1))
+        self._values: array[Any] = array("d" if is_float else "i" if kind.bit_width == 32 else "q")
 
     def extend(self, values: Sequence[float | None]) -> None:
-        self._values.extend([nan if value is None else value for value in values])
+        null = self._null
+        self._values.extend([null if value is None else value for value in values])
 
     def arrow(self) -> Any:
-        values = _taken(self._values, self._type)
-        return pc.if_else(pc.is_nan(values), pa.scalar(None, self._type), values)
+        buffer = pa.py_buffer(self._values)
+        values = pa.Array.from_buffers(self._type, len(self._values), [None, buffer])
+        is_float = pa.types.is_floating(self._type)
+        is_null = (
+            pc.is_nan(values) if is_float else pc.equal(values, pa.scalar(self._null, self._type))
+        )
+        return pc.if_else(is_null, pa.scalar(None, self._type), values)
 
 
 class _Words:
-    """Strings of which there are few; each is kept once."""
+    """Strings with few different values. Each value is stored once."""
 
     __slots__ = ("_codes", "_type", "_words")
 
@@ -87,13 +69,16 @@ class _Words:
 
 
 class Columns:
-    """The rows of one file; ``schema`` is Arrow's."""
+    """The rows of one file. ``schema`` is an Arrow schema."""
 
     __slots__ = ("_columns", "_latest", "_packed", "_schema")
 
     def __init__(self, schema: Any) -> None:
         self._schema = schema
-        self._columns = [_column(field.type) for field in schema]
+        self._columns = [
+            (_Numbers if pa.types.is_primitive(field.type) else _Words)(field.type)
+            for field in schema
+        ]
         self._latest: list[Sequence[Any]] = []
         self._packed = 0
 
@@ -106,7 +91,7 @@ class Columns:
             self._pack()
 
     def table(self) -> Any:
-        """The rows as an Arrow table, which shares their memory: nothing may be added after."""
+        """The rows as an Arrow table. It shares their memory, so no row may be added later."""
         if self._latest:
             self._pack()
         return pa.table([column.arrow() for column in self._columns], schema=self._schema)
@@ -116,13 +101,3 @@ class Columns:
             column.extend(values)
         self._packed += len(self._latest)
         self._latest = []
-
-
-def _column(kind: Any) -> _Column:
-    if pa.types.is_integer(kind):
-        return _Numbers(kind)
-    return _Times(kind) if pa.types.is_floating(kind) else _Words(kind)
-
-
-def _taken(values: array[Any], kind: Any) -> Any:
-    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)])

@@ -1,8 +1,7 @@
-"""Collects the rows of one producer and writes them on another thread, a file at a time.
+"""Collects the rows of one producer, and writes them on another thread, one file at a time.
 
-A file holds one row group and is complete with its footer. One large file would get its footer at
-the very end only, and a program that is killed would leave nothing readable at all; this way it
-loses the rows of the last few seconds.
+Each file is complete: it has one row group and its footer. A killed program loses only the rows of
+the last seconds. A single large file would get its footer at the end only, and be unreadable.
 """
 
 from __future__ import annotations
@@ -22,25 +21,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from kafkaclient.telemetry.row import BatchRow
+    from kafkaclient.telemetry.parquet import BatchRow
 
 __all__ = ["Recorder"]
 
 _log = logging.getLogger(__name__)
 
-_ROWS = 8192
-_SECONDS = 5.0
-# Rows that wait for a disk that does not take them; about 25 MB.
-_MOST_WAITING = 262_144
+_ROWS = 8192  # per file
+_SECONDS = 5.0  # after its first row, a file is written
+_MOST_WAITING = 262_144  # rows that wait for a slow disk, about 25 MB
 _LAST_WRITE_TIMEOUT_S = 10.0
 
 
 class Recorder:
-    """Writes ``directory/batches-<client id>-<unique>-<number>.parquet``.
+    """Writes ``directory/batches-<client id>-<unique>-<number>.parquet``. Needs an event loop.
 
-    A file is begun every ``rows_per_file`` rows, or ``seconds_per_file`` after its first row.
-    ``facts`` become metadata of every file. Made in the event loop that it works in. An error of
-    writing is logged, and ends the recording: nothing here raises, or holds the event loop up.
+    A file is written after ``rows_per_file`` rows, or ``seconds_per_file`` after its first row.
+    Each file has ``facts`` as metadata. A failed write is logged and ends the recording. No method
+    raises an error or blocks the event loop.
     """
 
     def __init__(
@@ -67,7 +65,7 @@ class Recorder:
         self._writing: asyncio.Future[None] | None = None
         self._numbers = count()
         self.ended = False
-        """Whether rows are no longer taken: it was closed, or an error has ended it."""
+        """Whether rows are dropped, because the recorder was closed or a write failed."""
 
     def __repr__(self) -> str:
         return f"<Recorder of {self._prefix} waiting={len(self._columns)} ended={self.ended}>"
@@ -80,21 +78,24 @@ class Recorder:
         except (TypeError, ValueError, OverflowError) as error:
             self._give_up(f"a row does not fit its columns: {error!r}")
             return
-        waiting = len(self._columns)
-        if waiting >= self._most_waiting:
-            self._give_up(f"{waiting} rows wait for a write that does not end")
-        elif waiting >= self._rows_per_file:
-            self._hand_over()
+        if len(self._columns) >= self._most_waiting:
+            self._give_up(f"{len(self._columns)} rows wait for a write that does not end")
+        else:
+            self._schedule_write()
+
+    def _schedule_write(self) -> None:
+        if len(self._columns) >= self._rows_per_file:
+            self._start_write()
         elif self._timer is None:
-            self._timer = self._loop.call_later(self._seconds_per_file, self._hand_over)
+            self._timer = self._loop.call_later(self._seconds_per_file, self._start_write)
 
     async def close(self) -> None:
-        """Write what is left, for at most ten seconds."""
+        """Write the remaining rows. Takes at most ten seconds."""
         if self.ended:
             return
         deadline = self._loop.time() + _LAST_WRITE_TIMEOUT_S
-        for _ in range(2):  # what is being written, then what has come in since
-            self._hand_over()
+        for _ in range(2):  # the write in progress, then the rows added since it began
+            self._start_write()
             if self._writing is not None:
                 left = max(0.0, deadline - self._loop.time())
                 await asyncio.wait({self._writing}, timeout=left)
@@ -102,8 +103,8 @@ class Recorder:
             self._give_up(f"the last write did not end within {_LAST_WRITE_TIMEOUT_S:.0f} s")
         self._end()
 
-    def _hand_over(self) -> None:
-        """Have the rows written, unless others are being written just now."""
+    def _start_write(self) -> None:
+        """Write the rows on a thread, unless a write is in progress."""
         self._stop_timer()
         if self._writing is not None or not self._columns:
             return
@@ -113,13 +114,13 @@ class Recorder:
         work = partial(self._write_file, name, columns, number)
         try:
             self._writing = self._loop.run_in_executor(None, work)
-        except RuntimeError as error:  # the program ends, and its threads have ended already
+        except RuntimeError as error:  # the program ends, and its threads have ended
             self._give_up(repr(error))
         else:
             self._writing.add_done_callback(self._written)
 
     def _write_file(self, name: str, columns: Columns, number: int) -> None:
-        if not number:  # later its absence tells that somebody has taken it away
+        if not number:  # a directory that is removed later is not created again
             self._directory.mkdir(parents=True, exist_ok=True)
         self._write(self._directory, name, columns)
 
@@ -129,10 +130,7 @@ class Recorder:
         if error is not None:
             self._give_up(repr(error))
         elif self._columns and not self.ended:
-            if len(self._columns) >= self._rows_per_file:
-                self._hand_over()
-            elif self._timer is None:
-                self._timer = self._loop.call_later(self._seconds_per_file, self._hand_over)
+            self._schedule_write()
 
     def _give_up(self, why: str) -> None:
         if not self.ended:

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaclient.telemetry.columns import Columns
-from kafkaclient.telemetry.parquet import SCHEMA
-from kafkaclient.telemetry.row import BatchRow
+from kafkaclient.telemetry.parquet import SCHEMA, BatchRow
 
 ints = st.integers(-(2**31) + 1, 2**31 - 1)
 longs = st.integers(-(2**63) + 1, 2**63 - 1)

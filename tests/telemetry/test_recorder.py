@@ -236,5 +236,5 @@ def test_a_file_of_something_else_is_named(tmp_path: Path) -> None:
     cut.write_bytes(b"PAR1 and no more")
     pq.write_table(pa.table({"topic": ["t"]}), other)
     for path in (cut, other):
-        with pytest.raises(ConfigError, match=f"{path.name} is no file of telemetry"):
+        with pytest.raises(ConfigError, match=f"{path.name} is not a telemetry file"):
             started_at(path)

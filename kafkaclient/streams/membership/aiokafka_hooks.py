@@ -40,9 +40,9 @@ class ConsumerHooks:
     @property
     def is_rebalancing(self) -> bool:
         """Whether a rebalance is in progress or requested."""
-        underway: bool = self.consumer._subscription.reassignment_in_progress
-        asked: bool = self.consumer._coordinator._rejoin_needed_fut.done()
-        return underway or asked
+        in_progress: bool = self.consumer._subscription.reassignment_in_progress
+        requested: bool = self.consumer._coordinator._rejoin_needed_fut.done()
+        return in_progress or requested
 
     def request_rejoin(self) -> None:
         """Rejoin the group. The group rebalances if this member is the leader or its subscription

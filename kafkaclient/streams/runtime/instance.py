@@ -235,11 +235,11 @@ class Instance:
         self._manager.room_available.clear()
         # getmany() without partitions polls all that are not paused. A poll is needed even if no
         # task wants records: it keeps this member in the group (max.poll.interval.ms).
-        asked = [ConsumerPartition(*source) for source in wanted] or [_NO_PARTITION]
+        chosen = [ConsumerPartition(*source) for source in wanted] or [_NO_PARTITION]
         if len(wanted) == len(self._manager.workers):
-            asked = []
+            chosen = []
         fetching = asyncio.ensure_future(
-            self._consumer.getmany(*asked, timeout_ms=_POLL_MS, max_records=_MAX_RECORDS)
+            self._consumer.getmany(*chosen, timeout_ms=_POLL_MS, max_records=_MAX_RECORDS)
         )
         room = asyncio.ensure_future(self._manager.room_available.wait())
         try:

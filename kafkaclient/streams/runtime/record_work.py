@@ -1,4 +1,4 @@
-"""Runs records through a task's processor, one at a time, and handles those that fail."""
+"""Runs records through a task's processor, one at a time, and handles records that fail."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def _is_record_error(error: BaseException) -> bool:
 def _dead_letter_headers(
     record: Any, source: TopicPartition, error: BaseException
 ) -> list[tuple[str, bytes]]:
-    """The record's own headers plus those of KIP-1034 (``ExceptionHandlerUtils.java``)."""
+    """The record's own headers plus KIP-1034's headers (``ExceptionHandlerUtils.java``)."""
     about = {
         "exception": f"{type(error).__module__}.{type(error).__qualname__}",
         "stacktrace": "".join(traceback.format_exception(error)),

@@ -122,7 +122,8 @@ class TaskManager:
             self._follow()
 
     async def open_stores(self, tasks: Iterable[TaskId]) -> list[Task]:
-        """Open those that are not open yet, and return them. Raises the first error at the end."""
+        """Open the tasks that are not open yet, and return them. All are tried before the first
+        error is raised."""
         self._opening = set(tasks) - self.tasks.keys()
         opening = [
             asyncio.wrap_future(self._disk.submit(self._open_task, task_id))

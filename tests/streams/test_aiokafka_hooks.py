@@ -61,7 +61,7 @@ def test_every_hash_is_checked() -> None:
     assert READ.keys() == {function.__qualname__ for function in RELIED_ON}
 
 
-async def test_the_hooks_are_where_they_are_looked_for() -> None:
+async def test_the_hooks_reach_the_coordinator() -> None:
     consumer = aiokafka.AIOKafkaConsumer(group_id="g", bootstrap_servers="127.0.0.1:1")
     hooks = ConsumerHooks(consumer)
     calls: list[str] = []

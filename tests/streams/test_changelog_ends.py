@@ -27,14 +27,16 @@ class FakeAdmin:
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
 
-async def test_a_changelog_without_leader_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_end_offsets_waits_for_a_changelog_without_leader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Left out, it would look as if the application had lost it."""
     monkeypatch.setattr(topics, "_POLL_INTERVAL_S", 0)
     admin = FakeAdmin({A: 5}, {A: 6, B: 7})
     assert await end_offsets(admin, [A, B]) == {A: 6, B: 7}  # type: ignore[arg-type]
 
 
-async def test_a_changelog_that_stays_without_leader_is_named(
+async def test_the_error_names_a_changelog_that_stays_without_leader(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(topics, "_POLL_INTERVAL_S", 0)

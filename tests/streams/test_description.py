@@ -82,7 +82,7 @@ def look(found: DescribedGroup, ends: int = 100_000) -> list[tuple[Any, ...]]:
     ]
 
 
-def test_a_copy_that_warms_up() -> None:
+def test_a_warm_up_is_described() -> None:
     running = dict.fromkeys(TASKS, -2)
     found = group({A: running, B: {TASKS[1]: 25_000}})
     assert look(found) == [
@@ -96,12 +96,12 @@ def test_a_copy_that_warms_up() -> None:
     assert [copy.lag for member in told.members for copy in member.copies] == [None] * 3
 
 
-def test_a_copy_of_which_nothing_was_known_lacks_everything() -> None:
+def test_a_copy_with_unknown_position_lacks_all_records() -> None:
     found = look(group({A: dict.fromkeys(TASKS, -2), B: {}}))
     assert found[-1] == (2, "0_1", Role.WARMUP, 100_000, 0.0)
 
 
-def test_what_instances_publish_is_newer_than_what_they_told_when_they_joined() -> None:
+def test_published_positions_come_before_reported_positions() -> None:
     found = group({A: dict.fromkeys(TASKS, -2), B: {TASKS[1]: 25_000}})
     changelog = TopicPartition("app-s-changelog", 1)
     told = build_description(
@@ -125,7 +125,7 @@ def test_standbys_of_a_balanced_application() -> None:
     assert build_description(found, decode_members(found), {}, {}, {}).is_balanced
 
 
-def test_a_former_owner_has_all_state() -> None:
+def test_a_former_owner_has_the_whole_changelog() -> None:
     """It reported that it ran it, no offset."""
     found = group(
         {A: dict.fromkeys(TASKS, -2), B: dict.fromkeys(TASKS, 100_000)}, num_standby_replicas=1
@@ -173,7 +173,7 @@ def test_a_standby_of_kafka_streams_is_behind_its_changelogs_only() -> None:
     assert (copy.end, copy.lag) == (50_500, 500)
 
 
-def test_several_subtopologies_share_no_changelogs() -> None:
+def test_changelogs_stay_unknown_with_several_subtopologies() -> None:
     """Nothing tells whose they are."""
     found = of_kafka_streams(TASKS[0], 5, more={TaskId(1, 0): frozenset()})
     read = decode_members(found, {"app-a-changelog": 1})
@@ -182,7 +182,7 @@ def test_several_subtopologies_share_no_changelogs() -> None:
     assert [(copy.position, copy.lag) for copy in copies] == [(5, None), (None, None)]
 
 
-async def test_changelogs_are_looked_for() -> None:
+async def test_missing_changelogs_are_filled_in_from_the_topics() -> None:
     fake = FakeCluster(3, partitions=1)
     fake.set_versions(ApiKey.DESCRIBE_GROUPS, 0, 6)
     async with Admin(fake.bootstrap, dialer=fake, rng=Random(1)) as admin:
@@ -201,19 +201,19 @@ def test_an_empty_changelog_is_complete() -> None:
 
 
 @pytest.mark.parametrize("state", ["Empty", "Dead", "PreparingRebalance"])
-def test_without_members_that_have_anything(state: str) -> None:
+def test_a_group_without_assignments_has_no_members(state: str) -> None:
     found = group({A: {}})._replace(state=state)
     told = build_description(found, decode_members(found), {}, {}, {})
     assert (told.members, told.is_rebalancing) == ((), state == "PreparingRebalance")
 
 
-def test_other_groups_are_no_applications() -> None:
+def test_a_group_with_another_protocol_is_rejected() -> None:
     found = group({A: {}})._replace(protocol="range")
     with pytest.raises(StreamsError, match="agreed on 'range'"):
         decode_members(found)
 
 
-def test_a_member_from_the_future() -> None:
+def test_a_member_with_a_newer_version_is_rejected() -> None:
     found = group({A: {}})
     (member,) = found.members
     newer = ConsumerProtocolMemberMetadata(0, ["in"], b"\0\0\0\x0c\0\0\0\x0c").encode()
@@ -242,7 +242,7 @@ def answer_with(fake: FakeCluster, found: DescribedGroup) -> Control:
     return fake.control(ApiKey.DESCRIBE_GROUPS, lambda _request: {"groups": [fields]}, keep=True)
 
 
-async def test_asked_of_the_brokers() -> None:
+async def test_describe_application_sends_requests_to_brokers() -> None:
     fake = FakeCluster(3, partitions=2)
     fake.set_versions(ApiKey.DESCRIBE_GROUPS, 0, 6)
     async with Admin(fake.bootstrap, dialer=fake, rng=Random(1)) as admin:

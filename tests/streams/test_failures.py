@@ -63,6 +63,6 @@ async def test_a_transaction_aborted_by_brokers_is_retried(key: ApiKey, code: in
         (ValueError("a processor's"), None),
     ],
 )
-def test_what_errors_mean(error: Exception, event: TaskEvent | None) -> None:
+def test_events_of_errors(error: Exception, event: TaskEvent | None) -> None:
     assert event_for(error) is event
     assert is_abort_error(error) == (event is TaskEvent.MIGRATED)

@@ -146,7 +146,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     made.directory.close()
 
 
-async def test_the_subscription(world: World) -> None:
+async def test_the_subscription_reports_offsets_tags_and_joins(world: World) -> None:
     first = world.told()
     assert isinstance(first.process_id, UUID)
     assert (first.task_offset_sums, first.client_tags) == ({}, {"zone": "a"})

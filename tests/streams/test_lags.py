@@ -20,7 +20,7 @@ def test_a_lag_is_the_distance_to_the_end(offsets: int, lag: int) -> None:
     assert task_lags({TASK: 100}, {TASK: offsets}) == {TASK: lag}
 
 
-def test_tasks_without_a_copy_lack_everything_and_strangers_are_ignored() -> None:
+def test_a_missing_copy_lacks_all_records_and_unknown_tasks_are_ignored() -> None:
     assert task_lags({TASK: 100}, {TaskId(7, 7): 5}) == {TASK: 100}
 
 
@@ -37,12 +37,12 @@ def test_tasks_without_a_copy_lack_everything_and_strangers_are_ignored() -> Non
         (MAX_LAG, MAX_LAG, True),
     ],
 )
-def test_who_is_caught_up(lag: int, acceptable: int, *, expected: bool) -> None:
+def test_which_lags_are_caught_up(lag: int, acceptable: int, *, expected: bool) -> None:
     assert is_caught_up(lag, acceptable) is expected
 
 
 @pytest.mark.parametrize("text", ["0_1", "12_345", "orders__0_1", "a_b__0_1"])
-def test_tasks_are_written_as_they_are_read(text: str) -> None:
+def test_task_ids_are_formatted_as_they_are_parsed(text: str) -> None:
     assert str(TaskId.parse(text)) == text
 
 

@@ -55,7 +55,7 @@ def standby(answer: MemberAssignment) -> list[int]:
     return sorted(task.partition for task in answer.info.standby_tasks)
 
 
-def test_one_member_gets_everything() -> None:
+def test_a_single_member_gets_all_tasks() -> None:
     (answer,) = led({"a": told(1, {})}).values()
     assert answer.partitions == [TopicPartition("words", number) for number in range(4)]
     assert active(answer) == [0, 1, 2, 3]
@@ -75,7 +75,7 @@ def test_a_new_member_warms_up_and_all_members_get_the_probing_time() -> None:
     assert {answer.info.next_rebalance_ms for answer in answers.values()} == {NO_REBALANCE}
 
 
-def test_a_standby_takes_over_when_its_active_is_gone() -> None:
+def test_a_standby_takes_over_when_the_active_client_is_gone() -> None:
     answers = led({"b": told(2, dict.fromkeys(TASKS, 49_999))}, num_standby_replicas=1)
     assert active(answers["b"]) == [0, 1, 2, 3]
     assert standby(answers["b"]) == []
@@ -87,7 +87,7 @@ def test_two_consumers_of_a_process_share_its_tasks() -> None:
     assert len(active(answers["a"])) == 2
 
 
-def test_standbys_say_which_changelog() -> None:
+def test_standbys_come_with_their_changelogs() -> None:
     members = {"a": told(1, ENDS), "b": told(2, ENDS)}
     answers = led(members, num_standby_replicas=1)
     assert answers["a"].info.standby_tasks[TASKS[1]] == {TopicPartition("app-counts-changelog", 1)}

@@ -58,12 +58,12 @@ async def published(
     return admin
 
 
-async def test_what_has_changed_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_changed_positions_are_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     admin = await published([{}, {A: 1}, {A: 1}, {A: 3}, {}], monkeypatch, set())
     assert admin.calls == [("app-x", {A: 1}), ("app-x", {A: 3})]
 
 
-async def test_a_failure_is_a_warning(
+async def test_a_failure_is_logged_and_retried(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     admin = await published([{A: 1}, {A: 2}], monkeypatch, {1})
@@ -72,5 +72,5 @@ async def test_a_failure_is_a_warning(
     assert "not now" in caplog.text
 
 
-def test_a_group_per_instance() -> None:
+def test_each_instance_has_its_own_group() -> None:
     assert positions_group("app", UUID(int=1)) == "app-00000000-0000-0000-0000-000000000001"

@@ -46,7 +46,7 @@ class Cluster:
         return {"a": {0, 1}, "b": {0, 1, 2}}.get(topic)
 
 
-def test_a_round_trip() -> None:
+def test_subscriptions_and_assignments_pass_through_aiokafkas_protocol() -> None:
     member = Member()
     assignor = ProtocolAssignor()
     assignor.member = member  # type: ignore[assignment]

@@ -25,7 +25,7 @@ def in_ms(seconds: float) -> int:
     return int((WALL + seconds) * 1000)
 
 
-def test_a_stable_assignment_is_left_alone() -> None:
+def test_a_stable_assignment_schedules_no_rebalance() -> None:
     clock = Clock()
     wanted = schedule(clock)
     wanted.assigned(NO_REBALANCE, [A], leader=True)

@@ -31,7 +31,7 @@ def test_flushed_writes_survive(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_damaged_store_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_damaged_store(tmp_path: Path) -> None:
     store = RocksStore(tmp_path / "s")
     store.close()
     (tmp_path / "s" / "CURRENT").write_text("x")
@@ -39,7 +39,7 @@ def test_a_damaged_store_is_named(tmp_path: Path) -> None:
         RocksStore(tmp_path / "s")
 
 
-def test_a_full_disk_is_named_and_loses_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_raises_and_loses_no_data(tmp_path: Path) -> None:
     """A limit on the size of files stands for the disk."""
     script = """
 import os, pathlib, resource, sys, time
@@ -77,7 +77,7 @@ os._exit(0)
     store.close()
 
 
-def test_writes_are_seen_at_once_and_kept_only_when_committed(tmp_path: Path) -> None:
+def test_writes_are_visible_at_once_and_kept_only_when_committed(tmp_path: Path) -> None:
     rocks = RocksStore(tmp_path / "s")
     store = KeyValueStore(rocks)
     store.put(b"a", b"1")

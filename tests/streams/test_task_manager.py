@@ -112,7 +112,7 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     made.directory.close()
 
 
-async def test_the_order_that_makes_it_exact(world: World) -> None:
+async def test_the_writer_starts_before_offsets_are_read(world: World) -> None:
     world.committed = 42
     await world.assign([A], [])
     assert world.state(A) is TaskState.RESTORING
@@ -155,7 +155,7 @@ async def test_records_fetched_before_a_restart_are_fetched_again(world: World) 
     assert world.writers[1].commits == []
 
 
-async def test_a_topic_that_is_created_again_while_it_runs_is_not_skipped(
+async def test_records_of_a_topic_recreated_during_the_run_are_not_skipped(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.committed = 42
@@ -169,13 +169,13 @@ async def test_a_topic_that_is_created_again_while_it_runs_is_not_skipped(
     assert "brokers have no offset 44 of words-0 any more" in caplog.text
 
 
-async def test_without_a_committed_offset_it_begins_at_the_beginning(world: World) -> None:
+async def test_a_task_without_committed_offset_begins_at_the_earliest_offset(world: World) -> None:
     await world.assign([A], [])
     await world.run_until_idle()
     assert world.consumer.positions == {SOURCE: 3}
 
 
-async def test_latest_is_decided_once(tmp_path: Path) -> None:
+async def test_a_latest_offset_is_committed_at_once(tmp_path: Path) -> None:
     """Committed at once: what arrives before the next commit is not left out after a failure."""
     world = World(tmp_path, options=TaskOptions(auto_offset_reset="latest"))
     await world.assign([A], [])
@@ -273,7 +273,7 @@ async def test_permanent_errors_end_the_instance(world: World) -> None:
     assert world.crashes == [error]
 
 
-async def test_a_processor_that_raises_ends_the_instance_and_not_its_neighbour(
+async def test_a_processor_that_raises_ends_the_instance_but_not_other_tasks(
     world: World,
 ) -> None:
     await world.assign([A, B], [])

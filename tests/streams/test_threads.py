@@ -93,7 +93,7 @@ def test_the_least_lagging_copy_is_kept() -> None:
     assert found["c1"].active == (TaskId(0, 2),)
 
 
-def test_a_client_without_consumers_gets_nothing() -> None:
+def test_a_client_without_consumers_raises() -> None:
     nothing = ClientAssignment(active=frozenset(), standby=frozenset(), warmup=frozenset())
     with pytest.raises(TaskAssignmentError, match="without consumers"):
         assign_tasks_to_threads(nothing, {}, {})
@@ -109,7 +109,7 @@ task_sets = st.frozensets(task_ids, max_size=15)
     task_sets,
     st.dictionaries(st.sampled_from("abcdef"), task_sets, min_size=1),
 )
-def test_everything_is_given_once_and_evenly(
+def test_each_task_is_assigned_once_and_evenly(
     active: frozenset[TaskId],
     standby: frozenset[TaskId],
     stateless: frozenset[TaskId],

@@ -321,7 +321,7 @@ async def test_a_revoked_task_forgets_its_slow_record(tmp_path: Path) -> None:
 
 
 @virtual_time
-async def test_a_processor_that_ignores_cancellation_changes_nothing(tmp_path: Path) -> None:
+async def test_a_processor_that_ignores_cancellation_has_no_effect(tmp_path: Path) -> None:
     after = []
 
     async def stubborn(record: Any, store: Any, emit: Any) -> None:
@@ -400,7 +400,7 @@ async def test_a_failing_task_does_not_commit_another_tasks_records(tmp_path: Pa
 
 @pytest.mark.parametrize("handler", ["skip", DeadLetter("dead")])
 @virtual_time
-async def test_poison_is_skipped_without_a_trace(
+async def test_a_skipped_record_leaves_no_output(
     tmp_path_factory: pytest.TempPathFactory, handler: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     options = {

@@ -36,7 +36,7 @@ def test_every_value_and_every_none_is_kept(rows: list[tuple[Any, ...]]) -> None
     assert [tuple(row.values()) for row in table.to_pylist()] == rows
 
 
-def test_a_word_is_kept_once() -> None:
+def test_a_string_is_stored_once() -> None:
     columns = Columns(SCHEMA)
     for topic in ("a", "b", "a", "a"):
         columns.append((None, topic, *[None] * (len(SCHEMA) - 2)))
@@ -48,7 +48,7 @@ def test_the_files_have_the_columns_of_a_row() -> None:
     assert tuple(SCHEMA.names) == BatchRow._fields
 
 
-def test_a_row_of_another_length_is_refused() -> None:
+def test_a_row_of_another_length_is_rejected() -> None:
     columns = Columns(SCHEMA)
     columns.append((1, 2))
     with pytest.raises(ValueError, match="zip"):

@@ -71,7 +71,7 @@ async def test_a_file_is_written_some_seconds_after_its_first_row(tmp_path: Path
 
 
 @virtual_time
-async def test_nothing_recorded_leaves_nothing(tmp_path: Path) -> None:
+async def test_without_rows_no_file_is_written(tmp_path: Path) -> None:
     target = tmp_path / "none"
     await recorder(target).close()
     assert not target.exists()
@@ -103,9 +103,7 @@ async def test_files_are_written_on_another_thread(tmp_path: Path, row: Row) -> 
     assert threading.get_ident() not in threads
 
 
-async def test_rows_that_come_while_a_file_is_written_are_in_the_next(
-    tmp_path: Path, row: Row
-) -> None:
+async def test_rows_added_during_a_write_are_in_the_next_file(tmp_path: Path, row: Row) -> None:
     go_on = threading.Event()
 
     def write(*args: Any) -> None:
@@ -124,7 +122,7 @@ async def test_rows_that_come_while_a_file_is_written_are_in_the_next(
 
 @pytest.mark.parametrize("after", [0, 1])
 @virtual_time
-async def test_an_error_is_told_once_and_ends_the_recording(
+async def test_an_error_is_logged_once_and_ends_the_recording(
     after: int, tmp_path: Path, row: Row, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls = []
@@ -150,7 +148,7 @@ async def test_an_error_is_told_once_and_ends_the_recording(
 
 
 @virtual_time
-async def test_a_directory_that_is_taken_away_ends_the_recording(
+async def test_a_removed_directory_ends_the_recording(
     tmp_path: Path, row: Row, caplog: pytest.LogCaptureFixture
 ) -> None:
     target = tmp_path / "here"
@@ -168,7 +166,7 @@ async def test_a_directory_that_is_taken_away_ends_the_recording(
 
 
 @virtual_time
-async def test_a_directory_that_cannot_be_made_ends_the_recording(
+async def test_a_directory_that_cannot_be_created_ends_the_recording(
     tmp_path: Path, row: Row, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").touch()
@@ -180,7 +178,7 @@ async def test_a_directory_that_cannot_be_made_ends_the_recording(
 
 @pytest.mark.parametrize("count", [1, 100])
 @virtual_time
-async def test_rows_that_cannot_be_written_leave_no_half_file(
+async def test_rows_that_cannot_be_written_leave_no_partial_file(
     count: int, tmp_path: Path, row: Row, caplog: pytest.LogCaptureFixture
 ) -> None:
     recording = recorder(tmp_path)
@@ -192,7 +190,7 @@ async def test_rows_that_cannot_be_written_leave_no_half_file(
     assert not files(tmp_path)
 
 
-async def test_a_disk_that_does_not_answer_costs_bounded_memory(
+async def test_memory_stays_bounded_if_the_disk_hangs(
     tmp_path: Path, row: Row, caplog: pytest.LogCaptureFixture
 ) -> None:
     go_on = threading.Event()
@@ -208,7 +206,7 @@ async def test_a_disk_that_does_not_answer_costs_bounded_memory(
     await recording.close()
 
 
-async def test_a_program_that_ends_without_a_stop(
+async def test_a_shut_down_executor_ends_the_recording(
     tmp_path: Path, row: Row, caplog: pytest.LogCaptureFixture
 ) -> None:
     recording = recorder(tmp_path, rows_per_file=2)
@@ -231,7 +229,7 @@ async def test_rows_after_the_end_are_dropped(tmp_path: Path, row: Row) -> None:
     assert read(tmp_path).num_rows == 1
 
 
-def test_a_file_of_something_else_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_file_that_is_not_telemetry(tmp_path: Path) -> None:
     cut, other = tmp_path / "batches-cut.parquet", tmp_path / "batches-other.parquet"
     cut.write_bytes(b"PAR1 and no more")
     pq.write_table(pa.table({"topic": ["t"]}), other)

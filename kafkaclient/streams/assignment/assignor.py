@@ -127,13 +127,8 @@ def _balance_tasks(
 
 def _improves_balance(source: ClientState, destination: ClientState) -> bool:
     """Whether moving one task reduces the difference in load without reversing it."""
-    difference = source.load - destination.load
-    if difference <= 0:
-        return False
-    difference_after = (source.count - 1) / source.capacity - (
-        destination.count + 1
-    ) / destination.capacity
-    return 0 <= difference_after < difference
+    after = (source.count - 1) / source.capacity - (destination.count + 1) / destination.capacity
+    return 0 <= after < source.load - destination.load
 
 
 def assign_standbys(

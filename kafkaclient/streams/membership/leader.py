@@ -68,8 +68,8 @@ def compute_assignments(
     ``user_data``: member id -> subscription. ``partitions``: input topic -> number of partitions, 0
     if the topic does not exist. ``end_offsets``: task -> end offset of its changelog; None if the
     offsets could not be fetched, and then tasks stay where they were. ``next_probing_ms``: when to
-    rebalance again if the assignment is not balanced. All members get this time, because it tells
-    them that standbys may be warm-ups, but only the leader acts on it.
+    rebalance again if the assignment is not balanced. All members get this time: to them it means
+    that standbys may be warm-ups. Only the leader acts on it.
     """
     processes: dict[UUID, _ClientMembers] = {}
     answers: dict[str, MemberAssignment] = {}

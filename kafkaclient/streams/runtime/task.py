@@ -84,25 +84,20 @@ class Task:
         """Whether processed records are not committed yet."""
         self.commit_at = 0.0
         """While dirty: when the commit is due, by the clock."""
-        self._options = options or TaskOptions()
-        self._clock = self._options.clock
+        options = self._options = options or TaskOptions()
+        self._clock = options.clock
         self._processor = topology.processor(task)
-        self._changelog_topic = self._options.changelogs.get(
-            self._processor.store, UNKNOWN_CHANGELOG
-        )
+        self._changelog_topic = options.changelogs.get(self._processor.store, UNKNOWN_CHANGELOG)
         self._directory = directory
         self._disk = disk
         self._work: RecordWork | None = None
         """While RUNNING."""
         self.slow_records = SlowRecords(
-            task,
-            self.source,
-            self._options.transaction_timeout_s,
-            self._options.session_timeout_s,
+            task, self.source, options.transaction_timeout_s, options.session_timeout_s
         )
         self._checkpoint_write: Future[None] | None = None
         """The last checkpoint write, done or in progress."""
-        now = self._options.wall()
+        now = options.wall()
         checkpoint = directory.prepare(self._processor.store, self._changelog_topic, now)
         self.position = 0 if checkpoint is None else checkpoint.offset
         """Offset of the next change of the changelog. The store contains all earlier changes."""

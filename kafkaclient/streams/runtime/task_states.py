@@ -1,5 +1,4 @@
-"""The states of a task on this instance, the events that change them, and the errors that cause
-events."""
+"""A task's states on this instance, the events that change them, and the event of an error."""
 
 from __future__ import annotations
 

@@ -73,12 +73,12 @@ async def test_the_hooks_reach_the_coordinator() -> None:
     async def prepare() -> None:
         calls.append("prepare")
 
-    asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    rejoin_needed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     consumer._coordinator = SimpleNamespace(
         member_id="m",
         generation=3,
-        _rejoin_needed_fut=asked,
-        request_rejoin=lambda: asked.set_result(None),
+        _rejoin_needed_fut=rejoin_needed,
+        request_rejoin=lambda: rejoin_needed.set_result(None),
         _perform_assignment=perform,
         close=lambda: asyncio.sleep(0),
     )

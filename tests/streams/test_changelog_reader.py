@@ -1,4 +1,4 @@
-"""Changelogs followed over a consumer that gives what it is told to."""
+"""The changelog reader with a fake consumer."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ async def test_a_task_with_an_offset_out_of_range_starts_over(world: World) -> N
 
 
 async def test_an_outdated_offset_out_of_range_restarts_no_task(world: World) -> None:
-    """The consumer tells it of what it was assigned before."""
+    """The consumer reports a partition of its previous assignment."""
     world.a.advance(TaskEvent.ASSIGNED_STANDBY)
     world.a.restore([record(7, b"kept", b"1")])
     world.a.reached(9, None)

@@ -1,4 +1,4 @@
-"""Checkpoint files: whole or not at all, right or refused."""
+"""Checkpoint files are written completely or not at all, and damaged files are rejected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options that an application hands on to its clients, and those that it does not."""
+"""Which options an application passes to its clients, and which it rejects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an error means for a task, errors as the clients raise them."""
+"""Which event a client's error causes for its task."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ async def test_a_missing_topic_ends_the_application(
             await producer.begin_transaction()
         with pytest.raises(
             MetadataTimeoutError, match=r"topic 'nowhere'.*create the topic"
-        ) as told:
+        ) as raised:
             await producer.send("nowhere", b"v")
-    assert event_for(told.value) is None
+    assert event_for(raised.value) is None
 
 
 @pytest.mark.parametrize("code", [48, 120], ids=["INVALID_TXN_STATE", "TRANSACTION_ABORTABLE"])
@@ -43,11 +43,11 @@ async def test_a_transaction_aborted_by_brokers_is_retried(key: ApiKey, code: in
         await producer.begin_transaction()
         fake.control(key, code)
         await producer.send("t", b"v")
-        with pytest.raises(TransactionAbortableError) as told:
+        with pytest.raises(TransactionAbortableError) as raised:
             await producer.commit_transaction()
         await producer.abort_transaction()
-    assert event_for(told.value) is TaskEvent.FAILED
-    assert is_abort_error(told.value)
+    assert event_for(raised.value) is TaskEvent.FAILED
+    assert is_abort_error(raised.value)
 
 
 @pytest.mark.parametrize(

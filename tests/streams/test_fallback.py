@@ -1,4 +1,4 @@
-"""Assignments when the ends of changelogs are not known."""
+"""Assignments without the end offsets of changelogs."""
 
 from __future__ import annotations
 

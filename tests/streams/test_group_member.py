@@ -1,4 +1,4 @@
-"""The member's subscriptions, and what it does with assignments."""
+"""A member's subscriptions, and how it applies assignments."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class World:
         for _ in range(10):
             await asyncio.sleep(0)
 
-    def told(self) -> SubscriptionInfo:
+    def subscription(self) -> SubscriptionInfo:
         subscription = decode_subscription(self.member.subscription())
         assert isinstance(subscription, SubscriptionInfo)
         return subscription
@@ -147,30 +147,30 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 
 async def test_the_subscription_reports_offsets_tags_and_joins(world: World) -> None:
-    first = world.told()
+    first = world.subscription()
     assert isinstance(first.process_id, UUID)
     assert (first.task_offset_sums, first.client_tags) == ({}, {"zone": "a"})
     await world.rebalance([A], [B])
     world.manager.tasks[B].reached(7, 9)
     on_disk(world.directory, TaskId(0, 5), 4)
-    second = world.told()
+    second = world.subscription()
     assert second.task_offset_sums == {A: -2, B: 7, TaskId(0, 5): 4}
     assert second.unique_field == first.unique_field + 1
-    numbers = {world.told().unique_field for _ in range(256)}
+    numbers = {world.subscription().unique_field for _ in range(256)}
     assert numbers == set(range(-128, 128))
 
 
 async def test_a_removed_member_reports_no_running_task(world: World) -> None:
     await world.rebalance([A], [])
     world.hooks.member_id = ""
-    assert world.told().task_offset_sums == {A: 0}
+    assert world.subscription().task_offset_sums == {A: 0}
 
 
 async def test_a_restoring_task_reports_its_position(world: World) -> None:
     world.ends.end = 50
     await world.rebalance([A], [])
     world.manager.tasks[A].reached(20, 50)
-    assert world.told().task_offset_sums == {A: 20}
+    assert world.subscription().task_offset_sums == {A: 20}
 
 
 async def test_a_task_that_stays_continues_at_its_offset(world: World) -> None:
@@ -199,12 +199,14 @@ async def test_offsets_are_committed_as_the_member_that_was_assigned(world: Worl
     await world.rebalance([A], [])
     assert world.member.group == ("app", 1, "m", None)
     world.hooks.member_id, world.hooks.generation = "", -1
-    assert world.member.group == ("app", 1, "m", None), "the group would take them from anybody"
+    assert world.member.group == ("app", 1, "m", None), (
+        "without a member id, the group would accept the offsets"
+    )
 
 
 async def test_state_that_was_reported_is_kept_until_the_assignment(world: World) -> None:
     on_disk(world.directory, B, 4)
-    world.told()
+    world.subscription()
     assert world.directory.clean([], delay=0) == []
     await world.rebalance([A], [])
     assert world.directory.clean(world.manager.tasks, delay=0) == [B]
@@ -221,7 +223,7 @@ async def test_a_standby_that_catches_up_requests_a_rebalance(world: World) -> N
 
 async def test_the_copy_left_by_a_moved_task_requests_no_rebalance(world: World) -> None:
     await world.rebalance([A], [])
-    world.told()
+    world.subscription()
     await world.rebalance([], [A], next_rebalance_ms=10**15)
     world.schedule.observe(A, 0)
     assert world.schedule.due_at is None
@@ -253,7 +255,7 @@ async def test_errors_of_callbacks_crash_the_instance(world: World) -> None:
 
 async def test_a_leader_without_ends_leaves_tasks_where_they_are(world: World) -> None:
     await world.rebalance([A, B], [])
-    members = {"m": world.member.subscription(), "new": _of_nobody()}
+    members = {"m": world.member.subscription(), "new": _new_member()}
 
     async def lost() -> None:
         raise AdminTimeoutError("lost")
@@ -263,7 +265,7 @@ async def test_a_leader_without_ends_leaves_tasks_where_they_are(world: World) -
 
     await world.member.fetch_ends()
     answers = world.member.compute_assignments(members, {"words": 2})
-    assert len(answers["new"].partitions) == 1, "0 records: everybody is caught up"
+    assert len(answers["new"].partitions) == 1, "0 records: all members are caught up"
     for problem in (lost, hangs):
         world.ends.problem = problem
         await world.member.fetch_ends()
@@ -272,5 +274,5 @@ async def test_a_leader_without_ends_leaves_tasks_where_they_are(world: World) -
         assert answers["m"].info.next_rebalance_ms < NO_REBALANCE
 
 
-def _of_nobody() -> bytes:
+def _new_member() -> bytes:
     return SubscriptionInfo(process_id=UUID(int=0)).encode()

@@ -1,4 +1,4 @@
-"""Positions of copies, published; time is virtual."""
+"""Publishing the positions of standbys and warm-ups."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ A = TopicPartition("app-s-changelog", 0)
 
 
 class FakeAdmin:
-    """Fails the calls whose numbers, from 1 on, it is told."""
+    """Fails the calls with these numbers, counted from 1."""
 
     def __init__(self, fails: set[int]) -> None:
         self.fails = fails
@@ -30,7 +30,7 @@ class FakeAdmin:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Nothing is open."""
+        """There is nothing to close."""
 
     async def alter_offsets(self, group: str, offsets: dict[TopicPartition, int]) -> None:
         self.calls.append((group, offsets))

@@ -1,4 +1,4 @@
-"""What KIP-441 asks of any implementation, on any cluster."""
+"""The properties that KIP-441 requires, on random clusters."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ def test_standbys_are_on_the_next_most_caught_up(group: Group) -> None:
 @given(groups(), st.randoms(use_true_random=False))
 def test_the_order_of_the_input_does_not_matter(group: Group, rng: random.Random) -> None:
     clients = list(group.clients().items())
-    told = [clients, list(group.stateful), list(group.stateless)]
-    for each in told:
+    inputs = [clients, list(group.stateful), list(group.stateless)]
+    for each in inputs:
         rng.shuffle(each)
-    again = assign(dict(clients), told[1], told[2], group.configs)
+    again = assign(dict(clients), inputs[1], inputs[2], group.configs)
     assert again == group.rebalance()
 
 

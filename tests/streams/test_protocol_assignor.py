@@ -1,4 +1,4 @@
-"""Bytes of aiokafka's protocol on both sides of the assignor."""
+"""The assignor with the messages of aiokafka's protocol."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Member:
     def __init__(self) -> None:
         self.joins = 0
-        self.asked: tuple[Mapping[str, bytes | None], Mapping[str, int]] | None = None
+        self.arguments: tuple[Mapping[str, bytes | None], Mapping[str, int]] | None = None
         self.got: tuple[list[TopicPartition], bytes] | None = None
 
     def subscription(self) -> bytes:
@@ -32,7 +32,7 @@ class Member:
     def compute_assignments(
         self, user_data: Mapping[str, bytes | None], partitions: Mapping[str, int]
     ) -> Mapping[str, MemberAssignment]:
-        self.asked = user_data, partitions
+        self.arguments = user_data, partitions
         given = [TopicPartition("a", 1), TopicPartition("b", 0), TopicPartition("b", 2)]
         info = AssignmentInfo(active_tasks=(TaskId(0, 1), TaskId(1, 0), TaskId(1, 2)))
         return {"m1": MemberAssignment(given, info), "m2": MemberAssignment([], AssignmentInfo())}
@@ -58,7 +58,7 @@ def test_subscriptions_and_assignments_pass_through_aiokafkas_protocol() -> None
     }
     members["m3"] = ConsumerProtocolMemberMetadata(0, ["c"], None)
     answers = assignor.assign(Cluster(), members)
-    assert member.asked == (
+    assert member.arguments == (
         {"m1": b"subscription 1", "m2": b"subscription 2", "m3": None},
         {"a": 2, "b": 3, "c": 0},
     )

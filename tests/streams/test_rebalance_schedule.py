@@ -44,7 +44,7 @@ def test_only_the_leader_waits_for_the_probing_interval() -> None:
     assert not leader.take_due()
     clock.now += 0.2
     assert leader.take_due()
-    assert not leader.take_due(), "told twice"
+    assert not leader.take_due(), "requested twice"
     assert not follower.take_due()
 
 

@@ -85,7 +85,7 @@ def test_clients_without_the_tag_take_standbys_too() -> None:
     tags_of = [{"zone": "z0"}, {}, {"zone": "z0"}]
     assignment = run(tags_of, 1, "zone", stateful=tasks("0_0"))
     assert assignment.clients[process(1)].active == tasks("0_0")
-    # One value only: it tells nobody apart, so the least loaded gets it.
+    # All clients have the same value, so the least loaded one gets the standby.
     assert assignment.clients[process(2)].standby == tasks("0_0")
 
 

@@ -80,7 +80,7 @@ def test_an_empty_process_id_file_gets_a_new_id(tmp_path: Path) -> None:
 
 
 def test_a_damaged_process_id_raises_and_releases_the_lock(tmp_path: Path) -> None:
-    (tmp_path / "process-id").write_text("nobody")
+    (tmp_path / "process-id").write_text("no id")
     for _ in range(2):
         with pytest.raises(StateStoreError, match="process-id cannot be used"):
             opened(tmp_path)

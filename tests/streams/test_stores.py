@@ -1,4 +1,4 @@
-"""Stores: bytes that stay, changes that are kept or dropped together, disks that fail."""
+"""Stores: flushed writes survive, changes are atomic, disk errors raise."""
 
 from __future__ import annotations
 

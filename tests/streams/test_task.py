@@ -1,4 +1,4 @@
-"""One task: what it processes, what it keeps, what it forgets."""
+"""One task: processing, commits, restoring and checkpoints."""
 
 from __future__ import annotations
 
@@ -90,8 +90,10 @@ async def test_a_blocked_event_loop_is_logged(
     task = Task(ID, topology, directory, InlineDisk(), options)
     running(task)
     await task.process([record(5, b"a")], lambda: True)
-    told = "the record at words-0, offset 5, was processed, the event loop was blocked for 12.0 s"
-    assert (f"{told}, longer than session.timeout.ms, 6 s" in caplog.text) == is_blocking
+    message = (
+        "the record at words-0, offset 5, was processed, the event loop was blocked for 12.0 s"
+    )
+    assert (f"{message}, longer than session.timeout.ms, 6 s" in caplog.text) == is_blocking
     assert ("transaction.timeout.ms" in caplog.text) == (transaction_timeout_s is not None)
     task.close()
 

@@ -1,4 +1,4 @@
-"""Tasks through assignments and failures, with everything around them faked."""
+"""Tasks through assignments and failures, with fake collaborators."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SOURCE = TopicPartition("words", 0)
 
 
 class World:
-    """A manager, and what is around it."""
+    """A manager with its fake collaborators."""
 
     def __init__(
         self, path: Path, disk: Executor | None = None, options: TaskOptions | None = None
@@ -371,7 +371,7 @@ async def test_a_store_that_cannot_be_closed_ends_the_instance(
 
 
 async def test_a_store_is_opened_again_when_it_is_closed(tmp_path: Path) -> None:
-    """With threads: RocksDB lets nobody in before."""
+    """With real threads: RocksDB can be opened only once at a time."""
     with ThreadPoolExecutor(2) as disk:
         world = World(tmp_path, disk)
         await world.assign([], [A, B])

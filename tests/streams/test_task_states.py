@@ -1,4 +1,4 @@
-"""The table of a task's states, and which errors move it."""
+"""The table of a task's states."""
 
 from __future__ import annotations
 

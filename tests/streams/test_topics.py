@@ -1,4 +1,4 @@
-"""What an application finds at its start, on the fake cluster."""
+"""The topics of an application at its start, on the fake cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processors, and the names that follow from them; options that cannot be."""
+"""Processors, names of tasks and topics, and invalid options."""
 
 from __future__ import annotations
 

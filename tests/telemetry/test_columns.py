@@ -1,4 +1,4 @@
-"""Rows in, the same rows out, whatever is in them."""
+"""Columns return the rows that were added."""
 
 from __future__ import annotations
 

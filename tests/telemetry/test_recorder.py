@@ -1,4 +1,4 @@
-"""When files are written, and that nothing that goes wrong there gets out."""
+"""When files are written, and that no error of writing is raised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where changelogs end, when not all of them can be asked at once."""
+"""End offsets while some partitions have no leader."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ A, B = (TopicPartition("app-counts-changelog", number) for number in (0, 1))
 
 
 class FakeAdmin:
-    """Its last answer stays."""
+    """Repeats its last answer."""
 
     def __init__(self, *answers: dict[TopicPartition, int]) -> None:
         self.answers = list(answers)
@@ -30,7 +30,7 @@ class FakeAdmin:
 async def test_end_offsets_waits_for_a_changelog_without_leader(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Left out, it would look as if the application had lost it."""
+    """Without the wait, the leader would treat the changelog as lost."""
     monkeypatch.setattr(topics, "_POLL_INTERVAL_S", 0)
     admin = FakeAdmin({A: 5}, {A: 6, B: 7})
     assert await end_offsets(admin, [A, B]) == {A: 6, B: 7}  # type: ignore[arg-type]

@@ -125,7 +125,7 @@ class Reader:
             asyncio.get_running_loop().call_soon(self._feed, task)
 
     def _feed(self, task: Task) -> None:
-        if task.follows_changelog:
+        if task.state in (TaskState.RESTORING, TaskState.STANDBY):
             changelog = self.partitions[task.id].changelog
             task.restore(changelog[task.position :])
             task.reached(len(changelog), len(changelog))

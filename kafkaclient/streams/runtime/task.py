@@ -120,10 +120,6 @@ class Task:
     def is_active(self) -> bool:
         return self.state in (TaskState.RESTORING, TaskState.RUNNING)
 
-    @property
-    def follows_changelog(self) -> bool:
-        return self.state in (TaskState.RESTORING, TaskState.STANDBY)
-
     def advance(self, event: TaskEvent) -> None:
         """Enter the next state. Raises KeyError for an event that is impossible in this state."""
         before, self.state = self.state, TRANSITIONS[self.state, event]

@@ -170,7 +170,8 @@ class TaskManager:
             self._follow()
 
     def _follow(self) -> None:
-        self._reader.follow([task for task in self.tasks.values() if task.follows_changelog])
+        following = (TaskState.RESTORING, TaskState.STANDBY)
+        self._reader.follow([task for task in self.tasks.values() if task.state in following])
 
     def _deactivate(self, task: Task) -> None:
         source = ConsumerPartition(*task.source)

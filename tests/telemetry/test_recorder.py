@@ -1,4 +1,4 @@
-"""When files are written, and that no error of writing is raised."""
+"""When files are written, and that errors of writing do not reach the producer."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 
 from kafkaclient.errors import ConfigError
 from kafkaclient.telemetry import Recorder, read, started_at
+from kafkaclient.telemetry import recorder as recorder_module
 from kafkaclient.telemetry.parquet import STARTED, write_part
 from kafkaclient.testing.clock import virtual_time
 
@@ -24,12 +25,25 @@ if TYPE_CHECKING:
     from kafkaclient.telemetry import BatchRow
 
     Row = Callable[..., BatchRow]
+    Limit = Callable[..., None]
 
 FACTS = {STARTED: "2026-01-02T03:04:05.600000+00:00", "kafkaclient.linger.ms": "5"}
 
 
-def recorder(directory: Path, client_id: str = "me", **options: Any) -> Recorder:
-    return Recorder(directory, client_id, FACTS, **options)
+def recorder(directory: Path, client_id: str = "me") -> Recorder:
+    return Recorder(directory, client_id, FACTS)
+
+
+@pytest.fixture
+def limit(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """``limit(ROWS_PER_FILE=40)`` sets a constant of the recorder, ``limit(write=f)`` its write."""
+
+    def change(write: Callable[..., Any] = write_part, **limits: float) -> None:
+        monkeypatch.setattr(recorder_module, "write_part", write)
+        for name, value in limits.items():
+            monkeypatch.setattr(recorder_module, f"_{name}", value)
+
+    return change
 
 
 def files(directory: Path) -> list[str]:
@@ -37,9 +51,10 @@ def files(directory: Path) -> list[str]:
 
 
 @virtual_time
-async def test_rows_are_read_back_in_order(tmp_path: Path, row: Row) -> None:
+async def test_rows_are_read_back_in_order(tmp_path: Path, row: Row, limit: Limit) -> None:
     target = tmp_path / "new" / "directory"
-    recording = recorder(target, rows_per_file=40)
+    limit(ROWS_PER_FILE=40)
+    recording = recorder(target)
     for number in range(100):
         recording.add(row(partition=number, bound_s=None, topic=f"t{number % 7}"))
         await asyncio.sleep(0.001)
@@ -54,8 +69,11 @@ async def test_rows_are_read_back_in_order(tmp_path: Path, row: Row) -> None:
 
 
 @virtual_time
-async def test_a_file_is_written_some_seconds_after_its_first_row(tmp_path: Path, row: Row) -> None:
-    recording = recorder(tmp_path, seconds_per_file=2.0)
+async def test_a_file_is_written_some_seconds_after_its_first_row(
+    tmp_path: Path, row: Row, limit: Limit
+) -> None:
+    limit(SECONDS_PER_FILE=2.0)
+    recording = recorder(tmp_path)
     await asyncio.sleep(10)
     recording.add(row())
     await asyncio.sleep(1)
@@ -71,7 +89,7 @@ async def test_a_file_is_written_some_seconds_after_its_first_row(tmp_path: Path
 
 
 @virtual_time
-async def test_without_rows_no_file_is_written(tmp_path: Path) -> None:
+async def test_nothing_recorded_leaves_nothing(tmp_path: Path) -> None:
     target = tmp_path / "none"
     await recorder(target).close()
     assert not target.exists()
@@ -89,28 +107,32 @@ async def test_producers_share_a_directory(tmp_path: Path, row: Row) -> None:
     assert all(name.startswith(("batches-a_b_c-", "batches-_-")) for name in files(tmp_path))
 
 
-async def test_files_are_written_on_another_thread(tmp_path: Path, row: Row) -> None:
+async def test_files_are_written_on_another_thread(tmp_path: Path, row: Row, limit: Limit) -> None:
     threads = []
 
     def write(*args: Any) -> None:
         threads.append(threading.get_ident())
         write_part(*args)
 
-    recording = recorder(tmp_path, rows_per_file=1, write=write)
+    limit(ROWS_PER_FILE=1, write=write)
+    recording = recorder(tmp_path)
     recording.add(row())
     await recording.close()
     assert threads
     assert threading.get_ident() not in threads
 
 
-async def test_rows_added_during_a_write_are_in_the_next_file(tmp_path: Path, row: Row) -> None:
+async def test_rows_that_come_while_a_file_is_written_are_in_the_next(
+    tmp_path: Path, row: Row, limit: Limit
+) -> None:
     go_on = threading.Event()
 
     def write(*args: Any) -> None:
         assert go_on.wait(10)
         write_part(*args)
 
-    recording = recorder(tmp_path, rows_per_file=2, write=write)
+    limit(ROWS_PER_FILE=2, write=write)
+    recording = recorder(tmp_path)
     for number in range(7):
         recording.add(row(partition=number))
     assert not files(tmp_path)
@@ -123,7 +145,7 @@ async def test_rows_added_during_a_write_are_in_the_next_file(tmp_path: Path, ro
 @pytest.mark.parametrize("after", [0, 1])
 @virtual_time
 async def test_an_error_is_logged_once_and_ends_the_recording(
-    after: int, tmp_path: Path, row: Row, caplog: pytest.LogCaptureFixture
+    after: int, tmp_path: Path, row: Row, limit: Limit, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls = []
 
@@ -133,7 +155,8 @@ async def test_an_error_is_logged_once_and_ends_the_recording(
             raise OSError(errno.ENOSPC, "No space left on device")
         write_part(*args)
 
-    recording = recorder(tmp_path, seconds_per_file=1.0, write=write)
+    limit(SECONDS_PER_FILE=1.0, write=write)
+    recording = recorder(tmp_path)
     with caplog.at_level(logging.ERROR):
         for _ in range(10):
             recording.add(row())
@@ -148,11 +171,12 @@ async def test_an_error_is_logged_once_and_ends_the_recording(
 
 
 @virtual_time
-async def test_a_removed_directory_ends_the_recording(
-    tmp_path: Path, row: Row, caplog: pytest.LogCaptureFixture
+async def test_a_directory_that_is_taken_away_ends_the_recording(
+    tmp_path: Path, row: Row, limit: Limit, caplog: pytest.LogCaptureFixture
 ) -> None:
     target = tmp_path / "here"
-    recording = recorder(target, rows_per_file=1)
+    limit(ROWS_PER_FILE=1)
+    recording = recorder(target)
     recording.add(row())
     await asyncio.sleep(0.001)
     target.rename(tmp_path / "elsewhere")
@@ -166,7 +190,7 @@ async def test_a_removed_directory_ends_the_recording(
 
 
 @virtual_time
-async def test_a_directory_that_cannot_be_created_ends_the_recording(
+async def test_a_directory_that_cannot_be_made_ends_the_recording(
     tmp_path: Path, row: Row, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").touch()
@@ -178,7 +202,7 @@ async def test_a_directory_that_cannot_be_created_ends_the_recording(
 
 @pytest.mark.parametrize("count", [1, 100])
 @virtual_time
-async def test_rows_that_cannot_be_written_leave_no_partial_file(
+async def test_rows_that_cannot_be_written_leave_no_half_file(
     count: int, tmp_path: Path, row: Row, caplog: pytest.LogCaptureFixture
 ) -> None:
     recording = recorder(tmp_path)
@@ -190,13 +214,12 @@ async def test_rows_that_cannot_be_written_leave_no_partial_file(
     assert not files(tmp_path)
 
 
-async def test_memory_stays_bounded_if_the_disk_hangs(
-    tmp_path: Path, row: Row, caplog: pytest.LogCaptureFixture
+async def test_a_disk_that_does_not_answer_costs_bounded_memory(
+    tmp_path: Path, row: Row, limit: Limit, caplog: pytest.LogCaptureFixture
 ) -> None:
     go_on = threading.Event()
-    recording = recorder(
-        tmp_path, rows_per_file=10, most_waiting=100, write=lambda *_: go_on.wait(10)
-    )
+    limit(write=lambda *_: go_on.wait(10), ROWS_PER_FILE=10, MAX_WAITING=100)
+    recording = recorder(tmp_path)
     for _ in range(300):
         recording.add(row())
     assert recording.ended
@@ -206,10 +229,11 @@ async def test_memory_stays_bounded_if_the_disk_hangs(
     await recording.close()
 
 
-async def test_a_shut_down_executor_ends_the_recording(
-    tmp_path: Path, row: Row, caplog: pytest.LogCaptureFixture
+async def test_a_program_that_ends_without_a_stop(
+    tmp_path: Path, row: Row, limit: Limit, caplog: pytest.LogCaptureFixture
 ) -> None:
-    recording = recorder(tmp_path, rows_per_file=2)
+    limit(ROWS_PER_FILE=2)
+    recording = recorder(tmp_path)
     await asyncio.get_running_loop().shutdown_default_executor()
     for _ in range(5):
         recording.add(row())
@@ -229,10 +253,10 @@ async def test_rows_after_the_end_are_dropped(tmp_path: Path, row: Row) -> None:
     assert read(tmp_path).num_rows == 1
 
 
-def test_the_error_names_a_file_that_is_not_telemetry(tmp_path: Path) -> None:
+def test_a_file_of_something_else_is_named(tmp_path: Path) -> None:
     cut, other = tmp_path / "batches-cut.parquet", tmp_path / "batches-other.parquet"
     cut.write_bytes(b"PAR1 and no more")
     pq.write_table(pa.table({"topic": ["t"]}), other)
     for path in (cut, other):
-        with pytest.raises(ConfigError, match=f"{path.name} is not a telemetry file"):
+        with pytest.raises(ConfigError, match=f"{path.name} is not a file of telemetry"):
             started_at(path)

@@ -11,8 +11,9 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from kafkaclient.producer.batches.batch import BindingFacts
-from kafkaclient.telemetry.parquet import STARTED, BatchRow
+from kafkaclient.telemetry.parquet import STARTED
 from kafkaclient.telemetry.recorder import Recorder
+from kafkaclient.telemetry.rows import BatchRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable

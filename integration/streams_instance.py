@@ -1,8 +1,8 @@
-"""Counts keys until it is told to stop or killed; see test_streams_app.py.
+"""Counts keys until it gets SIGTERM or is killed; see test_streams_app.py.
 
     python streams_instance.py SOURCE TARGET OPTIONS
 
-OPTIONS are those of StreamsApp in JSON. Writes a line whenever its tasks have changed, such as
+OPTIONS are StreamsApp's options in JSON. Prints a line whenever its tasks change, such as
 {"0_0": "running", "0_1": "standby"}.
 """
 
@@ -19,12 +19,12 @@ from kafkaclient.streams import StreamsApp
 
 
 async def report(app: StreamsApp) -> None:
-    said = None
+    printed = None
     while True:
         tasks = {str(found.task): found.state.value for found in app.tasks()}
-        if tasks != said:
+        if tasks != printed:
             print(json.dumps(tasks), flush=True)
-            said = tasks
+            printed = tasks
         await asyncio.sleep(0.02)
 
 

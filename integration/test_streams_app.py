@@ -1,7 +1,7 @@
 """Instances of a streams application as processes on real brokers: started, killed, started again.
 
-Every record makes one more record, the number of its key so far: what a key's numbers are, in the
-order of the log, says whether each record has been counted once, whoever did it.
+For every record the application emits the count of its key so far. The counts of a key in the log
+are 1, 2, 3, ... if and only if each record was counted once.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
+from integration.streams_support import records
 from kafkaclient import Producer
 from kafkaclient.admin import Admin
 from kafkaclient.errors import StateStoreError, StreamsError
@@ -39,7 +40,7 @@ KEYS = 40
 
 
 class Instance:
-    """One process, and what it says of its tasks."""
+    """One process, and the states of its tasks that it prints."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
@@ -90,7 +91,7 @@ async def instance(source: str, target: str, options: dict[str, Any]) -> AsyncIt
 
 @asynccontextmanager
 async def load(bootstrap: str, source: str) -> AsyncIterator[Counter[bytes]]:
-    """Some hundred records a second, until the block ends."""
+    """Send some hundred records a second until the block ends. Yields how many of each key."""
     sent: Counter[bytes] = Counter()
     stopped = asyncio.Event()
 
@@ -113,7 +114,7 @@ async def load(bootstrap: str, source: str) -> AsyncIterator[Counter[bytes]]:
 
 
 async def consumed(bootstrap: str, group: str, source: str) -> None:
-    """Wait until the group has committed everything."""
+    """Wait until the group has committed all end offsets."""
     partitions = [TopicPartition(source, number) for number in range(PARTITIONS)]
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap)
@@ -133,29 +134,10 @@ async def consumed(bootstrap: str, group: str, source: str) -> None:
 
 
 async def numbers(bootstrap: str, target: str) -> dict[bytes, list[int]]:
-    """By key what was counted, as consumers of committed records see it; TimeoutError if an open
-    transaction is in the way."""
-    partitions = [TopicPartition(target, number) for number in range(PARTITIONS)]
+    """Key -> its counts in the log's order, once no transaction is open."""
     found: defaultdict[bytes, list[int]] = defaultdict(list)
-    witness = AIOKafkaConsumer(bootstrap_servers=bootstrap)
-    reader = AIOKafkaConsumer(
-        bootstrap_servers=bootstrap,
-        isolation_level="read_committed",
-        auto_offset_reset="earliest",
-    )
-    await witness.start()
-    await reader.start()
-    try:
-        ends = await witness.end_offsets(partitions)
-        reader.assign(partitions)
-        async with asyncio.timeout(30):
-            while any([await reader.position(tp) < ends[tp] for tp in partitions]):
-                for records in (await reader.getmany(timeout_ms=200)).values():
-                    for record in records:
-                        found[record.key].append(int(record.value))
-    finally:
-        await reader.stop()
-        await witness.stop()
+    for record in await records(bootstrap, target, PARTITIONS, open_transactions=False):
+        found[record.key].append(int(record.value))
     return found
 
 
@@ -169,7 +151,7 @@ def assert_exact(found: dict[bytes, list[int]], sent: Counter[bytes]) -> None:
 
 
 async def assert_described(bootstrap: str, group: str) -> None:
-    """Two tasks on each of two processes, seen from outside; nothing is left to move."""
+    """The group is described as balanced, with two tasks on each of two processes."""
     async with Admin(bootstrap) as admin:
         found = await describe_application(admin, group)
         while found.is_rebalancing or not found.is_balanced:
@@ -183,7 +165,7 @@ async def assert_described(bootstrap: str, group: str) -> None:
     assert all(copy.lag is not None and copy.position and copy.end for copy in copies)
 
 
-async def test_every_record_counts_once_whoever_comes_and_goes(
+async def test_every_record_counts_once_while_instances_start_and_end(
     kafka_cluster: ClusterHandle,
     topic: str,
     create_topic: Callable[..., Awaitable[None]],
@@ -205,7 +187,7 @@ async def test_every_record_counts_once_whoever_comes_and_goes(
         first = await stack.enter_async_context(instance(source, target, a))
         async with load(bootstrap, source) as sent:
             await first.runs(4)
-            await asyncio.sleep(2)  # more than what is acceptable: the next one has to warm up
+            await asyncio.sleep(2)  # exceeds acceptable.recovery.lag: the next instance warms up
             second = await stack.enter_async_context(instance(source, target, b))
             await second.runs(2)
             await first.runs(2)
@@ -224,13 +206,13 @@ async def test_every_record_counts_once_whoever_comes_and_goes(
     assert_exact(await numbers(bootstrap, target), sent)
 
 
-async def test_two_instances_on_one_directory(
+async def test_a_second_instance_cannot_use_the_same_directory(
     kafka_cluster: ClusterHandle,
     topic: str,
     create_topic: Callable[..., Awaitable[None]],
     tmp_path: Path,
 ) -> None:
-    """The second one ends with an error, and harms nobody; at least once counts, too."""
+    """The second instance ends with an error, and the first one goes on, with at_least_once."""
     target = f"{topic}-counts"
     await create_topic(topic, PARTITIONS)
     await create_topic(target, PARTITIONS)
@@ -252,20 +234,20 @@ async def test_two_instances_on_one_directory(
 
 
 @pytest.mark.parametrize("partitions", [PARTITIONS - 1, None])
-async def test_topics_that_do_not_fit(
+async def test_errors_name_wrong_and_missing_topics(
     kafka_cluster: ClusterHandle,
     topic: str,
     create_topic: Callable[..., Awaitable[None]],
     tmp_path: Path,
     partitions: int | None,
 ) -> None:
-    """A changelog with a wrong number of partitions; a topic that is not there."""
+    """A changelog has a wrong number of partitions, or the input topic is missing."""
 
     app = StreamsApp(kafka_cluster.bootstrap, application_id=f"app-{topic}", state_dir=tmp_path)
 
     @app.processor(topic, store="counts")
     async def count(record, store, emit) -> None:
-        """Is not reached."""
+        """Never called."""
 
     if partitions is None:
         with pytest.raises(StreamsError, match=f"topic {topic} does not exist"):

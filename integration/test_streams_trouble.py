@@ -1,23 +1,22 @@
-"""Applications on real brokers that meet slow records, poison, and unexpected topics."""
+"""Applications on real brokers with slow records, failing records and unexpected topics."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, TopicPartition
 
+from integration.streams_support import application, equals, records, running, until
 from kafkaclient import Producer
 from kafkaclient.admin import Admin
 from kafkaclient.errors import DeserializationError, ProcessingError, StreamsError
 from kafkaclient.streams import DeadLetter, StreamsApp
-from kafkaclient.types import TopicPartition as Partition
+from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import Awaitable, Callable
 
     from kafkaclient.testing.cluster import ClusterHandle
 
@@ -28,63 +27,8 @@ pytestmark = pytest.mark.timeout(120)
 DOCS = Path(__file__).parents[1] / "docs" / "streams.md"
 
 
-async def records(bootstrap: str, topic: str, partitions: int = 1) -> list[Any]:
-    """All that is committed, once."""
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=bootstrap,
-        isolation_level="read_committed",
-        auto_offset_reset="earliest",
-    )
-    await consumer.start()
-    try:
-        found = []
-        wanted = [TopicPartition(topic, number) for number in range(partitions)]
-        consumer.assign(wanted)
-        ends = await consumer.end_offsets(wanted)
-        while any([await consumer.position(tp) < ends[tp] for tp in wanted]):
-            for batch in (await consumer.getmany(timeout_ms=200)).values():
-                found += batch
-        return found
-    finally:
-        await consumer.stop()
-
-
-async def until(
-    condition: Callable[[], Awaitable[bool]], running: asyncio.Task[None], seconds: float = 60
-) -> None:
-    async with asyncio.timeout(seconds):
-        while not await condition():
-            if running.done():
-                running.result()
-            await asyncio.sleep(0.2)
-
-
-@asynccontextmanager
-async def running(app: StreamsApp) -> AsyncIterator[asyncio.Task[None]]:
-    task = asyncio.create_task(app.run())
-    try:
-        yield task
-    finally:
-        app.stop()
-        await asyncio.wait({task})
-        if not task.cancelled():
-            task.exception()
-
-
-def application(bootstrap: str, topic: str, path: Path, **options: Any) -> StreamsApp:
-    return StreamsApp(
-        bootstrap,
-        **{
-            "application_id": f"app-{topic}",
-            "state_dir": path,
-            "processing_guarantee": "exactly_once_v2",
-            **options,
-        },
-    )
-
-
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
-async def test_poison_goes_where_it_is_told_to(
+async def test_failing_records_go_where_the_error_handler_says(
     kafka_cluster: ClusterHandle,
     topic: str,
     create_topic: CreateTopic,
@@ -115,11 +59,11 @@ async def test_poison_goes_where_it_is_told_to(
         await made(deserialization_exception_handler="skip").run()
     app = made(on_error=DeadLetter(dead))
 
-    async def all_out() -> bool:
-        return [r.value for r in await records(bootstrap, out)][-1:] == [b"0.50"]
+    async def last() -> list[bytes]:
+        return [record.value for record in await records(bootstrap, out)][-1:]
 
     async with running(app) as task:
-        await until(all_out, task)
+        await until(equals(last, [b"0.50"]), task)
     values = [record.value for record in await records(bootstrap, out)]
     if guarantee == "exactly_once_v2":
         assert values == [b"before", b"0.25", b"before", b"0.50"]
@@ -131,14 +75,14 @@ async def test_poison_goes_where_it_is_told_to(
     assert headers["__streams.errors.exception"] == b"builtins.ZeroDivisionError"
 
 
-async def test_slow_records_are_named_and_done_and_stall_nobody(
+async def test_slow_records_are_logged_and_processed_and_block_no_other_task(
     kafka_cluster: ClusterHandle,
     topic: str,
     create_topic: CreateTopic,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """One takes longer than its transaction may, and a second member joins meanwhile."""
+    """A record takes longer than its transaction may, and a second member joins meanwhile."""
     bootstrap, out = kafka_cluster.bootstrap, f"{topic}-out"
     await create_topic(topic, 2)
     await create_topic(out, 3)  # "a" and "b" go to different partitions
@@ -188,9 +132,9 @@ async def test_slow_records_are_named_and_done_and_stall_nobody(
 
             await until(all_done, task, 60)
     assert await of(b"a") == list(range(1, 21))
-    told = [r.getMessage() for r in caplog.records if "takes longer than" in r.getMessage()]
-    assert told
-    assert all(f"{topic}-0, offset 10," in each for each in told)
+    messages = [r.getMessage() for r in caplog.records if "takes longer than" in r.getMessage()]
+    assert messages
+    assert all(f"{topic}-0, offset 10," in each for each in messages)
 
 
 @pytest.mark.full
@@ -201,7 +145,7 @@ async def test_a_record_that_never_fits_into_a_transaction_ends_the_application(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Brokers look for old transactions every 10 s."""
+    """Brokers check for expired transactions every 10 s."""
     bootstrap, out = kafka_cluster.bootstrap, f"{topic}-out"
     await create_topic(topic, 1)
     await create_topic(out, 1)
@@ -219,12 +163,11 @@ async def test_a_record_that_never_fits_into_a_transaction_ends_the_application(
             await producer.send_and_wait(topic, value)
     with pytest.raises(StreamsError, match=f"{topic}-0, offset 2, takes longer than"):
         await app.run()
-    told = [r for r in caplog.records if "takes longer than" in r.getMessage()]
-    assert len(told) == 1
+    assert len([r for r in caplog.records if "takes longer than" in r.getMessage()]) == 1
     assert [record.value for record in await records(bootstrap, out)] == [b"1", b"2"]
 
 
-async def test_a_topic_that_is_not_there_is_named(
+async def test_errors_name_a_missing_topic(
     kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
 ) -> None:
     bootstrap = kafka_cluster.bootstrap
@@ -255,21 +198,21 @@ async def test_an_offset_beyond_the_end_of_a_topic_skips_nothing(
     async with Producer(bootstrap) as producer:
         await producer.send_and_wait(topic, b"a")
     async with Admin(bootstrap) as admin:
-        await admin.alter_offsets(f"app-{topic}", {Partition(topic, 0): 50})
+        await admin.alter_offsets(f"app-{topic}", {TopicPartition(topic, 0): 50})
     app = application(bootstrap, topic, tmp_path)
 
     @app.processor(topic, store="s")
     async def copy(record, store, emit) -> None:
         await emit(out, record.value)
 
-    async def copied() -> bool:
-        return [r.value for r in await records(bootstrap, out)] == [b"a"]
+    async def copied() -> list[bytes]:
+        return [record.value for record in await records(bootstrap, out)]
 
     async with running(app) as task:
-        await until(copied, task)
+        await until(equals(copied, [b"a"]), task)
 
 
-async def test_latest_and_a_changelog_that_was_created_again(
+async def test_latest_offset_and_a_recreated_changelog(
     kafka_cluster: ClusterHandle,
     topic: str,
     create_topic: CreateTopic,
@@ -302,21 +245,21 @@ async def test_latest_and_a_changelog_that_was_created_again(
         app = made()
         async with running(app) as task:
             await until(is_running, task)
-        # It has processed nothing, and knows where it began.
+        # The task has processed nothing, but its first offset is committed.
         await producer.send_and_wait(topic, b"first")
         app = made()
         async with running(app) as task:
-            await until(lambda: _equals(counted, [(b"first", b"1")]), task)
+            await until(equals(counted, [(b"first", b"1")]), task)
         await admin.delete_topics([f"app-{topic}-s-changelog"])
         await producer.send_and_wait(topic, b"second")
         app = made()
         async with running(app) as task:
-            await until(lambda: _equals(counted, [(b"first", b"1"), (b"second", b"1")]), task)
+            await until(equals(counted, [(b"first", b"1"), (b"second", b"1")]), task)
     assert "its changelog was deleted and created again" in caplog.text
 
 
 @pytest.mark.local_cluster
-async def test_a_partition_without_leader_is_waited_for_by_its_task_only(
+async def test_only_its_own_task_waits_for_a_partition_without_leader(
     kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
 ) -> None:
     bootstrap, out = kafka_cluster.bootstrap, f"{topic}-out"
@@ -340,21 +283,17 @@ async def test_a_partition_without_leader_is_waited_for_by_its_task_only(
     try:
         await kafka_cluster.kill(2)
         async with running(app) as task:
-            await until(lambda: _equals(done, {b"0", b"1"}), task, 60)
+            await until(equals(done, {b"0", b"1"}), task)
             await kafka_cluster.heal()
-            await until(lambda: _equals(done, {b"0", b"1", b"2"}), task, 60)
+            await until(equals(done, {b"0", b"1", b"2"}), task)
     finally:
         await kafka_cluster.heal()
 
 
-async def _equals(found: Callable[[], Awaitable[Any]], expected: Any) -> bool:
-    return await found() == expected
-
-
-async def test_the_word_count_of_the_docs(
+async def test_the_word_count_in_the_docs(
     kafka_cluster: ClusterHandle, topic: str, create_topic: CreateTopic, tmp_path: Path
 ) -> None:
-    """As it stands there, but for the address, the directory and the names of topics."""
+    """Only the address, the directory and the topic names are replaced."""
     text = next(b for b in DOCS.read_text("utf-8").split("```python\n") if "StreamsApp(" in b)
     code = text.split("```")[0]
     for name in ("lines", "words", "counts"):
@@ -374,4 +313,4 @@ async def test_the_word_count_of_the_docs(
         return {record.key: record.value for record in found}
 
     async with running(app) as task:
-        await until(lambda: _equals(last, {b"a": b"4", b"b": b"1", b"c": b"1"}), task)
+        await until(equals(last, {b"a": b"4", b"b": b"1", b"c": b"1"}), task)

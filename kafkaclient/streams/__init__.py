@@ -12,8 +12,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from kafkaclient.streams.assignment.assignor import assign
-from kafkaclient.streams.assignment.clients import Assignment, Client, ClientAssignment
-from kafkaclient.streams.assignment.configs import AssignmentConfigs
+from kafkaclient.streams.assignment.clients import (
+    Assignment,
+    AssignmentConfigs,
+    Client,
+    ClientAssignment,
+)
 from kafkaclient.streams.assignment.fallback import assign_to_prior_owners
 from kafkaclient.streams.assignment.threads import ConsumerTasks, assign_tasks_to_threads
 from kafkaclient.streams.description import (
@@ -23,8 +27,8 @@ from kafkaclient.streams.description import (
     Role,
     describe_application,
 )
-from kafkaclient.streams.error_handling import DeadLetter
 from kafkaclient.streams.tasks import TaskId
+from kafkaclient.streams.topology import DeadLetter
 
 if TYPE_CHECKING:
     from kafkaclient.streams.app import StreamsApp

@@ -7,10 +7,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkaclient.errors import ConfigError, StreamsError
 from kafkaclient.streams.config import StreamsConfig
-from kafkaclient.streams.error_handling import FAIL, ErrorHandler, validate_handler
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes
 from kafkaclient.streams.runtime.instance import Instance
-from kafkaclient.streams.topology import Deserializer, Process, Processor, Topology
+from kafkaclient.streams.topology import (
+    FAIL,
+    Deserializer,
+    ErrorHandler,
+    Process,
+    Processor,
+    Topology,
+    validate_handler,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,8 +46,9 @@ class StreamsApp:
 
     Each input partition is a task. Each task has its own store, and a compacted changelog topic
     holds the store's changes. Keys that belong together must be in one partition. A task moves to
-    another instance once that instance has the task's state (KIP-441). The options are those of
-    :class:`~kafkaclient.streams.config.StreamsConfig`. docs/streams.md is the manual.
+    another instance once that instance has the task's state (KIP-441).
+    :class:`~kafkaclient.streams.config.StreamsConfig` has the options. docs/streams.md is the
+    manual.
 
     Raises :class:`~kafkaclient.errors.ConfigError` for an invalid option.
     """
@@ -76,7 +84,7 @@ class StreamsApp:
 
         ``on_error`` decides what happens to a record that cannot be decoded, or for which the
         processor raises. ``"fail"`` ends :meth:`run`. ``"skip"`` logs the record and continues.
-        :class:`~kafkaclient.streams.error_handling.DeadLetter` writes the record to a topic and
+        :class:`~kafkaclient.streams.topology.DeadLetter` writes the record to a topic and
         continues. In each case the processor's store changes and emitted records for this record
         are dropped. The two other handlers, named as in Kafka Streams, override ``on_error`` for
         decoding or for processing. Unless the processing handler is ``"fail"``, emitted records are

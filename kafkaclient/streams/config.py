@@ -10,7 +10,7 @@ from kafkaclient.config.options import read_options
 from kafkaclient.config.producer import ProducerConfig
 from kafkaclient.config.security import SecurityOptions
 from kafkaclient.errors import ConfigError
-from kafkaclient.streams.assignment.configs import AssignmentConfigs
+from kafkaclient.streams.assignment.clients import AssignmentConfigs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,7 +50,7 @@ _SECURITY = frozenset(field.name for field in fields(SecurityOptions))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamsConfig:
+class StreamsConfig(AssignmentConfigs):
     """An application's options. Raises :class:`~kafkaclient.errors.ConfigError` with the option."""
 
     bootstrap_servers: str
@@ -60,12 +60,6 @@ class StreamsConfig:
     """``state.dir``: each instance needs its own. Each application has a subdirectory."""
     processing_guarantee: str = AT_LEAST_ONCE
     """``processing.guarantee``: ``at_least_once`` or ``exactly_once_v2``."""
-    acceptable_recovery_lag: int = 10_000
-    """``acceptable.recovery.lag``. For this option and the next three see
-    :class:`~kafkaclient.streams.assignment.configs.AssignmentConfigs`."""
-    max_warmup_replicas: int = 2
-    num_standby_replicas: int = 0
-    probing_rebalance_interval_ms: int = 600_000
     commit_interval_ms: int = 100
     """``commit.interval.ms``: how long store changes stay in memory before they are committed.
     Java's default for at least once is 30 s."""
@@ -82,7 +76,6 @@ class StreamsConfig:
     """How long a member may take to commit and rejoin when a rebalance begins."""
     client_tags: Mapping[str, str] = field(default_factory=dict)
     """``client.tag.*``, used by ``rack_aware_assignment_tags``."""
-    rack_aware_assignment_tags: tuple[str, ...] = ()
     auto_offset_reset: str = EARLIEST
     """``auto.offset.reset``: where a task without committed offset begins, ``earliest`` or
     ``latest``. A ``latest`` offset is committed immediately, so that a restart skips no records."""
@@ -98,11 +91,14 @@ class StreamsConfig:
     """
 
     def __post_init__(self) -> None:
-        if self.processing_guarantee not in (AT_LEAST_ONCE, EXACTLY_ONCE_V2):
-            raise ConfigError(
-                f"processing.guarantee is {self.processing_guarantee!r}; it must be "
-                f"{AT_LEAST_ONCE!r} or {EXACTLY_ONCE_V2!r}"
-            )
+        for name, value, choices in (
+            ("processing.guarantee", self.processing_guarantee, (AT_LEAST_ONCE, EXACTLY_ONCE_V2)),
+            ("auto.offset.reset", self.auto_offset_reset, (EARLIEST, LATEST)),
+        ):
+            if value not in choices:
+                raise ConfigError(
+                    f"{name} is {value!r}; it must be {choices[0]!r} or {choices[1]!r}"
+                )
         if not self.application_id:
             raise ConfigError("application.id is empty; it names the consumer group")
         if not 0 < self.heartbeat_interval_ms < self.session_timeout_ms:
@@ -114,12 +110,7 @@ class StreamsConfig:
             raise ConfigError(
                 f"commit.interval.ms is {self.commit_interval_ms}; it must be at least 0"
             )
-        if self.auto_offset_reset not in (EARLIEST, LATEST):
-            raise ConfigError(
-                f"auto.offset.reset is {self.auto_offset_reset!r}; it must be {EARLIEST!r} or "
-                f"{LATEST!r}"
-            )
-        _ = self.assignment
+        AssignmentConfigs.__post_init__(self)
         self._check_client_options()
         timeout_s = self.transaction_timeout_s
         if timeout_s is not None and self.commit_interval_ms >= timeout_s * 1000:
@@ -132,35 +123,36 @@ class StreamsConfig:
 
     def _check_client_options(self) -> None:
         """Raise ConfigError for an option that the runtime sets, or that is in the wrong group."""
-        for name in self.consumer_options:
-            if name in _NOT_FOR_CONSUMERS:
-                raise ConfigError(
-                    f"consumer_options must not have {name}: {_NOT_FOR_CONSUMERS[name]}"
-                )
         options = ProducerConfig.OPTIONS
-        for name, given in read_options(options, ({}, self.producer_options)).items():
-            if name in _NOT_FOR_PRODUCERS:
-                raise ConfigError(
-                    f"producer_options must not have {given.spelling}: {_NOT_FOR_PRODUCERS[name]}"
-                )
-        security = read_options(options, ({}, self.security_options))
+        producer = read_options(options, [self.producer_options])
+        security = read_options(options, [self.security_options])
         if others := [given.spelling for name, given in security.items() if name not in _SECURITY]:
             raise ConfigError(
                 f"security_options has {others[0]}, which is not a security option: put it in "
                 "producer_options"
             )
-        if not security:
-            return
-        for place, names in (
-            ("consumer_options", self.consumer_options),
-            ("producer_options", read_options(options, ({}, self.producer_options))),
+        for group, spellings, not_allowed in (
+            (
+                "consumer_options",
+                {name: name for name in self.consumer_options},
+                _NOT_FOR_CONSUMERS,
+            ),
+            (
+                "producer_options",
+                {n: given.spelling for n, given in producer.items()},
+                _NOT_FOR_PRODUCERS,
+            ),
         ):
-            if twice := [name for name in names if name.startswith(("ssl_", "sasl_", "security_"))]:
-                raise ConfigError(
-                    f"{place} has {twice[0]}, but security_options is given: put all security "
-                    "options there"
-                )
-        _ = self.producer_config
+            for name, spelling in spellings.items():
+                if name in not_allowed:
+                    raise ConfigError(f"{group} must not have {spelling}: {not_allowed[name]}")
+                if security and name.startswith(("ssl_", "sasl_", "security_")):
+                    raise ConfigError(
+                        f"{group} has {name}, but security_options is given: put all security "
+                        "options there"
+                    )
+        if security:
+            _ = self.producer_config
 
     @property
     def client_options(self) -> dict[str, Any]:
@@ -170,7 +162,7 @@ class StreamsConfig:
     @property
     def transactional_options(self) -> dict[str, Any]:
         """Options of each task's producer with ``exactly_once_v2``."""
-        given = read_options(ProducerConfig.OPTIONS, ({}, self.producer_options))
+        given = read_options(ProducerConfig.OPTIONS, [self.producer_options])
         defaults = {name: value for name, value in _EXACTLY_ONCE.items() if name not in given}
         return {**defaults, **self.client_options}
 
@@ -186,11 +178,6 @@ class StreamsConfig:
             return None
         config = ProducerConfig.build(self.bootstrap_servers, self.transactional_options)
         return config.transaction_timeout_ms / 1000
-
-    @property
-    def assignment(self) -> AssignmentConfigs:
-        names = (option.name for option in fields(AssignmentConfigs))
-        return AssignmentConfigs(**{name: getattr(self, name) for name in names})
 
     @property
     def exactly_once(self) -> bool:

@@ -7,14 +7,19 @@ Groups of Kafka Streams can be described, too.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import StreamsError
-from kafkaclient.streams.assignment_info import NO_REBALANCE, AssignmentInfo, tasks_by_partition
+from kafkaclient.streams.group_protocol import (
+    NO_REBALANCE,
+    AssignmentInfo,
+    SubscriptionInfo,
+    decode_subscription,
+    tasks_by_partition,
+)
 from kafkaclient.streams.positions import positions_group
-from kafkaclient.streams.subscription_info import SubscriptionInfo, decode_subscription
 from kafkaclient.streams.tasks import LATEST_OFFSET, MAX_LAG, TaskId
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.groups import assignment_in, user_data_in
@@ -118,18 +123,12 @@ class ApplicationDescription:
 class _DecodedMember:
     """A group member with its decoded subscription and assignment."""
 
-    member: DescribedMember
+    described: DescribedMember
     subscription: SubscriptionInfo
     info: AssignmentInfo
     active: Mapping[TaskId, tuple[TopicPartition, ...]]
-    copies: Mapping[TaskId, frozenset[TopicPartition]]
+    copies: dict[TaskId, frozenset[TopicPartition]]
     """Standby tasks -> their changelogs."""
-
-    def changelogs(self) -> set[TopicPartition]:
-        return {p for found in self.copies.values() for p in found}
-
-    def partitions(self) -> set[TopicPartition]:
-        return self.changelogs().union(*self.active.values())
 
 
 async def describe_application(admin: Admin, group: str) -> ApplicationDescription:
@@ -140,33 +139,22 @@ async def describe_application(admin: Admin, group: str) -> ApplicationDescripti
     member's bytes cannot be decoded. Errors of the admin client are raised unchanged.
     """
     found = await admin.describe_group(group)
-    read = decode_members(found)
-    if any(not changelogs for each in read for changelogs in each.copies.values()):
-        read = decode_members(found, await _changelog_topics(admin, group))
-    sources = {p for each in read for found in each.active.values() for p in found}
+    decoded = decode_members(found)
+    if any(not changelogs for member in decoded for changelogs in member.copies.values()):
+        topics = (await admin.describe_topics()).items()
+        counts = {name: len(t.partitions) for name, t in topics if _is_changelog(name, group)}
+        decoded = decode_members(found, counts)
+    sources = {p for member in decoded for partitions in member.active.values() for p in partitions}
+    changelogs: defaultdict[UUID, set[TopicPartition]] = defaultdict(set)
+    for member in decoded:
+        changelogs[member.subscription.process_id].update(*member.copies.values())
     committed = await admin.committed_offsets(group, sorted(sources))
-    ends = await admin.end_offsets({p for each in read for p in each.partitions()})
+    ends = await admin.end_offsets(sources.union(*changelogs.values()))
     published = {
-        process: await admin.committed_offsets(
-            positions_group(group, process),
-            {
-                partition
-                for each in read
-                if each.subscription.process_id == process
-                for partition in each.changelogs()
-            },
-        )
-        for process in {each.subscription.process_id for each in read}
+        process: await admin.committed_offsets(positions_group(group, process), partitions)
+        for process, partitions in changelogs.items()
     }
-    return build_description(found, read, committed, ends, published)
-
-
-async def _changelog_topics(admin: Admin, group: str) -> dict[str, int]:
-    """The application's changelog topics, with their numbers of partitions."""
-    topics = await admin.describe_topics()
-    return {
-        name: len(topic.partitions) for name, topic in topics.items() if _is_changelog(name, group)
-    }
+    return build_description(found, decoded, committed, ends, published)
 
 
 def decode_members(
@@ -185,44 +173,35 @@ def decode_members(
             f"group {group.group_id!r} is not a streams application: its members agreed on "
             f"{group.protocol or 'no'!r} of the {group.protocol_type!r} protocol, not {_ASSIGNOR!r}"
         )
-    read = [_decode_member(member, group.group_id) for member in group.members]
-    subtopologies = {t.subtopology for each in read for t in (*each.active, *each.copies)}
+    decoded = [_decode_member(member, group.group_id) for member in group.members]
+    subtopologies = {t.subtopology for member in decoded for t in (*member.active, *member.copies)}
     if changelogs and len(subtopologies) == 1:
-        return [_with_changelogs(each, changelogs) for each in read]
-    return read
-
-
-def _with_changelogs(each: _DecodedMember, changelogs: Mapping[str, int]) -> _DecodedMember:
-    copies = {
-        task: found
-        or frozenset(
-            TopicPartition(topic, task.partition)
-            for topic, count in changelogs.items()
-            if task.partition < count
-        )
-        for task, found in each.copies.items()
-    }
-    return replace(each, copies=copies)
+        for member in decoded:
+            for task, found in member.copies.items():
+                member.copies[task] = found or frozenset(
+                    TopicPartition(topic, task.partition)
+                    for topic, count in changelogs.items()
+                    if task.partition < count
+                )
+    return decoded
 
 
 def build_description(
     group: DescribedGroup,
-    read: list[_DecodedMember],
+    decoded: list[_DecodedMember],
     committed: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
     published: Mapping[UUID, Mapping[TopicPartition, int]],
 ) -> ApplicationDescription:
     """The description, from what brokers answered. ``published``: process id -> positions."""
-    copies = Counter(task for each in read for task in each.info.standby_tasks)
-    tasks = copies.keys() | {task for each in read for task in each.active}
+    copies = Counter(task for member in decoded for task in member.info.standby_tasks)
+    tasks = copies.keys() | {task for member in decoded for task in member.active}
     wanted = min((copies[task] for task in tasks), default=0)
-    planned = [
-        each.info.next_rebalance_ms for each in read if each.info.next_rebalance_ms != NO_REBALANCE
-    ]
-    warmups = _warmups(read, copies, wanted) if planned else set()
+    planned = {member.info.next_rebalance_ms for member in decoded} - {NO_REBALANCE}
+    warmups = _warmups(decoded, copies, wanted) if planned else set()
     members = []
-    for each in read:
-        process = each.subscription.process_id
+    for member in decoded:
+        process = member.subscription.process_id
         found = [
             CopyDescription(
                 task=task,
@@ -231,24 +210,26 @@ def build_description(
                 position=_sum_offsets(committed, partitions),
                 end=_sum_offsets(ends, partitions),
             )
-            for task, partitions in each.active.items()
+            for task, partitions in member.active.items()
         ]
-        found += [
-            CopyDescription(
-                task=task,
-                role=Role.WARMUP if (each.member.member_id, task) in warmups else Role.STANDBY,
-                partitions=tuple(sorted(partitions)),
-                position=_sum_offsets(published.get(process, {}), partitions)
-                or _reported_position(each, task, _sum_offsets(ends, partitions)),
-                end=_sum_offsets(ends, partitions),
+        for task, changelogs in member.copies.items():
+            is_warmup = (member.described.member_id, task) in warmups
+            end = _sum_offsets(ends, changelogs)
+            position = _sum_offsets(published.get(process, {}), changelogs)
+            found.append(
+                CopyDescription(
+                    task=task,
+                    role=Role.WARMUP if is_warmup else Role.STANDBY,
+                    partitions=tuple(sorted(changelogs)),
+                    position=position or _reported_position(member, task, end),
+                    end=end,
+                )
             )
-            for task, partitions in each.copies.items()
-        ]
         members.append(
             MemberDescription(
-                member_id=each.member.member_id,
-                client_id=each.member.client_id,
-                host=each.member.host,
+                member_id=member.described.member_id,
+                client_id=member.described.client_id,
+                host=member.described.host,
                 process_id=process,
                 copies=tuple(sorted(found, key=lambda copy: (copy.role.value, copy.task))),
             )
@@ -274,37 +255,35 @@ def _decode_member(member: DescribedMember, group: str) -> _DecodedMember:
         )
     assignment = assignment_in(member.assignment)
     info = AssignmentInfo.decode(assignment.user_data or b"")
-    active: defaultdict[TaskId, list[TopicPartition]] = defaultdict(list)
+    active: dict[TaskId, tuple[TopicPartition, ...]] = {}
     for partition, task in tasks_by_partition(info.active_tasks, assignment.partitions).items():
-        active[task].append(partition)
+        active[task] = (*active.get(task, ()), partition)
     copies = {
         task: frozenset(p for p in partitions if _is_changelog(p.topic, group))
         for task, partitions in info.standby_tasks.items()
     }
-    return _DecodedMember(
-        member, subscription, info, {task: tuple(found) for task, found in active.items()}, copies
-    )
+    return _DecodedMember(member, subscription, info, active, copies)
 
 
 def _warmups(
-    read: list[_DecodedMember], copies: Mapping[TaskId, int], wanted: int
+    decoded: list[_DecodedMember], copies: Mapping[TaskId, int], wanted: int
 ) -> set[tuple[str, TaskId]]:
     """Surplus copies furthest behind, of tasks with more copies than others: (member id, task)."""
     holders: defaultdict[TaskId, list[tuple[int, str]]] = defaultdict(list)
-    for each in read:
-        for task in each.info.standby_tasks:
-            position = _reported_position(each, task, MAX_LAG)
-            holders[task].append((-1 if position is None else position, each.member.member_id))
+    for member in decoded:
+        for task in member.info.standby_tasks:
+            position = _reported_position(member, task, MAX_LAG)
+            holders[task].append((-1 if position is None else position, member.described.member_id))
     return {
-        (member, task)
+        (member_id, task)
         for task, found in holders.items()
-        for _, member in sorted(found)[: copies[task] - wanted]
+        for _, member_id in sorted(found)[: copies[task] - wanted]
     }
 
 
-def _reported_position(each: _DecodedMember, task: TaskId, end: int | None) -> int | None:
+def _reported_position(member: _DecodedMember, task: TaskId, end: int | None) -> int | None:
     """The position reported when the member joined; ``end`` for a task that was active there."""
-    position = each.subscription.task_offset_sums.get(task)
+    position = member.subscription.task_offset_sums.get(task)
     if position == LATEST_OFFSET:
         return end
     return None if position is None or position < 0 else position

@@ -40,21 +40,15 @@ async def publish_positions(
     """Commit changed positions every second; never returns. A failure is logged, and retried after
     a minute: no other part of the runtime needs the positions."""
     while True:
+        published: Mapping[TopicPartition, int] = {}
         try:
             async with new_admin() as admin:
-                await _publish(admin, group, positions)
+                while True:
+                    await asyncio.sleep(_PUBLISH_INTERVAL_S)
+                    found = positions()
+                    if found and found != published:
+                        await admin.alter_offsets(group, found)
+                        published = found
         except KafkaError as error:
             _log.warning("positions of standbys are not published to group %s: %s", group, error)
         await asyncio.sleep(_RETRY_AFTER_S)
-
-
-async def _publish(
-    admin: Admin, group: str, positions: Callable[[], Mapping[TopicPartition, int]]
-) -> None:
-    published: Mapping[TopicPartition, int] = {}
-    while True:
-        await asyncio.sleep(_PUBLISH_INTERVAL_S)
-        found = positions()
-        if found and found != published:
-            await admin.alter_offsets(group, found)
-            published = found

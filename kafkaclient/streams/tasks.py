@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, Self
 
-__all__ = ["LATEST_OFFSET", "MAX_LAG", "OFFSET_UNKNOWN", "UNKNOWN_OFFSET_SUM", "TaskId"]
+__all__ = ["LATEST_OFFSET", "MAX_LAG", "UNKNOWN_OFFSET_SUM", "TaskId"]
 
 LATEST_OFFSET = -2
 """As an offset sum or lag: the task is active and running there (``Task.java``)."""
 UNKNOWN_OFFSET_SUM = -3
 """As an offset sum or lag: the copy's position is unknown. Members before version 7 report no
 positions (``SubscriptionInfo.java``)."""
-OFFSET_UNKNOWN = -4
-"""As a store's offset: its checkpoint has none (``OffsetCheckpoint.java``)."""
 MAX_LAG = 2**63 - 1
 """As ``acceptable.recovery.lag``: every client counts as caught up. The cap of all sums."""
 

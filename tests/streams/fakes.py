@@ -13,7 +13,7 @@ from aiokafka import TopicPartition as ConsumerPartition
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import PartitionOutOfRangeError
 from kafkaclient.producer.batches.record import RawRecord, checked_record
-from kafkaclient.streams.state.checkpoint import UNKNOWN_CHANGELOG, Checkpoint
+from kafkaclient.streams.state.directory import UNKNOWN_CHANGELOG, Checkpoint
 from kafkaclient.streams.topology import Processor, Topology
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ CONFIG = ProducerConfig.build({"bootstrap_servers": "127.0.0.1:9092"})
 
 @dataclass
 class Record:
-    """What aiokafka's records have and tasks look at."""
+    """The fields of aiokafka's records that tasks read."""
 
     offset: int
     key: bytes | None
@@ -44,7 +44,7 @@ def record(offset: int, key: bytes | None, value: bytes | None = b"") -> Any:
 
 
 async def count(record: Any, store: Any, emit: Any) -> None:
-    """Counts keys; ``boom`` fails in the middle of its work."""
+    """Count keys. The key ``boom`` fails after its change."""
     number = int(store.get(record.key) or 0) + 1
     store.put(record.key, b"%d" % number)
     if record.key == b"boom":
@@ -59,7 +59,7 @@ def counting() -> Topology:
 
 
 def on_disk(directory: StateDirectory, task: TaskId, offset: int, store: str = "counts") -> None:
-    """As if the task had been here, not long ago."""
+    """Prepare a directory as if the task had been here recently."""
     place = directory.task(task)
     place.prepare(store, UNKNOWN_CHANGELOG, time.time())
     place.write_checkpoint(Checkpoint(store, offset, None, time.time()))
@@ -73,7 +73,7 @@ class FakeConsumer:
         self.beginning = 3
 
     def install(self, *partitions: tuple[str, int]) -> None:
-        """What aiokafka does with an assignment: nothing is left of the one before."""
+        """Replace the assignment, as aiokafka does."""
         self.assigned = {ConsumerPartition(*partition) for partition in partitions}
         self.paused, self.positions = set(), {}
 
@@ -107,12 +107,12 @@ class FakeReader:
 
 
 class FakeEnds:
-    """Calls ``problem`` instead of answering, if it is set."""
+    """Fetches end offsets. Calls ``problem`` first, if it is set."""
 
     def __init__(self, log: list[str]) -> None:
         self.log = log
         self.end = 0
-        """Of changelogs."""
+        """The end offset of changelogs."""
         self.source_end = 1_000_000
         self.problem: Callable[[], Awaitable[None]] | None = None
 
@@ -130,13 +130,13 @@ class InlineDisk(Executor):
         future: Future[Any] = Future()
         try:
             future.set_result(fn(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001 - whoever waits for it is told
+        except Exception as error:  # noqa: BLE001 - raised by the future's result
             future.set_exception(error)
         return future
 
 
 def checked(record: OutgoingRecord) -> OutgoingRecord:
-    """What a producer makes of a record; raises InvalidRecordError."""
+    """The record as a producer checks it. Raises InvalidRecordError."""
     made = checked_record(CONFIG, time.time, RawRecord(*record))
     return record._replace(value=made.value, key=made.key, headers=made.headers)
 

@@ -1,5 +1,5 @@
-"""A streams application as its leader sees it, without brokers: clients, what they hold, and what
-becomes of it from one rebalance to the next."""
+"""A streams application from its leader's view, without brokers: clients, their copies, and the
+assignments of successive rebalances."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from kafkaclient.streams import Assignment, AssignmentConfigs, Client, TaskId, assign
-from kafkaclient.streams.assignment.lags import task_lags
+from kafkaclient.streams.assignment.clients import task_lags
 from kafkaclient.streams.tasks import LATEST_OFFSET
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def process(number: int) -> UUID:
 
 @dataclass
 class Group:
-    """``members``: by number, what each has on its disk: the offset of every copy."""
+    """``members``: client number -> offset of each copy on its disk."""
 
     stateful: Collection[TaskId]
     stateless: Collection[TaskId] = ()
@@ -47,7 +47,7 @@ class Group:
             self.capacities[number] = capacity
 
     def leave(self, number: int) -> dict[TaskId, int]:
-        """Returns what is left on its disk."""
+        """Remove the client. Returns the copies on its disk."""
         return self.members.pop(number)
 
     def clients(self) -> dict[UUID, Client]:
@@ -62,8 +62,7 @@ class Group:
         return self.last
 
     def catch_up(self, *, keep: bool = False) -> None:
-        """Until the next rebalance every copy is brought up to date; those that were taken away
-        are deleted, unless their directories are kept."""
+        """Bring every copy up to date. Without ``keep``, delete copies that are not assigned."""
         assert self.last is not None
         for number, offsets in self.members.items():
             got = self.last.clients[process(number)]
@@ -93,7 +92,7 @@ class Group:
 
 
 def show(assignment: Assignment) -> dict[int, tuple[str, str]]:
-    """By client number, active tasks and standbys as text."""
+    """Client number -> active tasks and standbys, as text."""
     return {
         process_id.int: (_text(got.active), _text(got.standby))
         for process_id, got in assignment.clients.items()
@@ -105,8 +104,7 @@ def _text(found: Iterable[TaskId]) -> str:
 
 
 def check_valid(assignment: Assignment, group: Group) -> None:
-    """What must hold of any assignment (Kafka's ``assertValidAssignment``, and what KIP-441 says
-    of it)."""
+    """Check what holds for every assignment (Kafka's ``assertValidAssignment``, and KIP-441)."""
     stateful, stateless = set(group.stateful), set(group.stateless)
     lags: Mapping[UUID, Client] = group.clients()
     configs = group.configs
@@ -143,7 +141,7 @@ def _check_caught_up(
 
 
 def check_balanced(assignment: Assignment, group: Group) -> None:
-    """What holds once nothing moves any more (``assertBalancedTasks`` and its like)."""
+    """Check what holds once no task moves (such as ``assertBalancedTasks``)."""
     stateful = set(group.stateful)
     active, with_standbys = [], []
     for process_id, got in assignment.clients.items():
@@ -183,7 +181,7 @@ def random_group(rng: random.Random) -> Group:
 
 
 def join_randomly(group: Group, rng: random.Random) -> None:
-    """A client joins: with an empty disk, or with copies of some age from earlier days."""
+    """A client joins, with an empty disk or with old copies."""
     number = max(group.members, default=0) + 1
     group.join(number, capacity=rng.randrange(1, group.largest_capacity + 1))
     if rng.random() < 0.5:
@@ -194,7 +192,7 @@ def join_randomly(group: Group, rng: random.Random) -> None:
 
 
 def disturb(group: Group, rng: random.Random) -> None:
-    """Something happens to the members: some leave, or crash and start anew, or join."""
+    """Some members leave, or crash and restart, or join."""
     event = rng.choice(["leave", "restart", "join"])
     if event == "join" or len(group.members) == 1:
         for _ in range(rng.randrange(1, 4)):
@@ -204,7 +202,7 @@ def disturb(group: Group, rng: random.Random) -> None:
         disk = group.leave(number)
         if event == "restart":
             group.join(number, capacity=group.capacities[number])
-            # A running task's offset is not known any more; some disks are lost.
+            # A running task's offset is not known after a crash. Some disks are lost.
             if rng.random() < 0.7:
                 group.members[number] = {
                     task: rng.choice([END - 50, END - 20_000])
@@ -215,10 +213,10 @@ def disturb(group: Group, rng: random.Random) -> None:
 
 
 def check_convergence(rng: random.Random, events: int = 3) -> int:
-    """KIP-441's convergence in one random history; returns how many rebalances it took.
+    """Check KIP-441's convergence in one random history. Returns the number of rebalances.
 
-    Within as many probing rebalances as warm-ups take for all movements, and one more, everything
-    is where it belongs; then nothing changes any more.
+    The assignment is balanced after at most one more probing rebalance than the warm-ups need. It
+    does not change afterwards.
     """
     group = random_group(rng)
     rebalances = 0

@@ -13,9 +13,25 @@ from types import SimpleNamespace
 
 import aiokafka
 import pytest
+from aiokafka.consumer.group_coordinator import CoordinatorGroupRebalance, GroupCoordinator
+from aiokafka.consumer.subscription_state import Subscription, SubscriptionState
 
-from kafkaclient.streams.membership.aiokafka_hooks import RELIED_ON, ConsumerHooks
+from kafkaclient.streams.membership.aiokafka_hooks import ConsumerHooks
 
+RELIED_ON = (
+    GroupCoordinator.request_rejoin,
+    GroupCoordinator.reset_generation,
+    GroupCoordinator.ensure_active_group,
+    GroupCoordinator._on_join_prepare,
+    GroupCoordinator._perform_assignment,
+    GroupCoordinator._on_join_complete,
+    CoordinatorGroupRebalance.perform_group_join,
+    CoordinatorGroupRebalance._on_join_leader,
+    CoordinatorGroupRebalance._send_sync_group_request,
+    Subscription._assign,
+    Subscription._begin_reassignment,
+    SubscriptionState.assign_from_subscribed,
+)
 READ = {
     "GroupCoordinator.request_rejoin": "f70a261c91c38cb5",
     "GroupCoordinator.reset_generation": "537aa37c531b4de9",
@@ -45,7 +61,7 @@ def test_every_hash_is_checked() -> None:
     assert READ.keys() == {function.__qualname__ for function in RELIED_ON}
 
 
-async def test_the_hooks_are_where_they_are_looked_for() -> None:
+async def test_the_hooks_reach_the_coordinator() -> None:
     consumer = aiokafka.AIOKafkaConsumer(group_id="g", bootstrap_servers="127.0.0.1:1")
     hooks = ConsumerHooks(consumer)
     calls: list[str] = []
@@ -57,12 +73,12 @@ async def test_the_hooks_are_where_they_are_looked_for() -> None:
     async def prepare() -> None:
         calls.append("prepare")
 
-    asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    rejoin_needed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     consumer._coordinator = SimpleNamespace(
         member_id="m",
         generation=3,
-        _rejoin_needed_fut=asked,
-        request_rejoin=lambda: asked.set_result(None),
+        _rejoin_needed_fut=rejoin_needed,
+        request_rejoin=lambda: rejoin_needed.set_result(None),
         _perform_assignment=perform,
         close=lambda: asyncio.sleep(0),
     )

@@ -1,4 +1,4 @@
-"""Changelogs followed over a consumer that gives what it is told to."""
+"""The changelog reader with a fake consumer."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class World:
         self.consumer = FakeConsumer()
         self.lags: list[tuple[TaskId, int | None]] = []
         self.reader = ChangelogReader(
-            self.consumer, lambda task: self.lags.append((task.id, task.lag))
+            self.consumer, lambda task, lag: self.lags.append((task, lag))
         )
         self.a, self.b = (
             Task(TaskId(0, number), counting(), TaskDirectory(path / f"0_{number}"), InlineDisk())
@@ -106,7 +106,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     made.b.close()
 
 
-async def test_changes_are_applied_and_lags_told(world: World) -> None:
+async def test_changes_are_applied_and_lags_reported(world: World) -> None:
     world.a.advance(TaskEvent.ASSIGNED_STANDBY)
     world.reader.follow([world.a])
     world.consumer.high[A] = 100
@@ -117,7 +117,7 @@ async def test_changes_are_applied_and_lags_told(world: World) -> None:
     assert world.lags == [(world.a.id, 93), (world.a.id, 2)]
 
 
-async def test_standbys_wait_while_something_is_restored(world: World) -> None:
+async def test_standbys_pause_while_a_task_is_restoring(world: World) -> None:
     world.a.advance(TaskEvent.ASSIGNED_STANDBY)
     world.b.advance(TaskEvent.ASSIGNED_ACTIVE)
     world.reader.follow([world.a, world.b])
@@ -126,7 +126,7 @@ async def test_standbys_wait_while_something_is_restored(world: World) -> None:
     assert world.consumer.paused == {B}
 
 
-async def test_what_is_fetched_stays_good_when_others_are_not_followed_any_more(
+async def test_a_fetch_stays_valid_when_other_tasks_are_removed(
     world: World,
 ) -> None:
     """A task that is restored does not cost those that are not yet a fetch."""
@@ -141,7 +141,7 @@ async def test_what_is_fetched_stays_good_when_others_are_not_followed_any_more(
     assert world.consumer.assigned is assigned
 
 
-async def test_what_was_fetched_for_a_task_that_was_given_away_is_left(world: World) -> None:
+async def test_records_fetched_for_a_removed_task_are_dropped(world: World) -> None:
     """The fetch was under way when the task left."""
     world.a.advance(TaskEvent.ASSIGNED_STANDBY)
     world.b.advance(TaskEvent.ASSIGNED_STANDBY)
@@ -153,7 +153,7 @@ async def test_what_was_fetched_for_a_task_that_was_given_away_is_left(world: Wo
     assert (world.a.store.get(b"k"), world.b.store.get(b"k")) == (None, b"2")
 
 
-async def test_who_comes_back_is_followed_from_where_it_is_then(world: World) -> None:
+async def test_a_returning_task_is_read_from_its_current_position(world: World) -> None:
     """It ran meanwhile: neither the consumer's position nor the end it knew are right any more."""
     world.a.advance(TaskEvent.ASSIGNED_STANDBY)
     world.b.advance(TaskEvent.ASSIGNED_STANDBY)
@@ -173,7 +173,7 @@ async def test_who_comes_back_is_followed_from_where_it_is_then(world: World) ->
     assert (world.a.position, world.lags) == (11, [])
 
 
-async def test_others_get_their_turn_while_there_is_much_to_read(
+async def test_other_asyncio_tasks_run_while_there_is_much_to_read(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """aiokafka's consumer does not wait when it has something."""
@@ -187,13 +187,13 @@ async def test_others_get_their_turn_while_there_is_much_to_read(
     assert 0 < world.a.position < 20
 
 
-async def test_nothing_is_asked_for_when_nothing_is_followed(world: World) -> None:
+async def test_no_poll_without_tasks(world: World) -> None:
     world.reader.follow([])
     await world.give({A: [record(0, b"k", b"1")]})
     assert world.consumer.batches.qsize() == 1
 
 
-async def test_a_changelog_that_does_not_reach_so_far_is_read_anew(world: World) -> None:
+async def test_a_task_with_an_offset_out_of_range_starts_over(world: World) -> None:
     world.a.advance(TaskEvent.ASSIGNED_STANDBY)
     world.a.restore([record(7, b"old", b"1")])
     world.a.reached(8, None)
@@ -205,8 +205,8 @@ async def test_a_changelog_that_does_not_reach_so_far_is_read_anew(world: World)
     assert world.a.position == 42
 
 
-async def test_an_offset_that_is_not_wanted_any_more_starts_nothing_over(world: World) -> None:
-    """The consumer tells it of what it was assigned before."""
+async def test_an_outdated_offset_out_of_range_restarts_no_task(world: World) -> None:
+    """The consumer reports a partition of its previous assignment."""
     world.a.advance(TaskEvent.ASSIGNED_STANDBY)
     world.a.restore([record(7, b"kept", b"1")])
     world.a.reached(9, None)
@@ -216,7 +216,7 @@ async def test_an_offset_that_is_not_wanted_any_more_starts_nothing_over(world: 
     assert world.consumer.positions == {A: 9}
 
 
-async def test_bytes_are_counted_by_what_they_were_read_for(world: World) -> None:
+async def test_bytes_are_counted_as_restored_or_followed(world: World) -> None:
     world.a.advance(TaskEvent.ASSIGNED_STANDBY)
     world.reader.follow([world.a])
     await world.give({A: [record(0, b"k", b"123"), record(1, b"k", None)]})
@@ -226,7 +226,7 @@ async def test_bytes_are_counted_by_what_they_were_read_for(world: World) -> Non
     assert world.reader.bytes_read == ChangelogBytes(restored=4, followed=5)
 
 
-async def test_what_was_fetched_before_a_task_starts_over_is_not_applied(world: World) -> None:
+async def test_records_fetched_before_a_task_starts_over_are_not_applied(world: World) -> None:
     world.a.advance(TaskEvent.ASSIGNED_ACTIVE)
     world.a.restore([record(7, b"old", b"1")])
     world.a.reached(8, None)

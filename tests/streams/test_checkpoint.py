@@ -1,4 +1,4 @@
-"""Checkpoint files: whole or not at all, right or refused."""
+"""Checkpoint files are written completely or not at all, and damaged files are rejected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaclient.errors import StateStoreError
-from kafkaclient.streams.state.checkpoint import (
+from kafkaclient.streams.state.directory import (
     ChangelogTopic,
     Checkpoint,
     read_checkpoint,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_checkpoint_comes_back(tmp_path: Path) -> None:
+def test_a_written_checkpoint_is_read_back(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint"
     assert read_checkpoint(path) is None
     for offset, topic_id in ((0, None), (17, UUID(int=5)), (2**63 - 1, uuid4())):
@@ -50,7 +50,7 @@ def test_a_checkpoint_of_an_earlier_version_is_as_old_as_its_file(tmp_path: Path
         (UUID(int=1), 101, r"101 s old, and its changelog keeps deletions for 100 s"),
     ],
 )
-def test_what_a_checkpoint_is_good_for(
+def test_which_checkpoints_are_valid(
     topic_id: UUID | None, age_s: float, problem: str | None
 ) -> None:
     changelog = ChangelogTopic(UUID(int=1), 100.0)
@@ -61,7 +61,7 @@ def test_what_a_checkpoint_is_good_for(
 
 
 @given(position=st.integers(0, 200), bit=st.integers(0, 7), cut=st.booleans())
-def test_any_damage_is_seen(
+def test_any_damage_is_detected(
     tmp_path_factory: pytest.TempPathFactory, position: int, bit: int, cut: bool
 ) -> None:
     path = tmp_path_factory.mktemp("damaged") / "checkpoint"
@@ -77,7 +77,7 @@ def test_any_damage_is_seen(
         read_checkpoint(path)
 
 
-def test_a_write_that_fails_leaves_the_one_before(
+def test_a_failed_write_keeps_the_previous_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "checkpoint"
@@ -93,7 +93,7 @@ def test_a_write_that_fails_leaves_the_one_before(
     assert [file.name for file in tmp_path.iterdir()] == ["checkpoint"]
 
 
-def test_a_checkpoint_that_cannot_be_read(tmp_path: Path) -> None:
+def test_an_unreadable_checkpoint_raises(tmp_path: Path) -> None:
     (tmp_path / "checkpoint").mkdir()
     with pytest.raises(StateStoreError, match="cannot be read"):
         read_checkpoint(tmp_path / "checkpoint")

@@ -1,4 +1,4 @@
-"""Options that an application hands on to its clients, and those that it does not."""
+"""Which options an application passes to its clients, and which it rejects."""
 
 from __future__ import annotations
 
@@ -76,12 +76,14 @@ def test_invalid_options_are_named(options: dict[str, Any], message: str) -> Non
         ("security_protocol", "NONE", "should be SSL"),
     ],
 )
-async def test_what_aiokafka_does_not_accept(name: str, value: Any, message: str) -> None:
+async def test_options_that_aiokafka_rejects_raise_a_config_error(
+    name: str, value: Any, message: str
+) -> None:
     with pytest.raises(ConfigError, match=f"consumer_options are not what .*{message}"):
         new_consumer(config(consumer_options={name: value}))
 
 
-def test_a_producers_own_words_come_before_ours() -> None:
+def test_given_producer_options_override_the_defaults() -> None:
     options = {"transaction.timeout.ms": 60_000, "linger_ms": 3}
     found = config(processing_guarantee="exactly_once_v2", producer_options=options)
     assert found.transaction_timeout_s == 60
@@ -89,7 +91,7 @@ def test_a_producers_own_words_come_before_ours() -> None:
     assert config().transaction_timeout_s is None
 
 
-def test_security_is_said_once() -> None:
+def test_security_options_reach_producers_and_consumers() -> None:
     context = ssl.create_default_context()
     security = {
         "security.protocol": "SASL_SSL",
@@ -111,7 +113,7 @@ def test_security_is_said_once() -> None:
     assert {name: given[name] for name in expected} == expected
 
 
-async def test_consumers_get_the_producers_tokens() -> None:
+async def test_consumers_use_the_producers_token_provider() -> None:
     async def provider() -> Token:
         return Token("t-1", extensions={"tenant": "a"})
 

@@ -1,5 +1,5 @@
 """From any state to the balanced assignment: Kafka's TaskAssignorConvergenceTest, and KIP-441's
-properties in random histories. integration/test_streams_convergence.py looks at many more."""
+properties in random histories. integration/test_streams_convergence.py checks many more."""
 
 from __future__ import annotations
 

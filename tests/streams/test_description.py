@@ -1,4 +1,4 @@
-"""What is made of a group's members, on the fake cluster and by itself."""
+"""The description of a group's members, with and without the fake cluster."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from aiokafka.coordinator.protocol import (
 from kafkaclient.admin import Admin
 from kafkaclient.errors import BrokerError, StreamsError
 from kafkaclient.streams import AssignmentConfigs, Role, TaskId, describe_application
-from kafkaclient.streams.assignment_info import AssignmentInfo
 from kafkaclient.streams.description import build_description, decode_members
+from kafkaclient.streams.group_protocol import AssignmentInfo, SubscriptionInfo
 from kafkaclient.streams.membership.leader import compute_assignments
-from kafkaclient.streams.subscription_info import SubscriptionInfo
 from kafkaclient.streams.topology import Processor, Topology
 from kafkaclient.testing.fake import Control, FakeCluster
 from kafkaclient.types import TopicPartition
@@ -31,7 +30,7 @@ TASKS = [TaskId(0, 0), TaskId(0, 1)]
 
 
 async def _nothing(*_: object) -> None:
-    """What the processor does."""
+    """A processor."""
 
 
 def topology() -> Topology:
@@ -43,8 +42,8 @@ def topology() -> Topology:
 def group(
     sums: dict[UUID, dict[TaskId, int]], end: int = 100_000, **options: Any
 ) -> DescribedGroup:
-    """As brokers tell of a group whose members have reported so, assigned by the real leader and
-    encoded as aiokafka does."""
+    """A group as brokers describe it. The members reported ``sums``, the real leader assigned the
+    tasks, and aiokafka encoded both."""
     subscriptions = {
         f"member-{process.int}": SubscriptionInfo(process_id=process, task_offset_sums=found)
         for process, found in sums.items()
@@ -70,45 +69,45 @@ def group(
     return DescribedGroup("app", 0, None, "Stable", "consumer", "stream", tuple(members))
 
 
-def look(found: DescribedGroup, ends: int = 100_000) -> list[tuple[Any, ...]]:
+def copies_of(found: DescribedGroup, ends: int = 100_000) -> list[tuple[Any, ...]]:
     partitions = [TopicPartition(t, p) for t in ("in", "app-s-changelog") for p in range(2)]
     committed = {TopicPartition("in", 0): 99_990}
-    told = build_description(
+    described = build_description(
         found, decode_members(found), committed, dict.fromkeys(partitions, ends), {}
     )
     return [
         (member.process_id.int, str(copy.task), copy.role, copy.lag, copy.progress)
-        for member in told.members
+        for member in described.members
         for copy in member.copies
     ]
 
 
-def test_a_copy_that_warms_up() -> None:
+def test_a_warm_up_is_described() -> None:
     running = dict.fromkeys(TASKS, -2)
     found = group({A: running, B: {TASKS[1]: 25_000}})
-    assert look(found) == [
+    assert copies_of(found) == [
         (1, "0_0", Role.ACTIVE, 10, None),
         (1, "0_1", Role.ACTIVE, None, None),
         (2, "0_1", Role.WARMUP, 75_000, 0.25),
     ]
-    told = build_description(found, decode_members(found), {}, {}, {})
-    assert not told.is_balanced
-    assert told.next_rebalance_ms == 5_000
-    assert [copy.lag for member in told.members for copy in member.copies] == [None] * 3
+    described = build_description(found, decode_members(found), {}, {}, {})
+    assert not described.is_balanced
+    assert described.next_rebalance_ms == 5_000
+    assert [copy.lag for member in described.members for copy in member.copies] == [None] * 3
 
 
-def test_a_copy_of_which_nothing_was_known_lacks_everything() -> None:
-    found = look(group({A: dict.fromkeys(TASKS, -2), B: {}}))
+def test_a_copy_with_unknown_position_lacks_all_records() -> None:
+    found = copies_of(group({A: dict.fromkeys(TASKS, -2), B: {}}))
     assert found[-1] == (2, "0_1", Role.WARMUP, 100_000, 0.0)
 
 
-def test_what_instances_publish_is_newer_than_what_they_told_when_they_joined() -> None:
+def test_published_positions_come_before_reported_positions() -> None:
     found = group({A: dict.fromkeys(TASKS, -2), B: {TASKS[1]: 25_000}})
     changelog = TopicPartition("app-s-changelog", 1)
-    told = build_description(
+    described = build_description(
         found, decode_members(found), {}, {changelog: 100_000}, {B: {changelog: 60_000}}
     )
-    (copy,) = told.members[1].copies
+    (copy,) = described.members[1].copies
     assert (copy.position, copy.lag, copy.progress) == (60_000, 40_000, 0.6)
 
 
@@ -117,7 +116,7 @@ def test_standbys_of_a_balanced_application() -> None:
         {A: {TASKS[0]: -2, TASKS[1]: 100_000}, B: {TASKS[1]: -2, TASKS[0]: 95_000}},
         num_standby_replicas=1,
     )
-    assert look(found) == [
+    assert copies_of(found) == [
         (1, "0_0", Role.ACTIVE, 10, None),
         (1, "0_1", Role.STANDBY, 0, 1.0),
         (2, "0_1", Role.ACTIVE, None, None),
@@ -126,12 +125,12 @@ def test_standbys_of_a_balanced_application() -> None:
     assert build_description(found, decode_members(found), {}, {}, {}).is_balanced
 
 
-def test_a_former_owner_has_all_state() -> None:
-    """It reported that it ran it, no offset."""
+def test_a_former_owner_has_the_whole_changelog() -> None:
+    """The member reported the task as running, without an offset."""
     found = group(
         {A: dict.fromkeys(TASKS, -2), B: dict.fromkeys(TASKS, 100_000)}, num_standby_replicas=1
     )
-    given = next(row for row in look(found) if row[0] == 1 and row[2] is Role.STANDBY)
+    given = next(row for row in copies_of(found) if row[0] == 1 and row[2] is Role.STANDBY)
     assert given[3:] == (0, 1.0)
 
 
@@ -142,10 +141,10 @@ def of_kafka_streams(
     task reads, not with its changelogs."""
 
     def member(number: int, sums: dict[TaskId, int], info: AssignmentInfo) -> DescribedMember:
-        told = SubscriptionInfo(process_id=UUID(int=number), task_offset_sums=sums).encode()
+        described = SubscriptionInfo(process_id=UUID(int=number), task_offset_sums=sums).encode()
         topics = [("in", [task.partition for task in info.active_tasks])]
         assignment = ConsumerProtocolMemberAssignment(0, topics, info.encode())
-        metadata = ConsumerProtocolMemberMetadata(0, ["in"], told)
+        metadata = ConsumerProtocolMemberMetadata(0, ["in"], described)
         return DescribedMember(
             f"member-{number}", "c", "/h", metadata.encode(), assignment.encode()
         )
@@ -161,7 +160,7 @@ SOURCE_END = {TopicPartition("in", 0): 1_000_000}
 
 
 def test_a_standby_of_kafka_streams_is_behind_its_changelogs_only() -> None:
-    """Not behind what its task reads."""
+    """The input topic does not count."""
     found = of_kafka_streams(TASKS[0], 50_000)
     (copy,) = build_description(found, decode_members(found), {}, SOURCE_END, {}).members[1].copies
     assert (copy.role, copy.partitions, copy.position) == (Role.STANDBY, (), 50_000)
@@ -174,8 +173,8 @@ def test_a_standby_of_kafka_streams_is_behind_its_changelogs_only() -> None:
     assert (copy.end, copy.lag) == (50_500, 500)
 
 
-def test_several_subtopologies_share_no_changelogs() -> None:
-    """Nothing tells whose they are."""
+def test_changelogs_stay_unknown_with_several_subtopologies() -> None:
+    """No field says which subtopology a changelog belongs to."""
     found = of_kafka_streams(TASKS[0], 5, more={TaskId(1, 0): frozenset()})
     read = decode_members(found, {"app-a-changelog": 1})
     ends = {TopicPartition("app-a-changelog", 0): 10}
@@ -183,7 +182,7 @@ def test_several_subtopologies_share_no_changelogs() -> None:
     assert [(copy.position, copy.lag) for copy in copies] == [(5, None), (None, None)]
 
 
-async def test_changelogs_are_looked_for() -> None:
+async def test_missing_changelogs_are_filled_in_from_the_topics() -> None:
     fake = FakeCluster(3, partitions=1)
     fake.set_versions(ApiKey.DESCRIBE_GROUPS, 0, 6)
     async with Admin(fake.bootstrap, dialer=fake, rng=Random(1)) as admin:
@@ -197,24 +196,24 @@ async def test_changelogs_are_looked_for() -> None:
 
 def test_an_empty_changelog_is_complete() -> None:
     found = group({A: {TASKS[0]: -2}, B: {TASKS[1]: -2}}, end=0, num_standby_replicas=1)
-    progress = {row[4] for row in look(found, ends=0) if row[2] is Role.STANDBY}
+    progress = {row[4] for row in copies_of(found, ends=0) if row[2] is Role.STANDBY}
     assert progress == {1.0}
 
 
 @pytest.mark.parametrize("state", ["Empty", "Dead", "PreparingRebalance"])
-def test_without_members_that_have_anything(state: str) -> None:
+def test_a_group_without_assignments_has_no_members(state: str) -> None:
     found = group({A: {}})._replace(state=state)
-    told = build_description(found, decode_members(found), {}, {}, {})
-    assert (told.members, told.is_rebalancing) == ((), state == "PreparingRebalance")
+    described = build_description(found, decode_members(found), {}, {}, {})
+    assert (described.members, described.is_rebalancing) == ((), state == "PreparingRebalance")
 
 
-def test_other_groups_are_no_applications() -> None:
+def test_a_group_with_another_protocol_is_rejected() -> None:
     found = group({A: {}})._replace(protocol="range")
     with pytest.raises(StreamsError, match="agreed on 'range'"):
         decode_members(found)
 
 
-def test_a_member_from_the_future() -> None:
+def test_a_member_with_a_newer_version_is_rejected() -> None:
     found = group({A: {}})
     (member,) = found.members
     newer = ConsumerProtocolMemberMetadata(0, ["in"], b"\0\0\0\x0c\0\0\0\x0c").encode()
@@ -243,21 +242,21 @@ def answer_with(fake: FakeCluster, found: DescribedGroup) -> Control:
     return fake.control(ApiKey.DESCRIBE_GROUPS, lambda _request: {"groups": [fields]}, keep=True)
 
 
-async def test_asked_of_the_brokers() -> None:
+async def test_describe_application_sends_requests_to_brokers() -> None:
     fake = FakeCluster(3, partitions=2)
     fake.set_versions(ApiKey.DESCRIBE_GROUPS, 0, 6)
     async with Admin(fake.bootstrap, dialer=fake, rng=Random(1)) as admin:
         await admin.create_topic("in", 2)
         running = answer_with(fake, group({A: dict.fromkeys(TASKS, -2), B: {}}))
-        told = await describe_application(admin, "app")
-        copies = [copy for member in told.members for copy in member.copies]
+        described = await describe_application(admin, "app")
+        copies = [copy for member in described.members for copy in member.copies]
         assert [copy.role for copy in copies] == [Role.ACTIVE, Role.ACTIVE, Role.WARMUP]
         # Nothing is committed; the topic is empty; there is no changelog.
         assert [(c.position, c.end) for c in copies] == [(None, 0), (None, 0), (None, None)]
         running.remove()
-        nobody = answer_with(fake, group({})._replace(error_code=69, state=""))
+        denied = answer_with(fake, group({})._replace(error_code=69, state=""))
         assert (await describe_application(admin, "app")).state == "Dead"
-        nobody.remove()
+        denied.remove()
         answer_with(fake, group({})._replace(error_code=30))
         with pytest.raises(BrokerError, match="Describe on the group 'app'"):
             await describe_application(admin, "app")

@@ -1,4 +1,4 @@
-"""What an error means for a task, errors as the clients raise them."""
+"""Which event a client's error causes for its task."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from aiokafka import errors as consumer_errors
 from kafkaclient import Producer
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.errors import MetadataTimeoutError, RecordTooLargeError, TransactionAbortableError
-from kafkaclient.streams.runtime.failures import event_for, is_abort_error
-from kafkaclient.streams.runtime.task_states import TaskEvent
+from kafkaclient.streams.runtime.task_states import TaskEvent, event_for, is_abort_error
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
 from kafkaclient.wire.api import ApiKey
@@ -29,9 +28,9 @@ async def test_a_missing_topic_ends_the_application(
             await producer.begin_transaction()
         with pytest.raises(
             MetadataTimeoutError, match=r"topic 'nowhere'.*create the topic"
-        ) as told:
+        ) as raised:
             await producer.send("nowhere", b"v")
-    assert event_for(told.value) is None
+    assert event_for(raised.value) is None
 
 
 @pytest.mark.parametrize("code", [48, 120], ids=["INVALID_TXN_STATE", "TRANSACTION_ABORTABLE"])
@@ -44,11 +43,11 @@ async def test_a_transaction_aborted_by_brokers_is_retried(key: ApiKey, code: in
         await producer.begin_transaction()
         fake.control(key, code)
         await producer.send("t", b"v")
-        with pytest.raises(TransactionAbortableError) as told:
+        with pytest.raises(TransactionAbortableError) as raised:
             await producer.commit_transaction()
         await producer.abort_transaction()
-    assert event_for(told.value) is TaskEvent.FAILED
-    assert is_abort_error(told.value)
+    assert event_for(raised.value) is TaskEvent.FAILED
+    assert is_abort_error(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -64,6 +63,6 @@ async def test_a_transaction_aborted_by_brokers_is_retried(key: ApiKey, code: in
         (ValueError("a processor's"), None),
     ],
 )
-def test_what_errors_mean(error: Exception, event: TaskEvent | None) -> None:
+def test_events_of_errors(error: Exception, event: TaskEvent | None) -> None:
     assert event_for(error) is event
     assert is_abort_error(error) == (event is TaskEvent.MIGRATED)

@@ -1,4 +1,4 @@
-"""Assignments when the ends of changelogs are not known."""
+"""Assignments without the end offsets of changelogs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafkaclient.streams.assignment.fallback import PriorOwner
 from tests.streams.group import process, show, tasks
 
 
-def test_everything_stays_where_it_was_and_another_rebalance_is_wanted() -> None:
+def test_all_tasks_stay_and_another_rebalance_is_requested() -> None:
     clients = {
         process(1): PriorOwner(active=tasks("0_0 0_1 9_0"), standby=tasks("0_2")),
         process(2): PriorOwner(active=tasks("0_2"), standby=tasks("0_0 0_1")),
@@ -40,7 +40,7 @@ def test_of_two_owners_the_less_loaded_gets_the_task_and_the_other_a_standby() -
     assert show(assignment) == {1: ("0_0", "0_1"), 2: ("0_1", "0_0")}
 
 
-def test_standbys_that_no_client_is_left_for_are_counted() -> None:
+def test_standbys_without_a_client_are_counted() -> None:
     assignment = assign_to_prior_owners({process(1): PriorOwner()}, tasks("0_0 0_1"), (), 2)
     assert show(assignment) == {1: ("0_0 0_1", "")}
     assert assignment.missing_standbys == 4

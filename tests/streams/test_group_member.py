@@ -1,4 +1,4 @@
-"""The member's subscriptions, and what it does with assignments."""
+"""A member's subscriptions, and how it applies assignments."""
 
 from __future__ import annotations
 
@@ -10,14 +10,18 @@ import pytest
 
 from kafkaclient.errors import AdminTimeoutError, ProtocolError, StateStoreError, StreamsError
 from kafkaclient.streams import TaskId
-from kafkaclient.streams.assignment_info import NO_REBALANCE, AssignmentInfo
 from kafkaclient.streams.config import StreamsConfig
+from kafkaclient.streams.group_protocol import (
+    NO_REBALANCE,
+    AssignmentInfo,
+    SubscriptionInfo,
+    decode_subscription,
+)
 from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
 from kafkaclient.streams.runtime.group_member import GroupMember
 from kafkaclient.streams.runtime.task_manager import TaskManager
 from kafkaclient.streams.runtime.task_states import TaskState
 from kafkaclient.streams.state.directory import StateDirectory
-from kafkaclient.streams.subscription_info import SubscriptionInfo, decode_subscription
 from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
 from tests.streams.fakes import (
     FakeConsumer,
@@ -49,8 +53,20 @@ class FakeHooks:
         return ConsumerGroupMetadata("app", self.generation, self.member_id)
 
 
+class LoggingManager(TaskManager):
+    log: list[str]
+
+    async def suspend(self, timeout_s: float) -> None:
+        self.log.append("suspend")
+        await super().suspend(timeout_s)
+
+    def resume(self) -> None:
+        self.log.append("resume")
+        super().resume()
+
+
 class World:
-    """A member with its tasks; it is the work, too."""
+    """A member with its tasks."""
 
     def __init__(self, path: Path) -> None:
         self.log: list[str] = []
@@ -61,7 +77,7 @@ class World:
         self.hooks = FakeHooks(self.consumer)
         self.directory = StateDirectory(path, float)
         self.schedule = RebalanceSchedule(100, float, float)
-        self.manager = TaskManager(
+        self.manager = LoggingManager(
             counting(),
             self.directory,
             self.consumer,
@@ -72,6 +88,7 @@ class World:
             crash=self.crashes.append,
             disk=InlineDisk(),
         )
+        self.manager.log = self.log
         config = StreamsConfig(
             bootstrap_servers="localhost:1",
             application_id="app",
@@ -88,26 +105,14 @@ class World:
             self.ends,  # type: ignore[arg-type]
             self.hooks,  # type: ignore[arg-type]
             {"words": 2},
-            self,
         )
-
-    async def suspend(self) -> None:
-        self.log.append("suspend")
-        await self.manager.suspend(1)
-
-    def resume(self) -> None:
-        self.log.append("resume")
-        self.manager.resume()
 
     async def process(self, found: dict[TopicPartition, list[Any]]) -> None:
         self.manager.deliver(found, self.manager.wanted_partitions())
         for _ in range(10):
             await asyncio.sleep(0)
 
-    def crash(self, error: BaseException) -> None:
-        self.crashes.append(error)
-
-    def told(self) -> SubscriptionInfo:
+    def subscription(self) -> SubscriptionInfo:
         subscription = decode_subscription(self.member.subscription())
         assert isinstance(subscription, SubscriptionInfo)
         return subscription
@@ -141,31 +146,31 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     made.directory.close()
 
 
-async def test_the_subscription(world: World) -> None:
-    first = world.told()
+async def test_the_subscription_reports_offsets_tags_and_joins(world: World) -> None:
+    first = world.subscription()
     assert isinstance(first.process_id, UUID)
     assert (first.task_offset_sums, first.client_tags) == ({}, {"zone": "a"})
     await world.rebalance([A], [B])
     world.manager.tasks[B].reached(7, 9)
     on_disk(world.directory, TaskId(0, 5), 4)
-    second = world.told()
+    second = world.subscription()
     assert second.task_offset_sums == {A: -2, B: 7, TaskId(0, 5): 4}
     assert second.unique_field == first.unique_field + 1
-    numbers = {world.told().unique_field for _ in range(256)}
+    numbers = {world.subscription().unique_field for _ in range(256)}
     assert numbers == set(range(-128, 128))
 
 
 async def test_a_removed_member_reports_no_running_task(world: World) -> None:
     await world.rebalance([A], [])
     world.hooks.member_id = ""
-    assert world.told().task_offset_sums == {A: 0}
+    assert world.subscription().task_offset_sums == {A: 0}
 
 
 async def test_a_restoring_task_reports_its_position(world: World) -> None:
     world.ends.end = 50
     await world.rebalance([A], [])
     world.manager.tasks[A].reached(20, 50)
-    assert world.told().task_offset_sums == {A: 20}
+    assert world.subscription().task_offset_sums == {A: 20}
 
 
 async def test_a_task_that_stays_continues_at_its_offset(world: World) -> None:
@@ -194,12 +199,14 @@ async def test_offsets_are_committed_as_the_member_that_was_assigned(world: Worl
     await world.rebalance([A], [])
     assert world.member.group == ("app", 1, "m", None)
     world.hooks.member_id, world.hooks.generation = "", -1
-    assert world.member.group == ("app", 1, "m", None), "the group would take them from anybody"
+    assert world.member.group == ("app", 1, "m", None), (
+        "without a member id, the group would accept the offsets"
+    )
 
 
 async def test_state_that_was_reported_is_kept_until_the_assignment(world: World) -> None:
     on_disk(world.directory, B, 4)
-    world.told()
+    world.subscription()
     assert world.directory.clean([], delay=0) == []
     await world.rebalance([A], [])
     assert world.directory.clean(world.manager.tasks, delay=0) == [B]
@@ -216,7 +223,7 @@ async def test_a_standby_that_catches_up_requests_a_rebalance(world: World) -> N
 
 async def test_the_copy_left_by_a_moved_task_requests_no_rebalance(world: World) -> None:
     await world.rebalance([A], [])
-    world.told()
+    world.subscription()
     await world.rebalance([], [A], next_rebalance_ms=10**15)
     world.schedule.observe(A, 0)
     assert world.schedule.due_at is None
@@ -236,10 +243,10 @@ async def test_a_leader_can_end_the_application(world: World, code: int, message
 async def test_errors_of_callbacks_crash_the_instance(world: World) -> None:
     world.member.assigned([], b"\0\0\0\x0b")
 
-    async def broken() -> None:
+    async def broken(timeout_s: float) -> None:
         raise StateStoreError("full")
 
-    world.suspend = broken  # type: ignore[method-assign]
+    world.manager.suspend = broken  # type: ignore[method-assign]
     await world.member.on_partitions_revoked(())
     first, second = world.crashes
     assert isinstance(first, ProtocolError)
@@ -248,7 +255,7 @@ async def test_errors_of_callbacks_crash_the_instance(world: World) -> None:
 
 async def test_a_leader_without_ends_leaves_tasks_where_they_are(world: World) -> None:
     await world.rebalance([A, B], [])
-    members = {"m": world.member.subscription(), "new": _of_nobody()}
+    members = {"m": world.member.subscription(), "new": _new_member()}
 
     async def lost() -> None:
         raise AdminTimeoutError("lost")
@@ -258,7 +265,7 @@ async def test_a_leader_without_ends_leaves_tasks_where_they_are(world: World) -
 
     await world.member.fetch_ends()
     answers = world.member.compute_assignments(members, {"words": 2})
-    assert len(answers["new"].partitions) == 1, "0 records: everybody is caught up"
+    assert len(answers["new"].partitions) == 1, "0 records: all members are caught up"
     for problem in (lost, hangs):
         world.ends.problem = problem
         await world.member.fetch_ends()
@@ -267,5 +274,5 @@ async def test_a_leader_without_ends_leaves_tasks_where_they_are(world: World) -
         assert answers["m"].info.next_rebalance_ms < NO_REBALANCE
 
 
-def _of_nobody() -> bytes:
+def _new_member() -> bytes:
     return SubscriptionInfo(process_id=UUID(int=0)).encode()

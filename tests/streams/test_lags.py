@@ -1,11 +1,12 @@
-"""Offsets and lags, see ClientState.computeTaskLags and TaskManager.sumOfChangelogOffsets."""
+"""Lags (``ClientState.computeTaskLags``), and task ids."""
 
 from __future__ import annotations
 
 import pytest
 
 from kafkaclient.streams import TaskId
-from kafkaclient.streams.assignment.lags import is_caught_up, offset_sum, task_lags
+from kafkaclient.streams.assignment.clients import task_lags
+from kafkaclient.streams.assignment.movement import is_caught_up
 from kafkaclient.streams.tasks import LATEST_OFFSET, MAX_LAG, UNKNOWN_OFFSET_SUM
 
 TASK = TaskId(0, 0)
@@ -19,17 +20,8 @@ def test_a_lag_is_the_distance_to_the_end(offsets: int, lag: int) -> None:
     assert task_lags({TASK: 100}, {TASK: offsets}) == {TASK: lag}
 
 
-def test_tasks_without_a_copy_lack_everything_and_strangers_are_ignored() -> None:
+def test_a_missing_copy_lacks_all_records_and_unknown_tasks_are_ignored() -> None:
     assert task_lags({TASK: 100}, {TaskId(7, 7): 5}) == {TASK: 100}
-
-
-def test_an_offset_sum_leaves_out_what_no_checkpoint_knows() -> None:
-    assert offset_sum([]) == 0
-    assert offset_sum([3, -4, 4]) == 7
-    assert offset_sum([3, LATEST_OFFSET]) == LATEST_OFFSET
-    assert offset_sum([MAX_LAG, 1]) == MAX_LAG
-    with pytest.raises(ValueError, match="-3 is no offset"):
-        offset_sum([UNKNOWN_OFFSET_SUM])
 
 
 @pytest.mark.parametrize(
@@ -45,12 +37,12 @@ def test_an_offset_sum_leaves_out_what_no_checkpoint_knows() -> None:
         (MAX_LAG, MAX_LAG, True),
     ],
 )
-def test_who_is_caught_up(lag: int, acceptable: int, *, expected: bool) -> None:
+def test_which_lags_are_caught_up(lag: int, acceptable: int, *, expected: bool) -> None:
     assert is_caught_up(lag, acceptable) is expected
 
 
 @pytest.mark.parametrize("text", ["0_1", "12_345", "orders__0_1", "a_b__0_1"])
-def test_tasks_are_written_as_they_are_read(text: str) -> None:
+def test_task_ids_are_formatted_as_they_are_parsed(text: str) -> None:
     assert str(TaskId.parse(text)) == text
 
 

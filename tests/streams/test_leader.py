@@ -1,13 +1,12 @@
-"""What the leader answers, member by member."""
+"""The leader's assignments for its members."""
 
 from __future__ import annotations
 
 import pytest
 
 from kafkaclient.streams import AssignmentConfigs, TaskId
-from kafkaclient.streams.assignment_info import NO_REBALANCE
+from kafkaclient.streams.group_protocol import NO_REBALANCE, SubscriptionInfo
 from kafkaclient.streams.membership.leader import MemberAssignment, compute_assignments
-from kafkaclient.streams.subscription_info import SubscriptionInfo
 from kafkaclient.streams.tasks import LATEST_OFFSET
 from kafkaclient.streams.topology import Processor, Topology
 from kafkaclient.types import TopicPartition
@@ -28,7 +27,7 @@ def topology() -> Topology:
     return made
 
 
-def told(number: int, sums: dict[TaskId, int], **more: object) -> bytes:
+def subscription(number: int, sums: dict[TaskId, int], **more: object) -> bytes:
     return SubscriptionInfo(process_id=process(number), task_offset_sums=sums, **more).encode()  # type: ignore[arg-type]
 
 
@@ -56,48 +55,48 @@ def standby(answer: MemberAssignment) -> list[int]:
     return sorted(task.partition for task in answer.info.standby_tasks)
 
 
-def test_one_member_gets_everything() -> None:
-    (answer,) = led({"a": told(1, {})}).values()
+def test_a_single_member_gets_all_tasks() -> None:
+    (answer,) = led({"a": subscription(1, {})}).values()
     assert answer.partitions == [TopicPartition("words", number) for number in range(4)]
     assert active(answer) == [0, 1, 2, 3]
     assert answer.info.next_rebalance_ms == NO_REBALANCE
 
 
 def test_a_new_member_warms_up_and_all_members_get_the_probing_time() -> None:
-    members = {"a": told(1, dict.fromkeys(TASKS, LATEST_OFFSET)), "b": told(2, {})}
+    members = {"a": subscription(1, dict.fromkeys(TASKS, LATEST_OFFSET)), "b": subscription(2, {})}
     answers = led(members)
     assert active(answers["a"]) == [0, 1, 2, 3]
     assert active(answers["b"]) == []
     assert standby(answers["b"]) == [1, 3]
     assert {answer.info.next_rebalance_ms for answer in answers.values()} == {PROBING_MS}
-    caught_up = {"a": members["a"], "b": told(2, {TASKS[1]: 49_000, TASKS[3]: 50_000})}
+    caught_up = {"a": members["a"], "b": subscription(2, {TASKS[1]: 49_000, TASKS[3]: 50_000})}
     answers = led(caught_up)
     assert (active(answers["a"]), active(answers["b"])) == ([0, 2], [1, 3])
     assert {answer.info.next_rebalance_ms for answer in answers.values()} == {NO_REBALANCE}
 
 
-def test_a_standby_takes_over_when_its_active_is_gone() -> None:
-    answers = led({"b": told(2, dict.fromkeys(TASKS, 49_999))}, num_standby_replicas=1)
+def test_a_standby_takes_over_when_the_active_client_is_gone() -> None:
+    answers = led({"b": subscription(2, dict.fromkeys(TASKS, 49_999))}, num_standby_replicas=1)
     assert active(answers["b"]) == [0, 1, 2, 3]
     assert standby(answers["b"]) == []
 
 
 def test_two_consumers_of_a_process_share_its_tasks() -> None:
-    answers = led({"a": told(1, {}), "b": told(1, {})})
+    answers = led({"a": subscription(1, {}), "b": subscription(1, {})})
     assert sorted(active(answers["a"]) + active(answers["b"])) == [0, 1, 2, 3]
     assert len(active(answers["a"])) == 2
 
 
-def test_standbys_say_which_changelog() -> None:
-    members = {"a": told(1, ENDS), "b": told(2, ENDS)}
+def test_standbys_come_with_their_changelogs() -> None:
+    members = {"a": subscription(1, ENDS), "b": subscription(2, ENDS)}
     answers = led(members, num_standby_replicas=1)
     assert answers["a"].info.standby_tasks[TASKS[1]] == {TopicPartition("app-counts-changelog", 1)}
 
 
 def test_without_end_offsets_tasks_stay_and_another_rebalance_follows() -> None:
     members = {
-        "a": told(1, {TASKS[0]: LATEST_OFFSET, TASKS[1]: LATEST_OFFSET, TASKS[2]: 7}),
-        "b": told(2, {TASKS[2]: LATEST_OFFSET, TASKS[0]: 7}),
+        "a": subscription(1, {TASKS[0]: LATEST_OFFSET, TASKS[1]: LATEST_OFFSET, TASKS[2]: 7}),
+        "b": subscription(2, {TASKS[2]: LATEST_OFFSET, TASKS[0]: 7}),
     }
     answers = led(members, ends=None)
     assert active(answers["a"])[:2] == [0, 1]
@@ -108,13 +107,13 @@ def test_without_end_offsets_tasks_stay_and_another_rebalance_follows() -> None:
 
 @pytest.mark.parametrize("bad", [None, b"", b"\0\0\0\x0b\0", b"\xff" * 40])
 def test_an_unreadable_member_gets_nothing_and_the_others_their_tasks(bad: bytes | None) -> None:
-    answers = led({"a": told(1, {}), "b": bad})
+    answers = led({"a": subscription(1, {}), "b": bad})
     assert active(answers["a"]) == [0, 1, 2, 3]
     assert (answers["b"].partitions, answers["b"].info.error_code) == ([], 3)
 
 
 def test_a_newer_member_gets_this_version() -> None:
-    answers = led({"a": told(1, {}), "b": b"\0\0\0\x0c\0\0\0\x0c whatever"})
+    answers = led({"a": subscription(1, {}), "b": b"\0\0\0\x0c\0\0\0\x0c whatever"})
     assert (answers["b"].info.version, answers["b"].info.error_code) == (11, 0)
     assert answers["b"].partitions == []
     assert active(answers["a"]) == [0, 1, 2, 3]
@@ -136,7 +135,10 @@ def test_only_newer_members_get_nothing() -> None:
 def test_group_errors_go_to_all_members(
     partitions: int, ends: dict[TaskId, int], error: int, code: int
 ) -> None:
-    members: dict[str, bytes | None] = {"a": told(1, {}), "b": told(2, {}, error_code=error)}
+    members: dict[str, bytes | None] = {
+        "a": subscription(1, {}),
+        "b": subscription(2, {}, error_code=error),
+    }
     answers = led(members, ends, partitions)
     assert {answer.info.error_code for answer in answers.values()} == {code}
     assert all(not answer.partitions for answer in answers.values())

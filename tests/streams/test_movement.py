@@ -8,8 +8,12 @@ import pytest
 
 from kafkaclient.streams import Client
 from kafkaclient.streams.assignment.clients import ClientState
-from kafkaclient.streams.assignment.lags import Rankings
-from kafkaclient.streams.assignment.movement import WarmupBudget, move_actives, move_standbys
+from kafkaclient.streams.assignment.movement import (
+    Rankings,
+    WarmupBudget,
+    move_actives,
+    move_standbys,
+)
 from tests.streams.group import process, tasks
 
 if TYPE_CHECKING:

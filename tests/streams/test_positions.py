@@ -1,4 +1,4 @@
-"""Positions of copies, published; time is virtual."""
+"""Publishing the positions of standbys and warm-ups."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ A = TopicPartition("app-s-changelog", 0)
 
 
 class FakeAdmin:
-    """Fails the calls whose numbers, from 1 on, it is told."""
+    """Fails the calls with these numbers, counted from 1."""
 
     def __init__(self, fails: set[int]) -> None:
         self.fails = fails
@@ -30,7 +30,7 @@ class FakeAdmin:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Nothing is open."""
+        """There is nothing to close."""
 
     async def alter_offsets(self, group: str, offsets: dict[TopicPartition, int]) -> None:
         self.calls.append((group, offsets))
@@ -58,12 +58,12 @@ async def published(
     return admin
 
 
-async def test_what_has_changed_is_committed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_changed_positions_are_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     admin = await published([{}, {A: 1}, {A: 1}, {A: 3}, {}], monkeypatch, set())
     assert admin.calls == [("app-x", {A: 1}), ("app-x", {A: 3})]
 
 
-async def test_a_failure_is_a_warning(
+async def test_a_failure_is_logged_and_retried(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     admin = await published([{A: 1}, {A: 2}], monkeypatch, {1})
@@ -72,5 +72,5 @@ async def test_a_failure_is_a_warning(
     assert "not now" in caplog.text
 
 
-def test_a_group_per_instance() -> None:
+def test_each_instance_has_its_own_group() -> None:
     assert positions_group("app", UUID(int=1)) == "app-00000000-0000-0000-0000-000000000001"

@@ -1,4 +1,4 @@
-"""What KIP-441 asks of any implementation, on any cluster."""
+"""The properties that KIP-441 requires, on random clusters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaclient.streams import AssignmentConfigs, Client, TaskId, assign
-from kafkaclient.streams.assignment.lags import is_caught_up
+from kafkaclient.streams.assignment.movement import is_caught_up
 from kafkaclient.streams.tasks import MAX_LAG
 from tests.streams.group import END, Group, check_valid, show
 
@@ -61,15 +61,15 @@ def test_standbys_are_on_the_next_most_caught_up(group: Group) -> None:
 @given(groups(), st.randoms(use_true_random=False))
 def test_the_order_of_the_input_does_not_matter(group: Group, rng: random.Random) -> None:
     clients = list(group.clients().items())
-    told = [clients, list(group.stateful), list(group.stateless)]
-    for each in told:
+    inputs = [clients, list(group.stateful), list(group.stateless)]
+    for each in inputs:
         rng.shuffle(each)
-    again = assign(dict(clients), told[1], told[2], group.configs)
+    again = assign(dict(clients), inputs[1], inputs[2], group.configs)
     assert again == group.rebalance()
 
 
 @given(groups())
-def test_a_probing_rebalance_is_wanted_only_while_something_is_to_move(group: Group) -> None:
+def test_a_probing_rebalance_is_needed_only_while_tasks_move(group: Group) -> None:
     assignment = group.rebalance()
     assert assignment.probing_rebalance_needed is (assignment.movements > 0)
     if any(got.warmup for got in assignment.clients.values()):
@@ -77,7 +77,7 @@ def test_a_probing_rebalance_is_wanted_only_while_something_is_to_move(group: Gr
 
 
 @given(groups())
-def test_without_a_limit_to_the_lag_nothing_warms_up(group: Group) -> None:
+def test_without_a_lag_limit_there_are_no_warm_ups(group: Group) -> None:
     configs = AssignmentConfigs(acceptable_recovery_lag=MAX_LAG)
     assignment = assign(group.clients(), group.stateful, group.stateless, configs)
     assert not assignment.probing_rebalance_needed
@@ -85,7 +85,7 @@ def test_without_a_limit_to_the_lag_nothing_warms_up(group: Group) -> None:
 
 
 @given(groups())
-def test_an_assignment_that_is_stable_stays(group: Group) -> None:
+def test_a_stable_assignment_does_not_change(group: Group) -> None:
     group.rebalance_until_stable()
     stable = group.last
     for _ in range(3):
@@ -113,7 +113,7 @@ def test_stateless_tasks_are_even_per_consumer(
     assert max(loads) - min(loads) <= 1
 
 
-def test_a_balanced_assignment_is_changed_where_it_is_not_the_canonical_one() -> None:
+def test_a_balanced_assignment_that_is_not_canonical_changes() -> None:
     """The exception to property 5, as Kafka Streams ships it."""
     group = Group(
         stateful=[TaskId(0, 0), TaskId(0, 1)],
@@ -128,7 +128,7 @@ def test_a_balanced_assignment_is_changed_where_it_is_not_the_canonical_one() ->
     assert show(group.rebalance()) == {1: ("0_0", ""), 2: ("0_1", "")}
 
 
-def test_with_both_caught_up_on_both_the_canonical_one_is_taken_at_once() -> None:
+def test_the_canonical_assignment_is_immediate_if_all_clients_are_caught_up() -> None:
     both = {TaskId(0, 0): END, TaskId(0, 1): END}
     group = Group(
         stateful=list(both),

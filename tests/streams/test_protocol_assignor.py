@@ -1,4 +1,4 @@
-"""Bytes of aiokafka's protocol on both sides of the assignor."""
+"""The assignor with the messages of aiokafka's protocol."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from aiokafka.coordinator.protocol import (
 )
 
 from kafkaclient.streams import TaskId
-from kafkaclient.streams.assignment_info import AssignmentInfo
+from kafkaclient.streams.group_protocol import AssignmentInfo
 from kafkaclient.streams.membership.leader import MemberAssignment
-from kafkaclient.streams.membership.protocol_assignor import ProtocolAssignor
+from kafkaclient.streams.runtime.group_member import ProtocolAssignor
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Member:
     def __init__(self) -> None:
         self.joins = 0
-        self.asked: tuple[Mapping[str, bytes | None], Mapping[str, int]] | None = None
+        self.arguments: tuple[Mapping[str, bytes | None], Mapping[str, int]] | None = None
         self.got: tuple[list[TopicPartition], bytes] | None = None
 
     def subscription(self) -> bytes:
@@ -32,7 +32,7 @@ class Member:
     def compute_assignments(
         self, user_data: Mapping[str, bytes | None], partitions: Mapping[str, int]
     ) -> Mapping[str, MemberAssignment]:
-        self.asked = user_data, partitions
+        self.arguments = user_data, partitions
         given = [TopicPartition("a", 1), TopicPartition("b", 0), TopicPartition("b", 2)]
         info = AssignmentInfo(active_tasks=(TaskId(0, 1), TaskId(1, 0), TaskId(1, 2)))
         return {"m1": MemberAssignment(given, info), "m2": MemberAssignment([], AssignmentInfo())}
@@ -46,10 +46,10 @@ class Cluster:
         return {"a": {0, 1}, "b": {0, 1, 2}}.get(topic)
 
 
-def test_a_round_trip() -> None:
+def test_subscriptions_and_assignments_pass_through_aiokafkas_protocol() -> None:
     member = Member()
     assignor = ProtocolAssignor()
-    assignor.serve(member)
+    assignor.member = member  # type: ignore[assignment]
     sent = [assignor.metadata({"b", "a"}).encode() for _ in range(2)]
     assert sent[0] != sent[1], "unchanged metadata would not make a rebalance"
     members = {
@@ -58,7 +58,7 @@ def test_a_round_trip() -> None:
     }
     members["m3"] = ConsumerProtocolMemberMetadata(0, ["c"], None)
     answers = assignor.assign(Cluster(), members)
-    assert member.asked == (
+    assert member.arguments == (
         {"m1": b"subscription 1", "m2": b"subscription 2", "m3": None},
         {"a": 2, "b": 3, "c": 0},
     )

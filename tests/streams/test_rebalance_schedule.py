@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkaclient.streams import TaskId
-from kafkaclient.streams.assignment_info import NO_REBALANCE
+from kafkaclient.streams.group_protocol import NO_REBALANCE
 from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
 
 A, B = TaskId(0, 0), TaskId(0, 1)
@@ -25,7 +25,7 @@ def in_ms(seconds: float) -> int:
     return int((WALL + seconds) * 1000)
 
 
-def test_a_stable_assignment_is_left_alone() -> None:
+def test_a_stable_assignment_schedules_no_rebalance() -> None:
     clock = Clock()
     wanted = schedule(clock)
     wanted.assigned(NO_REBALANCE, [A], leader=True)
@@ -44,7 +44,7 @@ def test_only_the_leader_waits_for_the_probing_interval() -> None:
     assert not leader.take_due()
     clock.now += 0.2
     assert leader.take_due()
-    assert not leader.take_due(), "told twice"
+    assert not leader.take_due(), "requested twice"
     assert not follower.take_due()
 
 

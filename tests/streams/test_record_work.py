@@ -1,4 +1,4 @@
-"""One record through a processor: what it emits may be refused, and so may the dead letter."""
+"""One record in a processor. Its emitted records and its dead letter may be rejected."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class OddError(Exception):
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "message"),
     [
         (ValueError("half \ud800"), b"half \\ud800"),
         (OddError(), b"<its __str__ raised RuntimeError>"),
@@ -116,14 +116,14 @@ class OddError(Exception):
     ids=["half a character", "no words"],  # an id must be text that can be encoded
 )
 async def test_any_error_text_fits_into_a_dead_letter(
-    world: World, error: Exception, told: bytes
+    world: World, error: Exception, message: bytes
 ) -> None:
     async def process(record: Any, store: Any, emit: Any) -> None:
         raise error
 
     await world.process(process, DEAD, record(7, b"a"))
     ((*_, headers),) = world.writer.emitted
-    assert dict(headers)["__streams.errors.message"] == told
+    assert dict(headers)["__streams.errors.message"] == message
 
 
 async def test_a_dead_letter_without_timestamp_gets_the_current_time(world: World) -> None:
@@ -138,6 +138,6 @@ async def test_a_dead_letter_that_is_too_large_names_its_record(world: World) ->
     async def process(record: Any, store: Any, emit: Any) -> None:
         raise ValueError("no")
 
-    told = r"words-0, offset 7, .*ValueError: no.* to dead either.*max\.request\.size"
-    with pytest.raises(StreamsError, match=told):
+    message = r"words-0, offset 7, .*ValueError: no.* to dead either.*max\.request\.size"
+    with pytest.raises(StreamsError, match=message):
         await world.process(process, DEAD, record(7, b"a", bytes(1_048_400)))

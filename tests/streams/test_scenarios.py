@@ -83,7 +83,7 @@ def test_rolling_bounce_of_clients_that_come_back_with_less() -> None:
     for number in (1, 2, 3):
         mine = [task for task, owner in canonical.items() if owner == number]
         away, back, settled_again = bounce(group, number, behind=20_000)
-        # Beyond acceptable.recovery.lag: what it had stays with those who stood in, until then.
+        # The lag exceeds acceptable.recovery.lag: substitutes keep the tasks until warm-ups end.
         assert {task: back[task] for task in mine} == {task: away[task] for task in mine}
         assert settled_again == canonical
 

@@ -48,7 +48,7 @@ def grid(zones: int, clusters: int, each: int = 1) -> list[dict[str, str]]:
     ]
 
 
-def test_copies_differ_in_every_tag_where_there_are_values_enough() -> None:
+def test_copies_differ_in_every_tag_with_enough_values() -> None:
     tags_of = grid(3, 3)
     assignment = run(tags_of, 2, "zone", "cluster")
     for tag in ("zone", "cluster"):
@@ -56,7 +56,7 @@ def test_copies_differ_in_every_tag_where_there_are_values_enough() -> None:
             assert len(values) == len(set(values)) == 3
 
 
-def test_a_tag_with_fewer_values_than_copies_counts_for_the_first_ones_only() -> None:
+def test_a_tag_with_fewer_values_than_copies_spreads_only_the_first_copies() -> None:
     # Two clusters, three zones: the second standby can differ in its zone alone.
     tags_of = grid(3, 2)
     assignment = run(tags_of, 2, "zone", "cluster")
@@ -72,7 +72,7 @@ def test_standbys_that_tags_do_not_allow_are_placed_anyway() -> None:
 
 
 @pytest.mark.parametrize("tags", [(), ("cluster",)])
-def test_tags_that_are_not_named_in_the_option_do_not_count(tags: tuple[str, ...]) -> None:
+def test_tags_outside_the_option_are_ignored(tags: tuple[str, ...]) -> None:
     # By load alone the standby of a task would be beside it in the zone for some task.
     tags_of = [{"zone": "z0"}, {"zone": "z1"}, {"zone": "z0"}, {"zone": "z1"}]
     apart = places(run(tags_of, 1, "zone"), tags_of, "zone")
@@ -85,11 +85,11 @@ def test_clients_without_the_tag_take_standbys_too() -> None:
     tags_of = [{"zone": "z0"}, {}, {"zone": "z0"}]
     assignment = run(tags_of, 1, "zone", stateful=tasks("0_0"))
     assert assignment.clients[process(1)].active == tasks("0_0")
-    # One value only: it tells nobody apart, so the least loaded gets it.
+    # All clients have the same value, so the least loaded one gets the standby.
     assert assignment.clients[process(2)].standby == tasks("0_0")
 
 
-def test_standbys_are_not_evened_out_into_the_zone_they_avoid() -> None:
+def test_balancing_keeps_standbys_out_of_the_zone_they_avoid() -> None:
     # Twice as many clients in z0: evening out by load alone would move standbys there.
     tags_of = [{"zone": "z0"}, {"zone": "z0"}, {"zone": "z0"}, {"zone": "z1"}]
     assignment = run(tags_of, 1, "zone")

@@ -12,8 +12,12 @@ import pytest
 
 from kafkaclient.errors import StateStoreError
 from kafkaclient.streams import TaskId
-from kafkaclient.streams.state.checkpoint import UNKNOWN_CHANGELOG, ChangelogTopic
-from kafkaclient.streams.state.directory import StateDirectory, TaskDirectory
+from kafkaclient.streams.state.directory import (
+    UNKNOWN_CHANGELOG,
+    ChangelogTopic,
+    StateDirectory,
+    TaskDirectory,
+)
 from tests.streams.fakes import on_disk
 
 if TYPE_CHECKING:
@@ -46,7 +50,7 @@ def test_a_process_keeps_its_id(tmp_path: Path) -> None:
     second.close()
 
 
-def test_a_directory_has_one_owner(tmp_path: Path) -> None:
+def test_a_directory_can_be_locked_once(tmp_path: Path) -> None:
     script = (
         "import sys, pathlib\n"
         "from kafkaclient.streams.state.directory import StateDirectory\n"
@@ -68,21 +72,21 @@ def test_a_directory_has_one_owner(tmp_path: Path) -> None:
     opened(tmp_path).close()  # a lock dies with its process
 
 
-def test_an_id_that_a_full_disk_left_empty_is_written_again(tmp_path: Path) -> None:
+def test_an_empty_process_id_file_gets_a_new_id(tmp_path: Path) -> None:
     (tmp_path / "process-id").touch()
     directory = opened(tmp_path)
     directory.close()
     assert (tmp_path / "process-id").read_text() == f"{directory.process_id}\n"
 
 
-def test_a_damaged_id_is_named_and_the_lock_given_back(tmp_path: Path) -> None:
-    (tmp_path / "process-id").write_text("nobody")
+def test_a_damaged_process_id_raises_and_releases_the_lock(tmp_path: Path) -> None:
+    (tmp_path / "process-id").write_text("no id")
     for _ in range(2):
         with pytest.raises(StateStoreError, match="process-id cannot be used"):
             opened(tmp_path)
 
 
-def test_an_unusable_directory(tmp_path: Path) -> None:
+def test_an_unusable_directory_raises(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StateStoreError, match="cannot be used"):
         opened(tmp_path / "file" / "app")
@@ -117,7 +121,7 @@ def test_a_store_without_valid_checkpoint_is_removed(tmp_path: Path) -> None:
     directory.close()
 
 
-def test_an_unknown_store(tmp_path: Path) -> None:
+def test_a_directory_of_another_store_raises(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     task = directory.task(A)
     on_disk(directory, A, 7, "totals")
@@ -140,7 +144,7 @@ def test_a_store_that_may_lack_deletions_is_removed(
     directory.close()
 
 
-def test_cleaning_waits_and_leaves_what_was_reported(tmp_path: Path) -> None:
+def test_cleaning_waits_and_keeps_reported_tasks(tmp_path: Path) -> None:
     clock = Clock()
     directory = opened(tmp_path, clock)
     for task in (A, B):

@@ -1,4 +1,4 @@
-"""Stores: bytes that stay, changes that are kept or dropped together, disks that fail."""
+"""Stores: flushed writes survive, changes are atomic, disk errors raise."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_flushed_writes_survive(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_damaged_store_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_damaged_store(tmp_path: Path) -> None:
     store = RocksStore(tmp_path / "s")
     store.close()
     (tmp_path / "s" / "CURRENT").write_text("x")
@@ -39,12 +39,12 @@ def test_a_damaged_store_is_named(tmp_path: Path) -> None:
         RocksStore(tmp_path / "s")
 
 
-def test_a_full_disk_is_named_and_loses_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_raises_and_loses_no_data(tmp_path: Path) -> None:
     """A limit on the size of files stands for the disk."""
     script = """
 import os, pathlib, resource, sys, time
 from kafkaclient.errors import StateStoreError
-from kafkaclient.streams.state.checkpoint import UNKNOWN_CHANGELOG, Checkpoint
+from kafkaclient.streams.state.directory import UNKNOWN_CHANGELOG, Checkpoint
 from kafkaclient.streams.state.directory import StateDirectory
 from kafkaclient.streams.state.rocks import RocksStore
 from kafkaclient.streams.tasks import TaskId
@@ -77,7 +77,7 @@ os._exit(0)
     store.close()
 
 
-def test_writes_are_seen_at_once_and_kept_only_when_committed(tmp_path: Path) -> None:
+def test_writes_are_visible_at_once_and_kept_only_when_committed(tmp_path: Path) -> None:
     rocks = RocksStore(tmp_path / "s")
     store = KeyValueStore(rocks)
     store.put(b"a", b"1")

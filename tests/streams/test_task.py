@@ -1,4 +1,4 @@
-"""One task: what it processes, what it keeps, what it forgets."""
+"""One task: processing, commits, restoring and checkpoints."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from kafkaclient.errors import ProcessingError, StateStoreError, TransactionAbor
 from kafkaclient.streams import TaskId
 from kafkaclient.streams.runtime.task import Task, TaskOptions
 from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState
-from kafkaclient.streams.state.checkpoint import ChangelogTopic
-from kafkaclient.streams.state.directory import TaskDirectory
+from kafkaclient.streams.state.directory import ChangelogTopic, TaskDirectory
 from kafkaclient.streams.topology import Processor, Topology
 from tests.streams.fakes import FakeWriter, InlineDisk, counting, record
 
@@ -50,7 +49,7 @@ def running(task: Task) -> FakeWriter:
     return writer
 
 
-async def test_work_is_kept_with_its_commit(task: Task) -> None:
+async def test_a_commit_keeps_changes_records_and_offset(task: Task) -> None:
     writer = running(task)
     await task.process([record(5, b"a"), record(6, b"a"), record(9, b"b")], lambda: True)
     assert (task.source_offset, task.is_dirty) == (10, True)
@@ -91,13 +90,15 @@ async def test_a_blocked_event_loop_is_logged(
     task = Task(ID, topology, directory, InlineDisk(), options)
     running(task)
     await task.process([record(5, b"a")], lambda: True)
-    told = "the record at words-0, offset 5, was processed, the event loop was blocked for 12.0 s"
-    assert (f"{told}, longer than session.timeout.ms, 6 s" in caplog.text) == is_blocking
+    message = (
+        "the record at words-0, offset 5, was processed, the event loop was blocked for 12.0 s"
+    )
+    assert (f"{message}, longer than session.timeout.ms, 6 s" in caplog.text) == is_blocking
     assert ("transaction.timeout.ms" in caplog.text) == (transaction_timeout_s is not None)
     task.close()
 
 
-async def test_what_was_processed_is_not_processed_again(task: Task) -> None:
+async def test_processed_records_are_skipped(task: Task) -> None:
     running(task)
     batch = [record(5, b"a"), record(6, b"a")]
     await task.process(batch, lambda: True)
@@ -112,7 +113,7 @@ async def test_a_rebalance_interrupts_between_records(task: Task) -> None:
     assert (task.source_offset, task.store.get(b"a")) == (2, b"2")
 
 
-async def test_work_whose_commit_failed_is_forgotten(task: Task) -> None:
+async def test_a_failed_commit_drops_the_changes(task: Task) -> None:
     writer = running(task)
     await task.process([record(0, b"a")], lambda: True)
     writer.fail = TransactionAbortableError("no")
@@ -123,7 +124,7 @@ async def test_work_whose_commit_failed_is_forgotten(task: Task) -> None:
     assert (task.store.get(b"a"), task.is_dirty, task.position) == (None, False, 0)
 
 
-async def test_a_record_that_fails_leaves_no_trace(task: Task) -> None:
+async def test_a_failed_record_leaves_no_output(task: Task) -> None:
     running(task)
     with pytest.raises(ProcessingError):
         await task.process([record(0, b"a"), record(1, b"boom")], lambda: True)
@@ -131,7 +132,7 @@ async def test_a_record_that_fails_leaves_no_trace(task: Task) -> None:
     assert (task.store.get(b"a"), task.store.get(b"boom")) == (None, None)
 
 
-async def test_an_unknown_position_keeps_the_one_before(task: Task) -> None:
+async def test_a_commit_without_offset_keeps_the_position(task: Task) -> None:
     writer = running(task)
     writer.next_position = None
     await task.process([record(0, b"a")], lambda: True)
@@ -139,7 +140,7 @@ async def test_an_unknown_position_keeps_the_one_before(task: Task) -> None:
     assert (task.position, task.store.get(b"a")) == (0, b"1")
 
 
-async def test_restoring_ends_at_the_end(task: Task) -> None:
+async def test_restoring_ends_at_the_changelogs_end(task: Task) -> None:
     task.advance(TaskEvent.ASSIGNED_ACTIVE)
     waiting = asyncio.create_task(task.wait_until_restored(3))
     await asyncio.sleep(0)
@@ -153,13 +154,13 @@ async def test_restoring_ends_at_the_end(task: Task) -> None:
     assert (task.store.get(b"a"), task.store.get(b"b"), task.lag) == (None, b"1", 0)
 
 
-async def test_nothing_to_restore_is_restored_at_once(task: Task) -> None:
+async def test_an_empty_changelog_is_restored_at_once(task: Task) -> None:
     task.advance(TaskEvent.ASSIGNED_ACTIVE)
     async with asyncio.timeout(1):
         await task.wait_until_restored(0)
 
 
-def test_a_closed_task_goes_on_where_it_was(directory: TaskDirectory) -> None:
+def test_a_closed_task_reopens_at_its_position(directory: TaskDirectory) -> None:
     task = Task(ID, counting(), directory, InlineDisk())
     task.advance(TaskEvent.ASSIGNED_STANDBY)
     task.restore([record(0, b"a", b"1")])
@@ -170,7 +171,7 @@ def test_a_closed_task_goes_on_where_it_was(directory: TaskDirectory) -> None:
     task.close()
 
 
-def test_a_killed_task_begins_at_its_last_checkpoint(directory: TaskDirectory) -> None:
+def test_a_killed_task_reopens_at_its_last_checkpoint(directory: TaskDirectory) -> None:
     task = Task(ID, counting(), directory, InlineDisk())
     task.advance(TaskEvent.ASSIGNED_STANDBY)
     task.restore([record(0, b"a", b"1")])
@@ -290,7 +291,7 @@ def test_a_checkpoint_is_renewed_without_changes(directory: TaskDirectory) -> No
     task.close()
 
 
-def test_a_changelog_that_was_created_again_is_another(directory: TaskDirectory) -> None:
+def test_a_recreated_changelog_invalidates_the_checkpoint(directory: TaskDirectory) -> None:
     def opened(topic_id: int) -> Task:
         changelog = ChangelogTopic(UUID(int=topic_id), 3600.0)
         options = TaskOptions(changelogs={"counts": changelog})

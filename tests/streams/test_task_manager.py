@@ -1,4 +1,4 @@
-"""Tasks through assignments and failures, with everything around them faked."""
+"""Tasks through assignments and failures, with fake collaborators."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SOURCE = TopicPartition("words", 0)
 
 
 class World:
-    """A manager, and what is around it."""
+    """A manager with its fake collaborators."""
 
     def __init__(
         self, path: Path, disk: Executor | None = None, options: TaskOptions | None = None
@@ -112,7 +112,7 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     made.directory.close()
 
 
-async def test_the_order_that_makes_it_exact(world: World) -> None:
+async def test_the_writer_starts_before_offsets_are_read(world: World) -> None:
     world.committed = 42
     await world.assign([A], [])
     assert world.state(A) is TaskState.RESTORING
@@ -155,7 +155,7 @@ async def test_records_fetched_before_a_restart_are_fetched_again(world: World) 
     assert world.writers[1].commits == []
 
 
-async def test_a_topic_that_is_created_again_while_it_runs_is_not_skipped(
+async def test_records_of_a_topic_recreated_during_the_run_are_not_skipped(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.committed = 42
@@ -169,13 +169,13 @@ async def test_a_topic_that_is_created_again_while_it_runs_is_not_skipped(
     assert "brokers have no offset 44 of words-0 any more" in caplog.text
 
 
-async def test_without_a_committed_offset_it_begins_at_the_beginning(world: World) -> None:
+async def test_a_task_without_committed_offset_begins_at_the_earliest_offset(world: World) -> None:
     await world.assign([A], [])
     await world.run_until_idle()
     assert world.consumer.positions == {SOURCE: 3}
 
 
-async def test_latest_is_decided_once(tmp_path: Path) -> None:
+async def test_a_latest_offset_is_committed_at_once(tmp_path: Path) -> None:
     """Committed at once: what arrives before the next commit is not left out after a failure."""
     world = World(tmp_path, options=TaskOptions(auto_offset_reset="latest"))
     await world.assign([A], [])
@@ -273,7 +273,7 @@ async def test_permanent_errors_end_the_instance(world: World) -> None:
     assert world.crashes == [error]
 
 
-async def test_a_processor_that_raises_ends_the_instance_and_not_its_neighbour(
+async def test_a_processor_that_raises_ends_the_instance_but_not_other_tasks(
     world: World,
 ) -> None:
     await world.assign([A, B], [])
@@ -316,7 +316,7 @@ async def test_the_shutdown_stops_writers_and_ignores_assignments(world: World) 
 async def test_tasks_on_disk_are_opened_before_joining(world: World) -> None:
     """Opening takes its time, in which the task still runs where it was."""
     on_disk(world.directory, A, 4)
-    await world.manager.prepare([A])
+    await world.manager.open_stores([A])
     prepared = world.manager.tasks[A]
     assert (prepared.state, prepared.position) == (TaskState.CREATED, 4)
     assert world.reader.followed == []
@@ -326,7 +326,7 @@ async def test_tasks_on_disk_are_opened_before_joining(world: World) -> None:
 
 
 async def test_a_prepared_task_that_is_not_assigned_is_closed(world: World) -> None:
-    await world.manager.prepare([A])
+    await world.manager.open_stores([A])
     await world.assign([], [B])
     assert world.manager.tasks.keys() == {B}
 
@@ -371,7 +371,7 @@ async def test_a_store_that_cannot_be_closed_ends_the_instance(
 
 
 async def test_a_store_is_opened_again_when_it_is_closed(tmp_path: Path) -> None:
-    """With threads: RocksDB lets nobody in before."""
+    """With real threads: RocksDB can be opened only once at a time."""
     with ThreadPoolExecutor(2) as disk:
         world = World(tmp_path, disk)
         await world.assign([], [A, B])

@@ -1,4 +1,4 @@
-"""The table of a task's states, and which errors move it."""
+"""The table of a task's states."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from kafkaclient.errors import (
     TransactionAbortableError,
     TransactionTimeoutError,
 )
-from kafkaclient.streams.runtime.failures import event_for
-from kafkaclient.streams.runtime.task_states import TRANSITIONS, TaskEvent, TaskState
+from kafkaclient.streams.runtime.task_states import TRANSITIONS, TaskEvent, TaskState, event_for
 
 S, E = TaskState, TaskEvent
 
 
-def test_every_state_but_the_last_takes_every_assignment_and_can_end() -> None:
+def test_every_open_state_accepts_assignments_and_revocation() -> None:
     for state in S:
         for event in (E.ASSIGNED_ACTIVE, E.ASSIGNED_STANDBY, E.REVOKED):
             assert ((state, event) in TRANSITIONS) is (state is not S.CLOSED)
@@ -31,7 +30,7 @@ def test_only_restoring_leads_to_running() -> None:
     assert entries == {(S.RESTORING, E.RESTORED), (S.RUNNING, E.ASSIGNED_ACTIVE)}
 
 
-def test_a_task_that_has_failed_or_is_gone_runs_no_more() -> None:
+def test_failed_and_migrated_tasks_stop_running() -> None:
     for (state, event), after in TRANSITIONS.items():
         if event in (E.FAILED, E.MIGRATED, E.STOPPED):
             assert state in (S.RESTORING, S.RUNNING)
@@ -67,5 +66,5 @@ def caused(error: KafkaError) -> TransactionAbortableError:
     ],
     ids=repr,
 )
-def test_what_an_error_means(error: Exception, event: TaskEvent | None) -> None:
+def test_events_of_errors(error: Exception, event: TaskEvent | None) -> None:
     assert event_for(error) is event

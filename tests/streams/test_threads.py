@@ -66,8 +66,8 @@ def test_sticky_enough_when_a_new_member_joins() -> None:
 
 
 def test_tasks_are_interleaved_by_group_in_a_new_assignment() -> None:
-    nobody = dict.fromkeys(["c1", "c2", "c3"], frozenset[TaskId]())
-    assert active_of(spread("0_0 0_1 0_2 0_3 1_0 1_1 1_2 2_0 2_1", nobody)) == {
+    no_tasks = dict.fromkeys(["c1", "c2", "c3"], frozenset[TaskId]())
+    assert active_of(spread("0_0 0_1 0_2 0_3 1_0 1_1 1_2 2_0 2_1", no_tasks)) == {
         "c1": tasks("0_0 0_3 1_2"),
         "c2": tasks("0_1 1_0 2_0"),
         "c3": tasks("0_2 1_1 2_1"),
@@ -75,8 +75,8 @@ def test_tasks_are_interleaved_by_group_in_a_new_assignment() -> None:
 
 
 def test_standbys_then_stateless_tasks_even_out_what_active_ones_leave() -> None:
-    nobody = dict.fromkeys(["c1", "c2"], frozenset[TaskId]())
-    found = spread("0_0 0_1 0_2", nobody, standby="1_0", stateless="2_0 2_1")
+    no_tasks = dict.fromkeys(["c1", "c2"], frozenset[TaskId]())
+    found = spread("0_0 0_1 0_2", no_tasks, standby="1_0", stateless="2_0 2_1")
     assert found == {
         "c1": (tasks("0_0 0_2 2_0"), frozenset()),
         "c2": (tasks("0_1 2_1"), tasks("1_0")),
@@ -93,7 +93,7 @@ def test_the_least_lagging_copy_is_kept() -> None:
     assert found["c1"].active == (TaskId(0, 2),)
 
 
-def test_a_client_without_consumers_gets_nothing() -> None:
+def test_a_client_without_consumers_raises() -> None:
     nothing = ClientAssignment(active=frozenset(), standby=frozenset(), warmup=frozenset())
     with pytest.raises(TaskAssignmentError, match="without consumers"):
         assign_tasks_to_threads(nothing, {}, {})
@@ -109,7 +109,7 @@ task_sets = st.frozensets(task_ids, max_size=15)
     task_sets,
     st.dictionaries(st.sampled_from("abcdef"), task_sets, min_size=1),
 )
-def test_everything_is_given_once_and_evenly(
+def test_each_task_is_assigned_once_and_evenly(
     active: frozenset[TaskId],
     standby: frozenset[TaskId],
     stateless: frozenset[TaskId],

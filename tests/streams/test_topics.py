@@ -1,4 +1,4 @@
-"""What an application finds at its start, on the fake cluster."""
+"""The topics of an application at its start, on the fake cluster."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_changelogs_are_created(prepare: Callable[..., Any]) -> None:
 
 
 @virtual_time
-async def test_brokers_may_not_all_know_a_new_topic(
+async def test_creation_waits_until_brokers_know_the_topic(
     prepare: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker that is asked for the new topic by name may say that there is no such topic, when
@@ -72,7 +72,7 @@ async def test_brokers_may_not_all_know_a_new_topic(
 
 
 @virtual_time
-async def test_a_partition_without_leader_blocks_nothing(prepare: Callable[..., Any]) -> None:
+async def test_a_partition_without_leader_does_not_block(prepare: Callable[..., Any]) -> None:
     """Its task waits for one."""
     fake = FakeCluster(3)
     for name in ("words", "app-counts-changelog"):
@@ -82,7 +82,7 @@ async def test_a_partition_without_leader_blocks_nothing(prepare: Callable[..., 
 
 
 @virtual_time
-async def test_missing_topics_are_named(prepare: Callable[..., Any]) -> None:
+async def test_errors_name_missing_topics(prepare: Callable[..., Any]) -> None:
     fake = FakeCluster(1, auto_create_topics=False)
     with pytest.raises(StreamsError, match="topic words does not exist"):
         await prepare(fake)

@@ -1,4 +1,4 @@
-"""Processors, and the names that follow from them; options that cannot be."""
+"""Processors, names of tasks and topics, and invalid options."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def test_invalid_options(options: dict[str, object], message: str) -> None:
         StreamsApp("localhost:1", **{"application_id": "app", "state_dir": "/nowhere", **options})
 
 
-def test_a_directory_per_application() -> None:
+def test_each_application_has_its_own_directory() -> None:
     config = StreamsConfig(bootstrap_servers="localhost:1", application_id="app", state_dir="/var")
     assert config.directory == Path("/var/app")
     assert not config.exactly_once
 
 
-async def test_an_application_without_processor_has_nothing_to_run() -> None:
+async def test_an_application_without_processor_cannot_run() -> None:
     app = StreamsApp("localhost:1", application_id="app", state_dir="/nowhere")
     with pytest.raises(ConfigError, match="no processor"):
         await app.run()

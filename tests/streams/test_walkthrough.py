@@ -1,4 +1,4 @@
-"""The tables of docs/streams.md are what the assignor does."""
+"""The tables of docs/streams.md show what the assignor does."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def listed(tasks: frozenset[TaskId]) -> str:
 
 
 def rows(group: Group, clients: list[int], event: str) -> list[str]:
-    """A row for each rebalance until nothing is to move."""
+    """A row for each rebalance until no task moves."""
     found = []
     while True:
         assignment = group.rebalance()

@@ -1,4 +1,4 @@
-"""Tasks beside each other in virtual time, with processors that are slow, fail, or meet poison."""
+"""Concurrent tasks in virtual time, with processors that are slow or fail."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TIMEOUT = 2.0
 
 
 class Partition:
-    """What brokers have of one task: its changelog, its offset, what it has emitted."""
+    """One task's data on brokers: its changelog, its offset, its emitted records."""
 
     def __init__(self, records: Sequence[Any]) -> None:
         self.records = records
@@ -49,7 +49,7 @@ class Partition:
         self.commits: list[tuple[float, int]] = []
         self.epoch = 0
         self.abort_code = 47
-        """How brokers tell of a transaction that they have aborted."""
+        """The error that brokers return for a transaction that they aborted."""
         self.problems: list[str] = []
         """The next commits fail: ``before`` or ``after`` they took effect."""
 
@@ -115,7 +115,7 @@ class Writer:
 
 
 class Reader:
-    """Gives each task at once what it lacks."""
+    """Restores each task immediately."""
 
     def __init__(self, partitions: Mapping[TaskId, Partition]) -> None:
         self.partitions = partitions
@@ -125,7 +125,7 @@ class Reader:
             asyncio.get_running_loop().call_soon(self._feed, task)
 
     def _feed(self, task: Task) -> None:
-        if task.follows_changelog:
+        if task.state in (TaskState.RESTORING, TaskState.STANDBY):
             changelog = self.partitions[task.id].changelog
             task.restore(changelog[task.position :])
             task.reached(len(changelog), len(changelog))
@@ -146,7 +146,7 @@ class Ends(FakeEnds):
 
 
 class World:
-    """A manager over partitions of the topic ``words``, fed as an instance feeds it."""
+    """A manager for partitions of the topic ``words``, with an instance's fetch loop."""
 
     def __init__(self, path: Path, topology: Topology, feeds: Sequence[Sequence[Any]]) -> None:
         self.partitions = {TaskId(0, n): Partition(records) for n, records in enumerate(feeds)}
@@ -161,7 +161,7 @@ class World:
             Reader(self.partitions),  # type: ignore[arg-type]
             Ends(self.partitions),  # type: ignore[arg-type]
             make_writer=lambda task: Writer(self.partitions[task.id]),
-            on_migrated=self.ask_again,
+            on_migrated=self.request_rebalance,
             crash=self.crash,
             disk=InlineDisk(),
             options=TaskOptions(
@@ -170,13 +170,13 @@ class World:
         )
         self.fetching = asyncio.create_task(self.fetch())
         self.rebalancing = asyncio.Lock()
-        self.asked: list[asyncio.Task[float]] = []
+        self.rebalances: list[asyncio.Task[float]] = []
         self.active: Sequence[TaskId] = ()
         self.standby: Sequence[TaskId] = ()
 
-    def ask_again(self) -> None:
-        """The group gives the tasks back."""
-        self.asked.append(asyncio.create_task(self.rebalance()))
+    def request_rebalance(self) -> None:
+        """The group assigns the same tasks again."""
+        self.rebalances.append(asyncio.create_task(self.rebalance()))
 
     def crash(self, error: BaseException) -> None:
         self.manager.stop_work()
@@ -197,7 +197,6 @@ class World:
                     self.consumer.positions[at] = found[source][-1].offset + 1
             await asyncio.sleep(0.005)
             self.manager.deliver(found, wanted)
-            self.manager.check_slow_records()
 
     async def rebalance(
         self, active: Sequence[TaskId] | None = None, standby: Sequence[TaskId] = ()
@@ -235,14 +234,14 @@ class World:
 
     async def close(self) -> None:
         self.fetching.cancel()
-        await asyncio.gather(self.fetching, *self.asked, return_exceptions=True)
+        await asyncio.gather(self.fetching, *self.rebalances, return_exceptions=True)
         await self.manager.end_writers()
         self.manager.close()
         self.directory.close()
 
 
 async def behave(record: Any, store: Any, emit: Any) -> None:
-    """``record.value`` says what is to happen; everything leaves a trace in between."""
+    """``record.value`` chooses the behavior. Changes and emitted records show how far it got."""
     what, _, seconds = record.value.partition(b" ")
     count = int(store.get(record.key) or 0) + 1
     store.put(record.key, b"%d" % count)
@@ -322,7 +321,7 @@ async def test_a_revoked_task_forgets_its_slow_record(tmp_path: Path) -> None:
 
 
 @virtual_time
-async def test_a_processor_that_ignores_cancellation_changes_nothing(tmp_path: Path) -> None:
+async def test_a_processor_that_ignores_cancellation_has_no_effect(tmp_path: Path) -> None:
     after = []
 
     async def stubborn(record: Any, store: Any, emit: Any) -> None:
@@ -357,12 +356,12 @@ async def test_a_record_slower_than_its_transaction_is_logged_once(
     await world.rebalance([A])
     await world.done(A)
     assert [int(each[1]) for each in world.partitions[A].emitted] == list(range(1, 7))
-    told = [r.getMessage() for r in caplog.records if "takes longer than" in r.getMessage()]
-    assert [("offset 2," in each, "offset 4," in each) for each in told] == [
+    logged = [r.getMessage() for r in caplog.records if "takes longer than" in r.getMessage()]
+    assert [("offset 2," in each, "offset 4," in each) for each in logged] == [
         (True, False),
         (False, True),
     ]
-    assert "producer_options={'transaction_timeout_ms': ...}" in told[0]
+    assert "producer_options={'transaction_timeout_ms': ...}" in logged[0]
     assert world.crashes == []
     await world.close()
 
@@ -401,7 +400,7 @@ async def test_a_failing_task_does_not_commit_another_tasks_records(tmp_path: Pa
 
 @pytest.mark.parametrize("handler", ["skip", DeadLetter("dead")])
 @virtual_time
-async def test_poison_is_skipped_without_a_trace(
+async def test_a_skipped_record_leaves_no_output(
     tmp_path_factory: pytest.TempPathFactory, handler: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     options = {
@@ -425,10 +424,10 @@ async def test_poison_is_skipped_without_a_trace(
         return
     assert [each[1] for each in dead] == [b"poison", b"garbage", b"cancelled"]
     _topic, _, key, partition, timestamp, headers = dead[0]
-    told = {name.removeprefix("__streams.errors."): value for name, value in headers}
+    added = {name.removeprefix("__streams.errors."): value for name, value in headers}
     assert (key, partition, timestamp) == (b"k", None, 1_000)
-    assert b"ZeroDivisionError: poison" in told.pop("stacktrace")
-    assert told == {
+    assert b"ZeroDivisionError: poison" in added.pop("stacktrace")
+    assert added == {
         "exception": b"builtins.ZeroDivisionError",
         "message": b"poison",
         "topic": b"words",

@@ -1,29 +1,37 @@
 """The assignor of KIP-441, as in Kafka Streams (``HighAvailabilityTaskAssignor.java``).
 
-It first computes the balanced assignment, regardless of where state is. Then it moves each task
-that the balanced assignment gives to a client without the state: a caught-up client processes the
-task for now, and the intended client gets a warm-up. Repeated after the warm-ups have caught up,
-the calculation converges to the balanced assignment.
+It first computes the balanced assignment, regardless of where state is: active tasks, then standbys
+(KIP-708 spreads them by tags). Then it moves each task that the balanced assignment gives to a
+client without the state: a caught-up client processes the task for now, and the intended client
+gets a warm-up. Repeated after the warm-ups have caught up, the calculation converges to the
+balanced assignment.
 """
 
 from __future__ import annotations
 
+from bisect import insort
+from collections import Counter
+from functools import partial
+from itertools import cycle, permutations
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from kafkaclient.streams.assignment.balance import assign_actives, assign_stateless
 from kafkaclient.streams.assignment.clients import Assignment, Client, client_states
-from kafkaclient.streams.assignment.lags import Rankings
-from kafkaclient.streams.assignment.movement import WarmupBudget, move_actives, move_standbys
-from kafkaclient.streams.assignment.standby import assign_standbys
+from kafkaclient.streams.assignment.movement import (
+    Rankings,
+    WarmupBudget,
+    move_actives,
+    move_standbys,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
     from uuid import UUID
 
-    from kafkaclient.streams.assignment.configs import AssignmentConfigs
+    from kafkaclient.streams.assignment.clients import AssignmentConfigs, ClientState
     from kafkaclient.streams.tasks import TaskId
 
-__all__ = ["assign"]
+__all__ = ["assign", "assign_standbys"]
 
 
 def assign(
@@ -43,7 +51,10 @@ def assign(
     """
     states = client_states(clients, frozenset(stateful_tasks))
     stateful = sorted(set(stateful_tasks))
-    assign_actives(states, stateful)
+    # Round-robin over sorted tasks spreads subtopologies.
+    for task, client in zip(stateful, cycle(states), strict=False):
+        client.active.add(task)
+    _balance_tasks(states, attrgetter("active"))
     missing = assign_standbys(
         states, stateful, configs.num_standby_replicas, configs.rack_aware_assignment_tags
     )
@@ -51,10 +62,141 @@ def assign(
     warmups = WarmupBudget(configs.max_warmup_replicas)
     movements = move_actives(states, rankings, warmups)
     movements += move_standbys(states, rankings, warmups)
-    assign_stateless(states, sorted(set(stateless_tasks) - set(stateful)))
+    least_loaded = _LeastLoaded(states, lambda state: len(state.active) / state.capacity)
+    for task in sorted(set(stateless_tasks) - set(stateful)):
+        least_loaded.give(task, attrgetter("active"), lambda _: True)
     return Assignment(
         clients={state.process_id: state.result() for state in states},
         movements=movements,
         missing_standbys=missing,
         probing_rebalance_needed=movements > 0,
     )
+
+
+class _LeastLoaded:
+    """Clients sorted by load, which may only change by :meth:`give`."""
+
+    def __init__(
+        self, clients: Iterable[ClientState], load: Callable[[ClientState], float]
+    ) -> None:
+        self._load = load
+        self._entries = sorted((load(client), client.order, client) for client in clients)
+
+    def give(
+        self,
+        task: TaskId,
+        tasks_of: Callable[[ClientState], set[TaskId]],
+        is_eligible: Callable[[ClientState], bool],
+    ) -> ClientState | None:
+        """Add the task to the least loaded eligible client, and return the client. None if no
+        client is eligible."""
+        for index, (_, _, client) in enumerate(self._entries):
+            if is_eligible(client):
+                del self._entries[index]
+                tasks_of(client).add(task)
+                insort(self._entries, (self._load(client), client.order, client))
+                return client
+        return None
+
+
+def _balance_tasks(
+    clients: Sequence[ClientState],
+    tasks_of: Callable[[ClientState], set[TaskId]],
+    *,
+    same_tags: bool = False,
+) -> None:
+    """Move tasks of one kind between clients while that makes the numbers of tasks per consumer
+    more equal (``HighAvailabilityTaskAssignor.balanceTasksOverThreads``). With ``same_tags``, tasks
+    move only to clients with the same tags, so that a task's copies do not come closer."""
+    moving = True
+    while moving:
+        moving = False
+        for source, destination in permutations(clients, 2):
+            if same_tags and not source.tags.items() <= destination.tags.items():
+                continue
+            if not _improves_balance(source, destination):
+                continue
+            for task in sorted(tasks_of(source)):
+                if not destination.has(task):
+                    tasks_of(source).remove(task)
+                    tasks_of(destination).add(task)
+                    moving = True
+                    if not _improves_balance(source, destination):
+                        break
+
+
+def _improves_balance(source: ClientState, destination: ClientState) -> bool:
+    """Whether moving one task reduces the difference in load without reversing it."""
+    after = (source.count - 1) / source.capacity - (destination.count + 1) / destination.capacity
+    return 0 <= after < source.load - destination.load
+
+
+def assign_standbys(
+    clients: Sequence[ClientState],
+    stateful_tasks: Sequence[TaskId],
+    num_standby_replicas: int,
+    tags: Collection[str] = (),
+) -> int:
+    """Assign the standbys of each task in ``stateful_tasks``, which is sorted. Returns how many
+    standbys found no client.
+
+    The least loaded clients are taken first. With ``tags``, a standby goes to a client whose tags
+    differ from the tags of the task's other copies, as far as there are enough tag values. Standbys
+    that cannot be placed by tags go to the least loaded clients
+    (``ClientTagAwareStandbyTaskAssignor``).
+    """
+    if num_standby_replicas == 0:
+        return 0
+    least_loaded = _LeastLoaded(clients, attrgetter("load"))
+    wanted = dict.fromkeys(stateful_tasks, num_standby_replicas)
+    if tags:
+        _assign_by_tags(clients, wanted, frozenset(tags), least_loaded)
+    missing = sum(_assign_least_loaded(task, count, least_loaded) for task, count in wanted.items())
+    _balance_tasks(clients, attrgetter("standby"), same_tags=bool(tags))
+    return missing
+
+
+def _assign_least_loaded(task: TaskId, count: int, least_loaded: _LeastLoaded) -> int:
+    """Assign standbys to the least loaded clients without a copy. Returns how many failed."""
+    for left in range(count, 0, -1):
+        if not least_loaded.give(task, attrgetter("standby"), lambda client: not client.has(task)):
+            return left
+    return 0
+
+
+def _assign_by_tags(
+    clients: Sequence[ClientState],
+    wanted: dict[TaskId, int],
+    tags: Collection[str],
+    least_loaded: _LeastLoaded,
+) -> None:
+    """Assign the standbys that tags allow, and subtract them from ``wanted``."""
+    client_tags = [
+        frozenset((tag, client.tags[tag]) for tag in tags if tag in client.tags)
+        for client in clients
+    ]
+    values = Counter(tag for tag, _ in frozenset[tuple[str, str]]().union(*client_tags))
+    owners = {task: client for client in clients for task in client.active}
+    for task, count in wanted.items():
+        used: set[tuple[str, str]] = set()
+        last: ClientState | None = owners[task]
+        for copies in range(1, count + 1):
+            assert last is not None
+            # With as many copies as a tag has values, the tag excludes no more clients.
+            used_up = {tag for tag, _ in client_tags[last.order] if values[tag] <= copies}
+            used = {each for each in used | client_tags[last.order] if each[0] not in used_up}
+            is_eligible = partial(_has_other_tags, task, used, client_tags)
+            last = least_loaded.give(task, attrgetter("standby"), is_eligible)
+            if last is None:
+                break
+            wanted[task] -= 1
+
+
+def _has_other_tags(
+    task: TaskId,
+    used: Set[tuple[str, str]],
+    client_tags: Sequence[frozenset[tuple[str, str]]],
+    client: ClientState,
+) -> bool:
+    """Whether the client has no copy of the task and none of the ``used`` tag values."""
+    return not client.has(task) and used.isdisjoint(client_tags[client.order])

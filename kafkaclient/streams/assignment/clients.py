@@ -1,11 +1,12 @@
-"""The clients of an assignment: input, result, and state while tasks are assigned."""
+"""The input and result of an assignment, and the clients while tasks are assigned."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kafkaclient.errors import TaskAssignmentError
+from kafkaclient.errors import ConfigError, TaskAssignmentError
+from kafkaclient.streams.tasks import LATEST_OFFSET, MAX_LAG, UNKNOWN_OFFSET_SUM
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Set
@@ -13,7 +14,54 @@ if TYPE_CHECKING:
 
     from kafkaclient.streams.tasks import TaskId
 
-__all__ = ["Assignment", "Client", "ClientAssignment", "ClientState", "client_states"]
+__all__ = [
+    "Assignment",
+    "AssignmentConfigs",
+    "Client",
+    "ClientAssignment",
+    "ClientState",
+    "client_states",
+    "task_lags",
+]
+
+_MAX_TAGS = 5
+_LIMITS = (
+    ("acceptable.recovery.lag", 0, MAX_LAG),
+    ("max.warmup.replicas", 1, 2**31 - 1),
+    ("num.standby.replicas", 0, 2**31 - 1),
+    ("probing.rebalance.interval.ms", 60_000, MAX_LAG),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignmentConfigs:
+    """Java's ``AssignmentConfigs``, with its defaults and limits. Raises
+    :class:`~kafkaclient.errors.ConfigError`, which names the option as in Java."""
+
+    acceptable_recovery_lag: int = 10_000
+    """``acceptable.recovery.lag``: a client may take over a task while its copy lags at most this
+    many records behind the changelogs. :data:`~kafkaclient.streams.tasks.MAX_LAG` means no limit.
+    """
+    max_warmup_replicas: int = 2
+    """``max.warmup.replicas``: maximum number of warm-ups at a time, over all tasks. A warm-up is a
+    copy beyond ``num.standby.replicas``."""
+    num_standby_replicas: int = 0
+    """``num.standby.replicas``: number of standby copies of each stateful task."""
+    probing_rebalance_interval_ms: int = 600_000
+    """``probing.rebalance.interval.ms``: time between checks whether warm-ups have caught up."""
+    rack_aware_assignment_tags: tuple[str, ...] = ()
+    """``rack.aware.assignment.tags`` (KIP-708): a task's copies should differ in these tags."""
+
+    def __post_init__(self) -> None:
+        for name, lowest, highest in _LIMITS:
+            value = getattr(self, name.replace(".", "_"))
+            if not lowest <= value <= highest:
+                raise ConfigError(f"{name} is {value}; it must be from {lowest} to {highest}")
+        if len(self.rack_aware_assignment_tags) > _MAX_TAGS:
+            raise ConfigError(
+                f"rack.aware.assignment.tags names {len(self.rack_aware_assignment_tags)} tags; "
+                f"at most {_MAX_TAGS} are allowed"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +72,7 @@ class Client:
     """Number of consumers (Kafka Streams: threads). The share of tasks is proportional to it."""
     lags: Mapping[TaskId, int]
     """Lag of the client's copy of each stateful task, in records, see
-    :func:`~kafkaclient.streams.assignment.lags.task_lags`."""
+    :func:`task_lags`."""
     tags: Mapping[str, str] = field(default_factory=dict)
     """The client's ``client.tag.*`` options, such as ``{"zone": "eu-1"}``."""
 
@@ -78,10 +126,6 @@ class ClientState:
     def load(self) -> float:
         return self.count / self.capacity
 
-    @property
-    def active_load(self) -> float:
-        return len(self.active) / self.capacity
-
     def has(self, task: TaskId) -> bool:
         """Whether the client has the task, as active or as standby."""
         return task in self.active or task in self.standby
@@ -115,3 +159,21 @@ def client_states(clients: Mapping[UUID, Client], stateful_tasks: Set[TaskId]) -
         ClientState(order, process_id, clients[process_id])
         for order, process_id in enumerate(sorted(clients))
     ]
+
+
+def task_lags(
+    end_offset_sums: Mapping[TaskId, int], offset_sums: Mapping[TaskId, int]
+) -> dict[TaskId, int]:
+    """A client's lag on every stateful task (``ClientState.computeTaskLags``).
+
+    ``end_offset_sums``: stateful task -> sum of its changelogs' end offsets, 0 for stores without
+    changelog. ``offset_sums``: task -> position reported by the client's members; tasks that are
+    not stateful are ignored. A copy with a position beyond the changelog's end counts as missing.
+    """
+    lags = dict(end_offset_sums)
+    for task, offsets in offset_sums.items():
+        end = end_offset_sums.get(task)
+        if end is None or offsets > end:
+            continue
+        lags[task] = offsets if offsets in (LATEST_OFFSET, UNKNOWN_OFFSET_SUM) else end - offsets
+    return lags

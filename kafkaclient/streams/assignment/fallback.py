@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from kafkaclient.errors import TaskAssignmentError
-from kafkaclient.streams.assignment.clients import Assignment, Client, ClientState
+from kafkaclient.streams.assignment.clients import Assignment, Client, client_states
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from uuid import UUID
 
+    from kafkaclient.streams.assignment.clients import ClientState
     from kafkaclient.streams.tasks import TaskId
 
 __all__ = ["PriorOwner", "assign_to_prior_owners"]
@@ -39,54 +40,42 @@ def assign_to_prior_owners(
     loaded. A standby goes to a previous standby client, else to the previous active one, else to
     the least loaded. Raises :class:`~kafkaclient.errors.TaskAssignmentError` if there is no client.
     """
-    if not clients:
-        raise TaskAssignmentError("there is no client to assign tasks to")
-    states = {
-        process_id: ClientState(
-            order, process_id, Client(capacity=clients[process_id].capacity, lags={})
-        )
-        for order, process_id in enumerate(sorted(clients))
+    inputs = {
+        process_id: Client(capacity=owner.capacity, lags={})
+        for process_id, owner in clients.items()
     }
+    states = client_states(inputs, frozenset())
+    actives: defaultdict[TaskId, list[ClientState]] = defaultdict(list)
+    standbys: defaultdict[TaskId, list[ClientState]] = defaultdict(list)
+    for state in states:
+        for task in clients[state.process_id].active:
+            actives[task].append(state)
+        for task in clients[state.process_id].standby:
+            standbys[task].append(state)
     stateful = sorted(set(stateful_tasks))
-    actives = _clients_by_task(states, {name: owner.active for name, owner in clients.items()})
-    standbys = _clients_by_task(states, {name: owner.standby for name, owner in clients.items()})
     missing = 0
-    everywhere = list(states.values())
     for task in sorted({*stateful, *stateless_tasks}):
-        client = _least_loaded((actives.get(task, ()), standbys.get(task, ()), everywhere), task)
+        client = _least_loaded((actives[task], standbys[task], states), task)
         assert client is not None
         client.active.add(task)
     for task in stateful:
         for left in range(num_standby_replicas, 0, -1):
-            client = _least_loaded(
-                (standbys.get(task, ()), actives.get(task, ()), everywhere), task
-            )
+            client = _least_loaded((standbys[task], actives[task], states), task)
             if client is None:
                 missing += left
                 break
             client.standby.add(task)
     return Assignment(
-        clients={process_id: state.result() for process_id, state in states.items()},
+        clients={state.process_id: state.result() for state in states},
         movements=0,
         missing_standbys=missing,
         probing_rebalance_needed=True,
     )
 
 
-def _clients_by_task(
-    states: Mapping[UUID, ClientState], tasks: Mapping[UUID, Iterable[TaskId]]
-) -> dict[TaskId, list[ClientState]]:
-    found: dict[TaskId, list[ClientState]] = {}
-    for process_id, state in states.items():
-        for task in tasks[process_id]:
-            found.setdefault(task, []).append(state)
-    return found
-
-
 def _least_loaded(choices: Iterable[Sequence[ClientState]], task: TaskId) -> ClientState | None:
     """The least loaded client without the task, from the first of ``choices`` that has one."""
     for clients in choices:
-        without = [client for client in clients if not client.has(task)]
-        if without:
+        if without := [client for client in clients if not client.has(task)]:
             return min(without, key=attrgetter("load"))
     return None

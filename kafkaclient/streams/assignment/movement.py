@@ -10,16 +10,70 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from kafkaclient.streams.tasks import LATEST_OFFSET, MAX_LAG
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kafkaclient.streams.assignment.clients import ClientState
-    from kafkaclient.streams.assignment.lags import Ranking, Rankings
     from kafkaclient.streams.tasks import TaskId
 
-__all__ = ["WarmupBudget", "move_actives", "move_standbys"]
+__all__ = ["Rankings", "WarmupBudget", "is_caught_up", "move_actives", "move_standbys"]
 
-_load = attrgetter("load")
+
+class _Ranking:
+    """The clients ranked by their lag on one task."""
+
+    def __init__(self, clients: Sequence[ClientState], lags: list[int], acceptable: int) -> None:
+        self._clients = clients
+        self._lags = lags
+        self.smallest_lag = min(lags)
+        self.caught_up = [
+            client
+            for client, lag in zip(clients, lags, strict=True)
+            if lag <= acceptable
+            and is_caught_up(lag, acceptable)  # the first test is redundant but fast
+        ]
+        """The caught-up clients, in the clients' order."""
+
+    def ahead_of(self, client: ClientState) -> Iterator[ClientState]:
+        """The clients with a smaller lag than ``client``, smallest first, ties in client order.
+
+        An unknown lag is a negative number, so its client comes first, as in Java.
+        """
+        furthest_first = sorted(self._clients, key=lambda each: self._lags[each.order])
+        return iter(furthest_first[: furthest_first.index(client)])
+
+
+class Rankings:
+    """The ranking of each task, computed on first use: most tasks do not need theirs."""
+
+    def __init__(self, clients: Sequence[ClientState], acceptable_recovery_lag: int) -> None:
+        self._clients = clients
+        self._acceptable = acceptable_recovery_lag
+        self._lags = [client.lags for client in clients]
+        self._rankings: dict[TaskId, _Ranking] = {}
+
+    def of(self, task: TaskId) -> _Ranking:
+        ranking = self._rankings.get(task)
+        if ranking is None:
+            lags = [client_lags[task] for client_lags in self._lags]
+            ranking = self._rankings[task] = _Ranking(self._clients, lags, self._acceptable)
+        return ranking
+
+    def belongs_elsewhere(self, client: ClientState, task: TaskId) -> bool:
+        """Whether the client is not caught up on the task and another client has a smaller lag."""
+        lag = client.lags[task]
+        return not is_caught_up(lag, self._acceptable) and self.of(task).smallest_lag < lag
+
+
+def is_caught_up(lag: int, acceptable_recovery_lag: int) -> bool:
+    """Whether a client with this lag may take over the task immediately."""
+    return (
+        0 <= lag <= acceptable_recovery_lag
+        or lag == LATEST_OFFSET
+        or acceptable_recovery_lag == MAX_LAG
+    )
 
 
 class WarmupBudget:
@@ -41,39 +95,34 @@ def move_actives(clients: Sequence[ClientState], rankings: Rankings, warmups: Wa
     the number of tasks that are not where the balanced assignment has them."""
     movements = _movements(clients, attrgetter("active"), rankings)
     for task, destination in movements:
-        _move_active(task, destination, rankings.of(task), warmups)
+        ranking = rankings.of(task)
+        source = (
+            _least_loaded(client for client in ranking.caught_up if task in client.standby)
+            or _least_loaded(ranking.caught_up)
+            or next(ranking.ahead_of(destination))
+        )
+        destination.active.remove(task)
+        source.active.add(task)
+        if task in source.standby:
+            # The clients swap roles. No additional copy, so no warm-up is used.
+            source.standby.remove(task)
+            destination.standby.add(task)
+        elif warmups.take():
+            destination.standby.add(task)
+            destination.warmup.add(task)
     return len(movements)
-
-
-def _move_active(
-    task: TaskId, destination: ClientState, ranking: Ranking, warmups: WarmupBudget
-) -> None:
-    source = (
-        _least_loaded(client for client in ranking.caught_up if task in client.standby)
-        or _least_loaded(ranking.caught_up)
-        or next(ranking.ahead_of(destination))
-    )
-    destination.active.remove(task)
-    source.active.add(task)
-    if task in source.standby:
-        # The clients swap roles. No additional copy, so no warm-up is used.
-        source.standby.remove(task)
-        destination.standby.add(task)
-    elif warmups.take():
-        destination.standby.add(task)
-        destination.warmup.add(task)
 
 
 def move_standbys(clients: Sequence[ClientState], rankings: Rankings, warmups: WarmupBudget) -> int:
     """Move standbys that are not warm-ups, as :func:`move_actives`. Returns how many moved. A
     standby stays if every client with a smaller lag already has a copy."""
     moved = 0
-    for task, destination in _movements(clients, _regular_standbys, rankings):
+    movements = _movements(clients, lambda client: client.standby - client.warmup, rankings)
+    for task, destination in movements:
         ranking = rankings.of(task)
-        source = _least_loaded(client for client in ranking.caught_up if not client.has(task))
-        if source is None:
-            ahead = ranking.ahead_of(destination)
-            source = next((client for client in ahead if not client.has(task)), None)
+        source = _least_loaded(client for client in ranking.caught_up if not client.has(task)) or (
+            next((client for client in ranking.ahead_of(destination) if not client.has(task)), None)
+        )
         if source is None:
             continue
         source.standby.add(task)
@@ -83,10 +132,6 @@ def move_standbys(clients: Sequence[ClientState], rankings: Rankings, warmups: W
             destination.standby.remove(task)
         moved += 1
     return moved
-
-
-def _regular_standbys(client: ClientState) -> set[TaskId]:
-    return client.standby - client.warmup
 
 
 def _movements(
@@ -107,4 +152,4 @@ def _movements(
 
 def _least_loaded(clients: Iterable[ClientState]) -> ClientState | None:
     """The client with the least load, the first one of equals. None if there are no clients."""
-    return min(clients, key=_load, default=None)
+    return min(clients, key=attrgetter("load"), default=None)

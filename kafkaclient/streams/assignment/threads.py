@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -47,11 +46,10 @@ def assign_tasks_to_threads(
         for consumer in consumers
     }
     stateful = assignment.active & lags.keys()
-    no_owners: dict[str, list[TaskId]] = {consumer: [] for consumer in consumers}
     loads = dict.fromkeys(consumers, 0)
     active = _distribute(stateful, owned, loads)
     standby = _distribute(assignment.standby, owned, loads)
-    stateless = _distribute(assignment.active - stateful, no_owners, loads)
+    stateless = _distribute(assignment.active - stateful, {}, loads)
     return {
         consumer: ConsumerTasks(
             active=tuple(sorted(active[consumer] + stateless[consumer])),
@@ -64,54 +62,31 @@ def assign_tasks_to_threads(
 def _distribute(
     tasks: Collection[TaskId], owned: Mapping[str, Sequence[TaskId]], loads: dict[str, int]
 ) -> dict[str, list[TaskId]]:
-    """Distribute the tasks in addition to ``loads``, and update ``loads``."""
-    distribution = _Distribution(tasks, loads)
-    deferred = {}
+    """Distribute the tasks in addition to ``loads``, and update ``loads``. All consumers have the
+    same share, rounded down."""
+    left = set(tasks)
+    given: dict[str, list[TaskId]] = {consumer: [] for consumer in loads}
+    share = (sum(loads.values()) + len(tasks)) // len(loads)
+
+    def give(consumer: str, task: TaskId) -> None:
+        left.remove(task)
+        given[consumer].append(task)
+        loads[consumer] += 1
+
     for consumer, previous in owned.items():
         for task in previous:
-            if task in distribution.left:
-                if distribution.is_below_share(consumer):
-                    distribution.give(consumer, task)
-                else:
-                    deferred[task] = consumer
-    distribution.fill_to_share()
+            if task in left and loads[consumer] < share:
+                give(consumer, task)
+    # Sorted tasks go to consumers below their share in turn, which mixes subtopologies.
+    while left and (below_share := [each for each in loads if loads[each] < share]):
+        for task, consumer in zip(sorted(left), below_share, strict=False):
+            give(consumer, task)
     # Fewer tasks than consumers remain: previous owners first, then the other consumers.
-    for task, consumer in sorted(deferred.items()):
-        if task in distribution.left and distribution.is_at_share(consumer):
-            distribution.give(consumer, task)
-    at_share = iter([consumer for consumer in loads if distribution.is_at_share(consumer)])
-    for task, consumer in zip(sorted(distribution.left), at_share, strict=False):
-        distribution.give(consumer, task)
-    return distribution.given
-
-
-class _Distribution:
-    """Consumers while tasks are distributed. All have the same share, rounded down."""
-
-    def __init__(self, tasks: Collection[TaskId], loads: dict[str, int]) -> None:
-        self.left = set(tasks)
-        self.given: dict[str, list[TaskId]] = {consumer: [] for consumer in loads}
-        self._loads = loads
-        self._share = (sum(loads.values()) + len(tasks)) // len(loads)
-
-    def is_below_share(self, consumer: str) -> bool:
-        return self._loads[consumer] < self._share
-
-    def is_at_share(self, consumer: str) -> bool:
-        return self._loads[consumer] == self._share
-
-    def give(self, consumer: str, task: TaskId) -> None:
-        self.left.remove(task)
-        self.given[consumer].append(task)
-        self._loads[consumer] += 1
-
-    def fill_to_share(self) -> None:
-        """Give sorted tasks to consumers below their share in turn, which mixes subtopologies."""
-        below_share = deque(filter(self.is_below_share, self._loads))
-        for task in sorted(self.left):
-            if not below_share:
-                return
-            consumer = below_share.popleft()
-            self.give(consumer, task)
-            if self.is_below_share(consumer):
-                below_share.append(consumer)
+    owners = {task: consumer for consumer, previous in owned.items() for task in previous}
+    for task in sorted(left & owners.keys()):
+        if loads[owners[task]] == share:
+            give(owners[task], task)
+    at_share = [consumer for consumer in loads if loads[consumer] == share]
+    for task, consumer in zip(sorted(left), at_share, strict=False):
+        give(consumer, task)
+    return given

@@ -1,16 +1,13 @@
 """All uses of aiokafka's private attributes and methods.
 
-If a release of aiokafka changes one of :data:`RELIED_ON`, ``tests/streams/test_aiokafka_hooks.py``
-fails. Read what changed before you correct the test.
+If a release of aiokafka changes one of them, ``tests/streams/test_aiokafka_hooks.py`` fails. Read
+what changed before you correct the test.
 """
 
 from __future__ import annotations
 
 from functools import wraps
 from typing import TYPE_CHECKING, Any
-
-from aiokafka.consumer.group_coordinator import CoordinatorGroupRebalance, GroupCoordinator
-from aiokafka.consumer.subscription_state import Subscription, SubscriptionState
 
 from kafkaclient.types import ConsumerGroupMetadata
 
@@ -19,22 +16,7 @@ if TYPE_CHECKING:
 
     from aiokafka import AIOKafkaConsumer
 
-__all__ = ["RELIED_ON", "ConsumerHooks"]
-
-RELIED_ON = (
-    GroupCoordinator.request_rejoin,
-    GroupCoordinator.reset_generation,
-    GroupCoordinator.ensure_active_group,
-    GroupCoordinator._on_join_prepare,
-    GroupCoordinator._perform_assignment,
-    GroupCoordinator._on_join_complete,
-    CoordinatorGroupRebalance.perform_group_join,
-    CoordinatorGroupRebalance._on_join_leader,
-    CoordinatorGroupRebalance._send_sync_group_request,
-    Subscription._assign,
-    Subscription._begin_reassignment,
-    SubscriptionState.assign_from_subscribed,
-)
+__all__ = ["ConsumerHooks"]
 
 
 class ConsumerHooks:
@@ -50,21 +32,17 @@ class ConsumerHooks:
         return name
 
     @property
-    def generation(self) -> int:
-        number: int = self.consumer._coordinator.generation
-        return number
-
-    @property
     def group(self) -> ConsumerGroupMetadata:
         """The group metadata for committing offsets now (KIP-447)."""
-        return ConsumerGroupMetadata(self.consumer._group_id, self.generation, self.member_id)
+        generation = self.consumer._coordinator.generation
+        return ConsumerGroupMetadata(self.consumer._group_id, generation, self.member_id)
 
     @property
     def is_rebalancing(self) -> bool:
         """Whether a rebalance is in progress or requested."""
-        underway: bool = self.consumer._subscription.reassignment_in_progress
-        asked: bool = self.consumer._coordinator._rejoin_needed_fut.done()
-        return underway or asked
+        in_progress: bool = self.consumer._subscription.reassignment_in_progress
+        requested: bool = self.consumer._coordinator._rejoin_needed_fut.done()
+        return in_progress or requested
 
     def request_rejoin(self) -> None:
         """Rejoin the group. The group rebalances if this member is the leader or its subscription

@@ -8,24 +8,25 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.errors import KafkaError
 from kafkaclient.streams.assignment.assignor import assign
-from kafkaclient.streams.assignment.clients import Assignment, Client
+from kafkaclient.streams.assignment.clients import Assignment, Client, task_lags
 from kafkaclient.streams.assignment.fallback import PriorOwner, assign_to_prior_owners
-from kafkaclient.streams.assignment.lags import task_lags
 from kafkaclient.streams.assignment.threads import assign_tasks_to_threads
-from kafkaclient.streams.assignment_info import NO_REBALANCE, AssignmentInfo, align
-from kafkaclient.streams.subscription_info import (
+from kafkaclient.streams.group_protocol import (
+    NO_REBALANCE,
+    AssignmentInfo,
+    AssignorError,
     FutureSubscriptionInfo,
     SubscriptionInfo,
+    align,
     decode_subscription,
 )
 from kafkaclient.streams.tasks import LATEST_OFFSET
-from kafkaclient.streams.versions import LATEST_SUPPORTED_VERSION, AssignorError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from uuid import UUID
 
-    from kafkaclient.streams.assignment.configs import AssignmentConfigs
+    from kafkaclient.streams.assignment.clients import AssignmentConfigs
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.streams.topology import Topology
     from kafkaclient.types import TopicPartition
@@ -49,6 +50,8 @@ class _ClientMembers:
     members: dict[str, set[TaskId]] = field(default_factory=dict)
     """Member id -> tasks that the member reported."""
     sums: dict[TaskId, int] = field(default_factory=dict)
+    lags: dict[TaskId, int] = field(default_factory=dict)
+    """Empty if the end offsets are not known."""
     tags: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -65,8 +68,8 @@ def compute_assignments(
     ``user_data``: member id -> subscription. ``partitions``: input topic -> number of partitions, 0
     if the topic does not exist. ``end_offsets``: task -> end offset of its changelog; None if the
     offsets could not be fetched, and then tasks stay where they were. ``next_probing_ms``: when to
-    rebalance again if the assignment is not balanced. All members get this time, because it tells
-    them that standbys may be warm-ups, but only the leader acts on it.
+    rebalance again if the assignment is not balanced. All members get this time: to them it means
+    that standbys may be warm-ups. Only the leader acts on it.
     """
     processes: dict[UUID, _ClientMembers] = {}
     answers: dict[str, MemberAssignment] = {}
@@ -86,14 +89,9 @@ def compute_assignments(
         return dict.fromkeys(user_data, _error_answer(error))
     if not processes:
         return answers
-    tasks = topology.tasks(partitions)
-    lags = {
-        process: task_lags(end_offsets, members.sums) if end_offsets is not None else {}
-        for process, members in processes.items()
-    }
     try:
-        assignment = _assign(processes, tasks, lags, configs, fallback=end_offsets is None)
-        answers |= _member_assignments(assignment, processes, lags, topology, next_probing_ms)
+        assignment = _assign(processes, topology.tasks(partitions), end_offsets, configs)
+        answers |= _member_assignments(assignment, processes, topology, next_probing_ms)
     except KafkaError:
         # An exception would stop this member's heartbeats, and so the whole group.
         _log.exception("the tasks could not be assigned; all members get ASSIGNMENT_ERROR")
@@ -149,55 +147,46 @@ def _group_error(
 
 
 def _error_answer(code: AssignorError) -> MemberAssignment:
-    return MemberAssignment([], AssignmentInfo(version=LATEST_SUPPORTED_VERSION, error_code=code))
+    return MemberAssignment([], AssignmentInfo(error_code=code))
 
 
 def _assign(
     processes: Mapping[UUID, _ClientMembers],
     tasks: Collection[TaskId],
-    lags: Mapping[UUID, Mapping[TaskId, int]],
+    end_offsets: Mapping[TaskId, int] | None,
     configs: AssignmentConfigs,
-    *,
-    fallback: bool,
 ) -> Assignment:
-    if fallback:
-        prior_owners = {}
+    if end_offsets is None:
+        owners = {}
         for process, client in processes.items():
             active = {task for task, offsets in client.sums.items() if offsets == LATEST_OFFSET}
-            prior_owners[process] = PriorOwner(
+            owners[process] = PriorOwner(
                 capacity=len(client.members), active=active, standby=client.sums.keys() - active
             )
-        return assign_to_prior_owners(prior_owners, tasks, [], configs.num_standby_replicas)
-    clients = {
-        process: Client(capacity=len(client.members), lags=lags[process], tags=client.tags)
-        for process, client in processes.items()
-    }
+        return assign_to_prior_owners(owners, tasks, [], configs.num_standby_replicas)
+    clients = {}
+    for process, client in processes.items():
+        client.lags = task_lags(end_offsets, client.sums)
+        clients[process] = Client(capacity=len(client.members), lags=client.lags, tags=client.tags)
     return assign(clients, tasks, [], configs)
 
 
 def _member_assignments(
     assignment: Assignment,
     processes: Mapping[UUID, _ClientMembers],
-    lags: Mapping[UUID, Mapping[TaskId, int]],
     topology: Topology,
     next_probing_ms: int,
 ) -> dict[str, MemberAssignment]:
     answers = {}
     when = next_probing_ms if assignment.probing_rebalance_needed else NO_REBALANCE
     for process, given in assignment.clients.items():
-        client_lags = lags[process] or dict.fromkeys(given.active | given.standby, 0)
-        shares = assign_tasks_to_threads(given, client_lags, processes[process].members)
-        for member, share in shares.items():
-            active = {task: [topology.source(task)] for task in share.active}
-            partitions, aligned = align(active)
-            answers[member] = MemberAssignment(
-                partitions,
-                AssignmentInfo(
-                    active_tasks=aligned,
-                    standby_tasks={
-                        task: frozenset([topology.changelog(task)]) for task in share.standby
-                    },
-                    next_rebalance_ms=when,
-                ),
+        client = processes[process]
+        lags = client.lags or dict.fromkeys(given.active | given.standby, 0)
+        for member, share in assign_tasks_to_threads(given, lags, client.members).items():
+            partitions, active = align({task: [topology.source(task)] for task in share.active})
+            standby = {task: frozenset([topology.changelog(task)]) for task in share.standby}
+            info = AssignmentInfo(
+                active_tasks=active, standby_tasks=standby, next_rebalance_ms=when
             )
+            answers[member] = MemberAssignment(partitions, info)
     return answers

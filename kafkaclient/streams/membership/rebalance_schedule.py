@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaclient.streams.assignment_info import NO_REBALANCE
+from kafkaclient.streams.group_protocol import NO_REBALANCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

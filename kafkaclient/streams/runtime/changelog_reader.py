@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from aiokafka import AIOKafkaConsumer
 
     from kafkaclient.streams.runtime.task import Task
+    from kafkaclient.streams.tasks import TaskId
 
 __all__ = ["ChangelogBytes", "ChangelogReader"]
 
@@ -41,10 +42,10 @@ class ChangelogReader:
     the next change that the task needs.
     """
 
-    def __init__(self, consumer: AIOKafkaConsumer, on_lag: Callable[[Task], None]) -> None:
+    def __init__(self, consumer: AIOKafkaConsumer, on_lag: Callable[[TaskId, int], None]) -> None:
         self._consumer = consumer
         self._on_lag = on_lag
-        """Called with each standby whose lag is known."""
+        """Called with the lag of each standby, in records."""
         self._tasks: dict[TopicPartition, Task] = {}
         self._assigned: frozenset[TopicPartition] = frozenset()
         """The consumer's partitions, including those no longer followed."""
@@ -60,7 +61,11 @@ class ChangelogReader:
             self._has_tasks.clear()
             return
         if any(task is not before.get(partition) for partition, task in self._tasks.items()):
-            self._assign()
+            # Assigning partitions also forgets their end offsets.
+            self._assigned = frozenset(self._tasks)
+            self._consumer.assign([ConsumerPartition(*partition) for partition in self._tasks])
+            self._positions = {}
+            self._seek()
         # If tasks were only removed, fetches in progress stay valid for the others.
         urgent = any(task.state is TaskState.RESTORING for task in self._tasks.values())
         for partition in self._assigned:
@@ -69,13 +74,6 @@ class ChangelogReader:
             change = self._consumer.pause if waits else self._consumer.resume
             change(ConsumerPartition(*partition))
         self._has_tasks.set()
-
-    def _assign(self) -> None:
-        """Assign the partitions to the consumer, which also forgets their end offsets."""
-        self._assigned = frozenset(self._tasks)
-        self._consumer.assign([ConsumerPartition(*partition) for partition in self._tasks])
-        self._positions = {}
-        self._seek()
 
     def _seek(self) -> None:
         """Seek the consumer to the tasks' positions."""
@@ -104,15 +102,14 @@ class ChangelogReader:
             if task is None or task.position != self._positions[task.changelog]:
                 continue  # while getmany() waited, the task was removed or started over
             task.restore(records)
-            self._count_bytes(task, sum(len(r.key) + len(r.value or b"") for r in records))
+            size = sum(len(record.key) + len(record.value or b"") for record in records)
+            restored, followed = self.bytes_read
+            if task.state is TaskState.RESTORING:
+                restored += size
+            else:
+                followed += size
+            self.bytes_read = ChangelogBytes(restored, followed)
         await self._update_tasks()
-
-    def _count_bytes(self, task: Task, size: int) -> None:
-        restored, followed = self.bytes_read
-        if task.state is TaskState.RESTORING:
-            self.bytes_read = ChangelogBytes(restored + size, followed)
-        else:
-            self.bytes_read = ChangelogBytes(restored, followed + size)
 
     async def _update_tasks(self) -> None:
         for partition, task in list(self._tasks.items()):
@@ -127,7 +124,7 @@ class ChangelogReader:
             end = stable if stable is not None and stable >= 0 else self._consumer.highwater(known)
             task.reached(position, end)
             if task.state is TaskState.STANDBY and task.lag is not None:
-                self._on_lag(task)
+                self._on_lag(task.id, task.lag)
 
     async def _start_over(self, offsets: Mapping[ConsumerPartition, int]) -> None:
         """Restart the tasks whose offset is out of range. The consumer may also report partitions

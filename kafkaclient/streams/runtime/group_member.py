@@ -5,38 +5,45 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING, Any, Protocol
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
 
 from aiokafka import ConsumerRebalanceListener
 from aiokafka import TopicPartition as ConsumerPartition
+from aiokafka.coordinator.protocol import (
+    ConsumerProtocolMemberAssignment,
+    ConsumerProtocolMemberMetadata,
+)
 
 from kafkaclient.errors import KafkaError, StreamsError
-from kafkaclient.streams.assignment_info import AssignmentInfo, tasks_by_partition
+from kafkaclient.streams.group_protocol import (
+    AssignmentInfo,
+    AssignorError,
+    SubscriptionInfo,
+    tasks_by_partition,
+)
 from kafkaclient.streams.membership.leader import compute_assignments
 from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState
-from kafkaclient.streams.subscription_info import SubscriptionInfo
 from kafkaclient.streams.tasks import LATEST_OFFSET
-from kafkaclient.streams.versions import AssignorError
-from kafkaclient.types import ConsumerGroupMetadata
+from kafkaclient.types import ConsumerGroupMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from kafkaclient.streams.config import StreamsConfig
     from kafkaclient.streams.membership.aiokafka_hooks import ConsumerHooks
     from kafkaclient.streams.membership.leader import MemberAssignment
     from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
-    from kafkaclient.streams.runtime.changelog_ends import ChangelogEnds
-    from kafkaclient.streams.runtime.task_manager import TaskManager
+    from kafkaclient.streams.runtime.task_manager import FetchEnds, TaskManager
     from kafkaclient.streams.state.directory import StateDirectory
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.streams.topology import Topology
-    from kafkaclient.types import TopicPartition
 
-__all__ = ["GroupMember", "Work"]
+__all__ = ["GroupMember", "ProtocolAssignor"]
 
 _log = logging.getLogger(__name__)
 
+_REBALANCE_TIMEOUT_S = 1.0  # how long a rebalance, and so the whole group, waits for a record
 _ERROR_MEANINGS: Mapping[int, str] = {
     AssignorError.INCOMPLETE_SOURCE_TOPIC_METADATA: "an input topic does not exist",
     AssignorError.ASSIGNMENT_ERROR: "the tasks could not be assigned; the leader's log says why",
@@ -44,25 +51,42 @@ _ERROR_MEANINGS: Mapping[int, str] = {
 }
 
 
-class Work(Protocol):
-    """The instance, as far as a rebalance interrupts its work."""
+class ProtocolAssignor:
+    """The assignor of one consumer, as aiokafka expects it. It must be the only one in
+    ``partition_assignment_strategy``: with several, aiokafka joins once for each.
 
-    async def suspend(self) -> None:
-        """Finish the current records and commit."""
-        ...
+    Set ``member`` before the consumer subscribes.
+    """
 
-    def resume(self) -> None:
-        """Let tasks process records again."""
-        ...
+    name = "stream"  # the name of Kafka Streams' assignor
+    member: GroupMember
 
-    def crash(self, error: BaseException) -> None:
-        """End the instance because of this error."""
-        ...
+    def metadata(self, topics: Iterable[str]) -> ConsumerProtocolMemberMetadata:
+        return ConsumerProtocolMemberMetadata(0, sorted(topics), self.member.subscription())
+
+    def assign(self, cluster: Any, members: Mapping[str, Any]) -> dict[str, Any]:
+        topics = {topic for metadata in members.values() for topic in metadata.subscription}
+        answers = self.member.compute_assignments(
+            {member: metadata.user_data for member, metadata in members.items()},
+            {topic: len(cluster.partitions_for_topic(topic) or ()) for topic in topics},
+        )
+        return {member: _encoded(answer) for member, answer in answers.items()}
+
+    def on_assignment(self, assignment: Any) -> None:
+        partitions = [TopicPartition(*partition) for partition in assignment.partitions()]
+        self.member.assigned(partitions, assignment.user_data)
+
+
+def _encoded(answer: MemberAssignment) -> ConsumerProtocolMemberAssignment:
+    topics = defaultdict(list)
+    for topic, partition in answer.partitions:
+        topics[topic].append(partition)
+    return ConsumerProtocolMemberAssignment(0, list(topics.items()), answer.info.encode())
 
 
 class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
     """Connects aiokafka's callbacks to the tasks. aiokafka swallows errors of its callbacks or
-    stops silently, so every error goes to ``work.crash``."""
+    stops silently, so every error goes to ``manager.crash``."""
 
     def __init__(
         self,
@@ -71,21 +95,18 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         directory: StateDirectory,
         manager: TaskManager,
         schedule: RebalanceSchedule,
-        ends: ChangelogEnds,
+        fetch_ends: FetchEnds,
         hooks: ConsumerHooks,
         partitions: Mapping[str, int],
-        work: Work,
     ) -> None:
         self._config = config
         self._topology = topology
         self._directory = directory
         self._manager = manager
         self._schedule = schedule
-        self._fetch_ends = ends
+        self._fetch_ends = fetch_ends
         self._hooks = hooks
-        self._consumer = hooks.consumer
         self._known_tasks = topology.tasks(partitions)
-        self._work = work
         self._joins = 0
         self._is_leader = False
         self._ends: dict[TaskId, int] | None = None
@@ -93,8 +114,6 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self._standby: set[TaskId] = set()
         self.group = ConsumerGroupMetadata(config.application_id)
         """The member id and generation of the current assignment, for committing offsets."""
-
-    # --- joining --------------------------------------------------------------------------------
 
     def subscription(self) -> bytes:
         sums = self._directory.report()
@@ -111,8 +130,6 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             client_tags=self._config.client_tags,
         ).encode()
 
-    # --- as leader ------------------------------------------------------------------------------
-
     async def fetch_ends(self) -> None:
         """Fetch the changelogs' end offsets for the assignment. If that takes a third of the
         session timeout, tasks stay where they are: the other members' sessions must not expire."""
@@ -121,10 +138,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             async with asyncio.timeout(self._config.session_timeout_ms / 3000):
                 ends = await self._fetch_ends(changelogs.values())
         except (TimeoutError, KafkaError) as error:
-            _log.warning(
-                "no end offsets of the changelogs, so tasks stay where they are: %r",
-                error,
-            )
+            _log.warning("no end offsets of changelogs, so tasks stay where they are: %r", error)
             self._ends = None
         else:
             self._ends = {task: ends[changelog] for task, changelog in changelogs.items()}
@@ -135,22 +149,20 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
         self._is_leader = True
         probing_ms = int(time.time() * 1000) + self._config.probing_rebalance_interval_ms
         return compute_assignments(
-            user_data, self._topology, partitions, self._ends, self._config.assignment, probing_ms
+            user_data, self._topology, partitions, self._ends, self._config, probing_ms
         )
-
-    # --- assignments ----------------------------------------------------------------------------
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
         try:
-            await self._work.suspend()
+            await self._manager.suspend(_REBALANCE_TIMEOUT_S)
         except Exception as error:  # noqa: BLE001 - aiokafka ignores errors
-            self._work.crash(error)
+            self._manager.crash(error)
 
     def assigned(self, partitions: list[TopicPartition], user_data: bytes) -> None:
         try:
             self._apply(partitions, AssignmentInfo.decode(user_data))
         except Exception as error:  # noqa: BLE001 - as above
-            self._work.crash(error)
+            self._manager.crash(error)
 
     def _apply(self, partitions: list[TopicPartition], info: AssignmentInfo) -> None:
         if info.error_code:
@@ -176,17 +188,17 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka 
             # committed one. The other tasks are paused until their state is restored.
             if task is not None and task.state is TaskState.RUNNING:
                 task.fetched_from = task.source_offset
-                self._consumer.seek(source, task.source_offset)
+                self._hooks.consumer.seek(source, task.source_offset)
             else:
-                self._consumer.pause(source)
+                self._hooks.consumer.pause(source)
         is_leader, self._is_leader = self._is_leader, False
         self._schedule.assigned(info.next_rebalance_ms, self._standby, leader=is_leader)
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
         try:
             self._manager.assign(self._active, self._standby)
-            self._work.resume()
+            self._manager.resume()
             await self._manager.open(self._active, self._standby)
             self._directory.release()
         except Exception as error:  # noqa: BLE001 - as above
-            self._work.crash(error)
+            self._manager.crash(error)

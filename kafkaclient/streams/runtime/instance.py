@@ -7,6 +7,7 @@ import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.errors import ConfigError, StreamsError
@@ -22,18 +23,15 @@ except ImportError as error:
 from kafkaclient.admin.admin import Admin
 from kafkaclient.producer.producer import Producer
 from kafkaclient.streams.membership.aiokafka_hooks import ConsumerHooks
-from kafkaclient.streams.membership.protocol_assignor import ProtocolAssignor
 from kafkaclient.streams.membership.rebalance_schedule import RebalanceSchedule
 from kafkaclient.streams.positions import positions_group, publish_positions
-from kafkaclient.streams.runtime.changelog_ends import ChangelogEnds
 from kafkaclient.streams.runtime.changelog_reader import ChangelogBytes, ChangelogReader
 from kafkaclient.streams.runtime.consumer_options import new_consumer
-from kafkaclient.streams.runtime.failures import is_being_cancelled
-from kafkaclient.streams.runtime.group_member import GroupMember
+from kafkaclient.streams.runtime.group_member import GroupMember, ProtocolAssignor
 from kafkaclient.streams.runtime.task import TaskOptions
 from kafkaclient.streams.runtime.task_manager import TaskManager
-from kafkaclient.streams.runtime.task_states import TaskState
-from kafkaclient.streams.runtime.topics import prepare_topics
+from kafkaclient.streams.runtime.task_states import TaskState, is_being_cancelled
+from kafkaclient.streams.runtime.topics import end_offsets, prepare_topics
 from kafkaclient.streams.runtime.writers import AtLeastOnceWriter, ExactlyOnceWriter
 from kafkaclient.streams.state.directory import StateDirectory
 from kafkaclient.types import TopicPartition
@@ -47,7 +45,6 @@ if TYPE_CHECKING:
     from kafkaclient.streams.runtime.writers import Writer
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.streams.topology import Topology
-    from kafkaclient.types import ConsumerGroupMetadata
 
 __all__ = ["Instance", "TaskDescription"]
 
@@ -56,7 +53,6 @@ _log = logging.getLogger(__name__)
 _POLL_MS = 100
 _MAX_RECORDS = 1_000  # per poll, over all tasks
 _NO_PARTITION = ConsumerPartition("", -1)  # polled when no task wants records
-_REBALANCE_TIMEOUT_S = 1.0  # how long a rebalance, and so the whole group, waits for a record
 _SHUTDOWN_TIMEOUT_S = 10.0  # how long the shutdown waits for a record
 _CLEANUP_INTERVAL_S = 10.0
 _DISK_THREADS = 2
@@ -74,7 +70,7 @@ class TaskDescription(NamedTuple):
 
 
 class Instance:
-    """One run of the application; not reusable."""
+    """One run of the application. A second run needs a new instance."""
 
     def __init__(self, config: StreamsConfig, topology: Topology) -> None:
         self._config = config
@@ -113,8 +109,11 @@ class Instance:
                     ("positions", self._publish_positions()),
                 )
             ]
+            stopping = asyncio.create_task(stopped.wait())
+            stack.callback(stopping.cancel)
+            either: set[asyncio.Future[Any]] = {self._crashed, stopping}
             try:
-                await _wait_for_end(self._crashed, stopped)
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 await self._shut_down(loops)
             if self._crashed.done():
@@ -134,10 +133,7 @@ class Instance:
         )
         changelogs = new_consumer(config, auto_offset_reset="none")
         disk = stack.enter_context(ThreadPoolExecutor(_DISK_THREADS, "kafkaclient-disk"))
-        admin = await stack.enter_async_context(
-            Admin(config.bootstrap_servers, **config.client_options)
-        )
-        ends = ChangelogEnds(admin)
+        fetch_ends = partial(end_offsets, await stack.enter_async_context(self._new_admin()))
         stack.push_async_callback(changelogs.stop)
         stack.push_async_callback(self._consumer.stop)
         try:
@@ -152,13 +148,13 @@ class Instance:
             await stack.enter_async_context(self._producer)
         self._hooks = hooks = ConsumerHooks(self._consumer)
         self._schedule = RebalanceSchedule(config.acceptable_recovery_lag, self._clock, time.time)
-        self._reader = reader = ChangelogReader(changelogs, self._observe_lag)
+        self._reader = reader = ChangelogReader(changelogs, self._schedule.observe)
         self._manager = TaskManager(
             self._topology,
             self._directory,
             self._consumer,
             reader,
-            ends,
+            fetch_ends,
             make_writer=self._make_writer,
             on_migrated=self._schedule.request_soon,
             crash=self.crash,
@@ -180,24 +176,26 @@ class Instance:
             self._directory,
             self._manager,
             self._schedule,
-            ends,
+            fetch_ends,
             hooks,
             topics.partitions,
-            self,
         )
         known = self._topology.tasks(topics.partitions)
-        await self._manager.prepare(task for task in self._directory.report() if task in known)
-        assignor.serve(self._member)
+        # Stores of tasks that are likely to be assigned here are opened before joining the group.
+        await self._manager.open_stores(task for task in self._directory.report() if task in known)
+        assignor.member = self._member
         hooks.before_assignment(self._member.fetch_ends)
         # The consumer joins the group as soon as it has subscribed, so this comes last.
         self._consumer.subscribe(self._topology.topics, listener=self._member)
         return reader
 
+    def _new_admin(self) -> Admin:
+        return Admin(self._config.bootstrap_servers, **self._config.client_options)
+
     async def _publish_positions(self) -> None:
-        config = self._config
         await publish_positions(
-            lambda: Admin(config.bootstrap_servers, **config.client_options),
-            positions_group(config.application_id, self._directory.process_id),
+            self._new_admin,
+            positions_group(self._config.application_id, self._directory.process_id),
             lambda: {
                 task.changelog: task.position
                 for task in self._tasks.values()
@@ -213,12 +211,7 @@ class Instance:
             transactional_id=f"{self._config.application_id}-{task.id}",
             **self._config.transactional_options,
         )
-        return ExactlyOnceWriter(producer, self._group_metadata)
-
-    def _group_metadata(self) -> ConsumerGroupMetadata:
-        return self._member.group
-
-    # --- work -----------------------------------------------------------------------------------
+        return ExactlyOnceWriter(producer, lambda: self._member.group)
 
     async def _fetch_records(self) -> None:
         """Fetch, in a loop, for the tasks that want records. Their workers process them."""
@@ -226,13 +219,13 @@ class Instance:
         while True:
             wanted = self._manager.wanted_partitions()
             self._manager.deliver(await self._fetch(wanted), wanted)
-            self._manager.check_slow_records()
             if self._schedule.take_due() and not self._hooks.is_rebalancing:
                 self._hooks.request_rejoin()
             if self._clock() >= clean_at:
                 delay = self._config.state_cleanup_delay_ms / 1000
                 self._directory.clean(self._manager.in_use(), delay)
-                self._manager.refresh_checkpoints()
+                for task in self._tasks.values():
+                    task.refresh_checkpoint()
                 clean_at = self._clock() + _CLEANUP_INTERVAL_S
 
     async def _fetch(
@@ -242,11 +235,11 @@ class Instance:
         self._manager.room_available.clear()
         # getmany() without partitions polls all that are not paused. A poll is needed even if no
         # task wants records: it keeps this member in the group (max.poll.interval.ms).
-        asked = [ConsumerPartition(*source) for source in wanted] or [_NO_PARTITION]
+        chosen = [ConsumerPartition(*source) for source in wanted] or [_NO_PARTITION]
         if len(wanted) == len(self._manager.workers):
-            asked = []
+            chosen = []
         fetching = asyncio.ensure_future(
-            self._consumer.getmany(*asked, timeout_ms=_POLL_MS, max_records=_MAX_RECORDS)
+            self._consumer.getmany(*chosen, timeout_ms=_POLL_MS, max_records=_MAX_RECORDS)
         )
         room = asyncio.ensure_future(self._manager.room_available.wait())
         try:
@@ -262,21 +255,6 @@ class Instance:
                 return {}
             raise
         return {TopicPartition(*partition): records for partition, records in found.items()}
-
-    async def suspend(self) -> None:
-        """A rebalance begins: finish the current records and commit."""
-        await self._manager.suspend(_REBALANCE_TIMEOUT_S)
-
-    def resume(self) -> None:
-        """The rebalance is over: process records again."""
-        if not self._crashed.done():
-            self._manager.resume()
-
-    def _observe_lag(self, task: Task) -> None:
-        assert task.lag is not None
-        self._schedule.observe(task.id, task.lag)
-
-    # --- shutdown -------------------------------------------------------------------------------
 
     def crash(self, error: BaseException) -> None:
         """End the instance with this error. Only the first error counts."""
@@ -311,12 +289,3 @@ class Instance:
                 self._config.application_id,
                 error,
             )
-
-
-async def _wait_for_end(crashed: asyncio.Future[None], stopped: asyncio.Event) -> None:
-    waiting = asyncio.create_task(stopped.wait())
-    try:
-        either: set[asyncio.Future[Any]] = {crashed, waiting}
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        waiting.cancel()

@@ -7,11 +7,10 @@ group's session timeout.
 from __future__ import annotations
 
 import logging
-import math
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import StreamsError
-from kafkaclient.streams.runtime.failures import is_abort_error
+from kafkaclient.streams.runtime.task_states import is_abort_error
 
 if TYPE_CHECKING:
     from kafkaclient.streams.tasks import TaskId
@@ -35,7 +34,7 @@ class SlowRecords:
         task: TaskId,
         source: TopicPartition,
         timeout_s: float | None,
-        session_timeout_s: float = math.inf,
+        session_timeout_s: float,
     ) -> None:
         self._task = task
         self._source = source

@@ -13,7 +13,7 @@ from kafkaclient.streams.config import EARLIEST
 from kafkaclient.streams.runtime.record_work import RecordWork
 from kafkaclient.streams.runtime.slow_records import SlowRecords
 from kafkaclient.streams.runtime.task_states import TRANSITIONS, TaskEvent, TaskState
-from kafkaclient.streams.state.checkpoint import UNKNOWN_CHANGELOG, ChangelogTopic, Checkpoint
+from kafkaclient.streams.state.directory import UNKNOWN_CHANGELOG, ChangelogTopic, Checkpoint
 from kafkaclient.streams.state.key_value_store import KeyValueStore
 from kafkaclient.streams.state.rocks import RocksStore
 
@@ -84,25 +84,20 @@ class Task:
         """Whether processed records are not committed yet."""
         self.commit_at = 0.0
         """While dirty: when the commit is due, by the clock."""
-        self._options = options or TaskOptions()
-        self._clock = self._options.clock
+        options = self._options = options or TaskOptions()
+        self._clock = options.clock
         self._processor = topology.processor(task)
-        self._changelog_topic = self._options.changelogs.get(
-            self._processor.store, UNKNOWN_CHANGELOG
-        )
+        self._changelog_topic = options.changelogs.get(self._processor.store, UNKNOWN_CHANGELOG)
         self._directory = directory
         self._disk = disk
         self._work: RecordWork | None = None
         """While RUNNING."""
-        self._slow = SlowRecords(
-            task,
-            self.source,
-            self._options.transaction_timeout_s,
-            self._options.session_timeout_s,
+        self.slow_records = SlowRecords(
+            task, self.source, options.transaction_timeout_s, options.session_timeout_s
         )
         self._checkpoint_write: Future[None] | None = None
         """The last checkpoint write, done or in progress."""
-        now = self._options.wall()
+        now = options.wall()
         checkpoint = directory.prepare(self._processor.store, self._changelog_topic, now)
         self.position = 0 if checkpoint is None else checkpoint.offset
         """Offset of the next change of the changelog. The store contains all earlier changes."""
@@ -125,10 +120,6 @@ class Task:
     def is_active(self) -> bool:
         return self.state in (TaskState.RESTORING, TaskState.RUNNING)
 
-    @property
-    def follows_changelog(self) -> bool:
-        return self.state in (TaskState.RESTORING, TaskState.STANDBY)
-
     def advance(self, event: TaskEvent) -> None:
         """Enter the next state. Raises KeyError for an event that is impossible in this state."""
         before, self.state = self.state, TRANSITIONS[self.state, event]
@@ -145,7 +136,7 @@ class Task:
         if before is not TaskState.RUNNING and self.state is TaskState.RUNNING:
             assert self.writer is not None
             self._work = RecordWork(self.source, self._processor, self.store, self.writer)
-            self._slow.restart()
+            self.slow_records.restart()
         if self.state is not TaskState.RESTORING or event is TaskEvent.FAILED:
             self._restored_at = None
 
@@ -212,19 +203,19 @@ class Task:
         for record in records:
             if record.offset < self.source_offset and not self._apply_offset_reset(record.offset):
                 continue
-            if self.is_dirty and self._slow.needs_own_transaction(record.offset):
+            if self.is_dirty and self.slow_records.needs_own_transaction(record.offset):
                 await self.commit()
             if not self.is_dirty:
                 await self.writer.begin()
                 self.is_dirty = True
                 self.commit_at = self._clock() + self._options.commit_interval_s
-                self._slow.begin(record.offset)
-            self._slow.start(record.offset, self._clock())
+                self.slow_records.begin(record.offset)
+            self.slow_records.start(record.offset, self._clock())
             await work.process(record)
             if self._work is not work:
                 return  # the task stopped running, but the processor ignored its cancellation
             now = self._clock()
-            self._slow.end(now)
+            self.slow_records.end(now)
             self.source_offset = record.offset + 1
             if now >= self.commit_at or not keep_going():
                 return
@@ -258,17 +249,7 @@ class Task:
 
     def check_slow_record(self) -> None:
         """Log the current record if it is slow. Call it several times per session timeout."""
-        self._slow.check(self._clock())
-
-    def explain_error(self, error: Exception) -> Exception:
-        """The error to report in place of an error of :meth:`process` or :meth:`commit`."""
-        return self._slow.explain_error(error)
-
-    async def commit_first_offset(self, offset: int) -> None:
-        """Commit ``offset`` for a task that has no committed offset."""
-        assert self.writer is not None
-        await self.writer.begin()
-        await self.writer.commit({}, self.changelog, self.source, offset)
+        self.slow_records.check(self._clock())
 
     async def commit(self) -> None:
         """Write the changes, the emitted records and the offset, then update the store."""

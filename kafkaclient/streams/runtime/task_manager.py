@@ -4,43 +4,46 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from aiokafka import TopicPartition as ConsumerPartition
 
 from kafkaclient.streams.config import LATEST
-from kafkaclient.streams.runtime.failures import event_for
 from kafkaclient.streams.runtime.task import Task, TaskOptions
-from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState
+from kafkaclient.streams.runtime.task_states import TaskEvent, TaskState, event_for
 from kafkaclient.streams.runtime.worker import Worker
+from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from concurrent.futures import Executor, Future
 
     from aiokafka import AIOKafkaConsumer
 
-    from kafkaclient.streams.runtime.changelog_ends import ChangelogEnds
     from kafkaclient.streams.runtime.changelog_reader import ChangelogReader
     from kafkaclient.streams.runtime.writers import Writer
     from kafkaclient.streams.state.directory import StateDirectory
     from kafkaclient.streams.tasks import TaskId
     from kafkaclient.streams.topology import Topology
-    from kafkaclient.types import TopicPartition
 
-__all__ = ["TaskManager"]
+__all__ = ["FetchEnds", "TaskManager"]
 
 _log = logging.getLogger(__name__)
+
+FetchEnds: TypeAlias = Callable[[Collection[TopicPartition]], Awaitable[dict[TopicPartition, int]]]
 
 _RETRY_BACKOFF_S = 0.5  # delay until a failed task is restored again
 _CANCEL_TIMEOUT_S = 5.0  # how long a cancelled processor may take at the end of the instance
 
 
 class TaskManager:
-    """``make_writer`` creates a task's writer. ``on_migrated`` is called when only another
-    assignment can help, ``crash`` when the instance must end. ``disk``'s threads open, flush and
-    close stores."""
+    """The tasks of this instance.
+
+    ``on_migrated`` is called when only another assignment can help, ``crash`` when the instance
+    must end. ``disk``'s threads open, flush and close stores.
+    """
 
     def __init__(
         self,
@@ -48,7 +51,7 @@ class TaskManager:
         directory: StateDirectory,
         consumer: AIOKafkaConsumer,
         reader: ChangelogReader,
-        ends: ChangelogEnds,
+        fetch_ends: FetchEnds,
         *,
         make_writer: Callable[[Task], Writer],
         on_migrated: Callable[[], None],
@@ -66,10 +69,10 @@ class TaskManager:
         self._directory = directory
         self._consumer = consumer
         self._reader = reader
-        self._ends = ends
+        self._fetch_ends = fetch_ends
         self._make_writer = make_writer
         self._on_migrated = on_migrated
-        self._crash = crash
+        self.crash = crash
         self._disk = disk
         self._options = options or TaskOptions()
         self._loop = asyncio.get_running_loop()
@@ -81,6 +84,7 @@ class TaskManager:
         """Task -> the close of its store, done or in progress."""
         self._cancelled_workers: set[asyncio.Task[None]] = set()
         """Cancelled workers that have not ended yet."""
+        self._work_stopped = False
         self._ended = False
 
     def running(self) -> list[TaskId]:
@@ -98,28 +102,28 @@ class TaskManager:
         that keeps its role continues without interruption."""
         if self._ended:
             return
-        for tasks, event in _roles(active, standby):
-            for task_id in tasks & self.tasks.keys():
-                self.handle(self.tasks[task_id], event)
-        for task_id in self.tasks.keys() - {*active, *standby}:
-            self.handle(self.tasks[task_id], TaskEvent.REVOKED)
+        for task in list(self.tasks.values()):
+            if task.id in active:
+                self.handle(task, TaskEvent.ASSIGNED_ACTIVE)
+            elif task.id in standby:
+                self.handle(task, TaskEvent.ASSIGNED_STANDBY)
+            else:
+                self.handle(task, TaskEvent.REVOKED)
         self._follow()
 
     async def open(self, active: Collection[TaskId], standby: Collection[TaskId]) -> None:
         """Open the assignment's stores that are not open yet, active tasks first."""
-        for tasks, event in _roles(active, standby):
-            opened = await self._open(tasks)
-            for task in opened:
+        for tasks, event in (
+            (active, TaskEvent.ASSIGNED_ACTIVE),
+            (standby, TaskEvent.ASSIGNED_STANDBY),
+        ):
+            for task in await self.open_stores(tasks):
                 self.handle(task, event)
-            if opened:
-                self._follow()
+            self._follow()
 
-    async def prepare(self, tasks: Iterable[TaskId]) -> None:
-        """Open tasks that are likely to be assigned here, before joining the group."""
-        await self._open(tasks)
-
-    async def _open(self, tasks: Iterable[TaskId]) -> list[Task]:
-        """Open those that are not open yet, and return them. Raises the first error at the end."""
+    async def open_stores(self, tasks: Iterable[TaskId]) -> list[Task]:
+        """Open the tasks that are not open yet, and return them. All are tried before the first
+        error is raised."""
         self._opening = set(tasks) - self.tasks.keys()
         opening = [
             asyncio.wrap_future(self._disk.submit(self._open_task, task_id))
@@ -140,8 +144,7 @@ class TaskManager:
 
     def _open_task(self, task_id: TaskId) -> Task:
         """Runs in a thread of ``disk``."""
-        closing = self._store_closings.get(task_id)
-        if closing is not None:
+        if closing := self._store_closings.get(task_id):
             closing.result()
         directory = self._directory.task(task_id)
         return Task(task_id, self._topology, directory, self._disk, self._options)
@@ -154,19 +157,27 @@ class TaskManager:
             return
         if before in (TaskState.RESTORING, TaskState.RUNNING) and event is not TaskEvent.RESTORED:
             self._deactivate(task)
-        _ON_ENTER[task.state](self, task)
+        match task.state:
+            case TaskState.RESTORING:
+                self._activations[task.id] = asyncio.create_task(
+                    self._activate(task), name=f"kafkaclient-activate-{task.id}"
+                )
+            case TaskState.RUNNING:
+                self._start_worker(task)
+            case TaskState.CLOSED:
+                self._close_store(task)
         if event not in (TaskEvent.ASSIGNED_ACTIVE, TaskEvent.ASSIGNED_STANDBY, TaskEvent.REVOKED):
             self._follow()
 
     def _follow(self) -> None:
-        self._reader.follow([task for task in self.tasks.values() if task.follows_changelog])
+        following = (TaskState.RESTORING, TaskState.STANDBY)
+        self._reader.follow([task for task in self.tasks.values() if task.state in following])
 
     def _deactivate(self, task: Task) -> None:
         source = ConsumerPartition(*task.source)
         if source in self._consumer.assignment():
             self._consumer.pause(source)
-        worker = self.workers.pop(task.id, None)
-        if worker is not None:
+        if worker := self.workers.pop(task.id, None):
             worker.cancel()
             self._cancelled_workers.add(worker.asyncio_task)
             worker.asyncio_task.add_done_callback(self._cancelled_workers.discard)
@@ -174,19 +185,13 @@ class TaskManager:
         if activation is not None and activation is not asyncio.current_task():
             activation.cancel()
         if task.writer is not None:
-            before = self._writer_stops.get(task.id)
-            ending = _stop_writer(task.writer, task, before)
+            stopping = _stop_writer(task.writer, task, before=self._writer_stops.get(task.id))
             self._writer_stops[task.id] = asyncio.create_task(
-                ending, name=f"kafkaclient-end-{task.id}"
+                stopping, name=f"kafkaclient-end-{task.id}"
             )
             task.writer = None
 
-    def _enter_restoring(self, task: Task) -> None:
-        self._activations[task.id] = asyncio.create_task(
-            self._activate(task), name=f"kafkaclient-activate-{task.id}"
-        )
-
-    def _enter_running(self, task: Task) -> None:
+    def _start_worker(self, task: Task) -> None:
         self._activations.pop(task.id, None)
         self.workers[task.id] = Worker(task, self._may_work, self.room_available.set, self.failed)
         self.seek(task)
@@ -200,10 +205,7 @@ class TaskManager:
             self._consumer.seek(source, task.source_offset)
             self._consumer.resume(source)
 
-    def _enter_standby(self, task: Task) -> None:
-        """Nothing to start: the changelog reader follows the task's changelog."""
-
-    def _enter_closed(self, task: Task) -> None:
+    def _close_store(self, task: Task) -> None:
         del self.tasks[task.id]
         self._store_closings[task.id] = closing = self._disk.submit(task.close)
         closing.add_done_callback(self._on_store_closed)
@@ -212,7 +214,7 @@ class TaskManager:
         """Runs in a thread of ``disk``."""
         error = closing.exception()
         if error is not None and not self._ended:
-            self._loop.call_soon_threadsafe(self._crash, error)
+            self._loop.call_soon_threadsafe(self.crash, error)
 
     # --- from restoring to running --------------------------------------------------------------
 
@@ -234,11 +236,11 @@ class TaskManager:
         # task are fenced, and their transactions are over. Only then read the offsets.
         task.writer = self._make_writer(task)
         await task.writer.start()
-        await task.wait_until_restored((await self._ends([task.changelog]))[task.changelog])
+        await task.wait_until_restored((await self._fetch_ends([task.changelog]))[task.changelog])
         offset = await task.writer.committed(task.source)
         if offset:
             # Fetched after the committed offset, so it is not smaller unless the topic is new.
-            end = (await self._ends([task.source]))[task.source]
+            end = (await self._fetch_ends([task.source]))[task.source]
             if offset > end:
                 _log.warning(
                     "task %s: the group has committed offset %d of %s-%d, which ends at %d: the "
@@ -257,7 +259,9 @@ class TaskManager:
         if self._options.auto_offset_reset == LATEST:
             # Committed now: after a failure, a later end offset would skip records.
             offset: int = (await self._consumer.end_offsets([source]))[source]
-            await task.commit_first_offset(offset)
+            assert task.writer is not None
+            await task.writer.begin()
+            await task.writer.commit({}, task.changelog, task.source, offset)
         else:
             offset = (await self._consumer.beginning_offsets([source]))[source]
         return offset
@@ -268,7 +272,7 @@ class TaskManager:
             return
         event = event_for(error)
         if event is None:
-            self._crash(error)
+            self.crash(error)
             return
         _log.warning("task %s %s: %s", task.id, event.value, error)
         self.handle(task, event)
@@ -288,10 +292,11 @@ class TaskManager:
     def deliver(
         self, found: Mapping[TopicPartition, Sequence[Any]], wanted: Mapping[TopicPartition, object]
     ) -> None:
-        """Pass fetched records to the workers. ``wanted`` is the result of
+        """Pass fetched records to the workers, and log slow records. ``wanted`` is the result of
         :meth:`wanted_partitions` from before the fetch: if a task's token has changed since, its
         records are discarded and fetched again."""
         for worker in self.workers.values():
+            worker.task.check_slow_record()
             source = worker.task.source
             if source not in found:
                 continue
@@ -300,16 +305,6 @@ class TaskManager:
             else:
                 worker.discard_records()
                 self.seek(worker.task)
-
-    def check_slow_records(self) -> None:
-        """Log records that take too long. Call it regularly."""
-        for worker in self.workers.values():
-            worker.task.check_slow_record()
-
-    def refresh_checkpoints(self) -> None:
-        """Renew old checkpoints. Call it regularly."""
-        for task in self.tasks.values():
-            task.refresh_checkpoint()
 
     async def suspend(self, timeout_s: float) -> None:
         """Finish the current records and commit all tasks. If a record takes longer than
@@ -327,12 +322,14 @@ class TaskManager:
                 )
 
     def resume(self) -> None:
-        """Let tasks process records."""
-        self._may_work.set()
-        self.room_available.set()
+        """Let tasks process records, unless :meth:`stop_work` was called."""
+        if not self._work_stopped:
+            self._may_work.set()
+            self.room_available.set()
 
     def stop_work(self) -> None:
-        """Start no further record."""
+        """The instance has crashed: start no further record."""
+        self._work_stopped = True
         self._may_work.clear()
 
     # --- shutdown -------------------------------------------------------------------------------
@@ -357,20 +354,6 @@ class TaskManager:
         with ExitStack() as results:
             for closing in self._store_closings.values():
                 results.callback(closing.result)
-
-
-_ON_ENTER = {
-    TaskState.RESTORING: TaskManager._enter_restoring,
-    TaskState.RUNNING: TaskManager._enter_running,
-    TaskState.STANDBY: TaskManager._enter_standby,
-    TaskState.CLOSED: TaskManager._enter_closed,
-}
-
-
-def _roles(
-    active: Collection[TaskId], standby: Collection[TaskId]
-) -> tuple[tuple[set[TaskId], TaskEvent], ...]:
-    return (set(active), TaskEvent.ASSIGNED_ACTIVE), (set(standby), TaskEvent.ASSIGNED_STANDBY)
 
 
 async def _stop_writer(writer: Writer, task: Task, before: asyncio.Task[None] | None) -> None:

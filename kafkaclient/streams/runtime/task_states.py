@@ -1,14 +1,33 @@
-"""The states of a task on this instance, and the events that change them."""
+"""A task's states on this instance, the events that change them, and the event of an error."""
 
 from __future__ import annotations
 
+import asyncio
 from enum import Enum
 from typing import TYPE_CHECKING
+
+from aiokafka import errors as consumer_errors
+
+from kafkaclient.errors import (
+    BrokerError,
+    KafkaError,
+    MetadataTimeoutError,
+    ProducerFencedError,
+    TransactionAbortableError,
+    UnknownTopicError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["TRANSITIONS", "TaskEvent", "TaskState"]
+__all__ = [
+    "TRANSITIONS",
+    "TaskEvent",
+    "TaskState",
+    "event_for",
+    "is_abort_error",
+    "is_being_cancelled",
+]
 
 
 class TaskState(Enum):
@@ -37,26 +56,61 @@ class TaskEvent(Enum):
 
 
 _S, _E = TaskState, TaskEvent
+_ACTIVE = (_S.RESTORING, _S.RUNNING)
+_OPEN = (_S.CREATED, _S.STANDBY, *_ACTIVE)
 
 TRANSITIONS: Mapping[tuple[TaskState, TaskEvent], TaskState] = {
-    (_S.CREATED, _E.ASSIGNED_ACTIVE): _S.RESTORING,
-    (_S.CREATED, _E.ASSIGNED_STANDBY): _S.STANDBY,
-    (_S.STANDBY, _E.ASSIGNED_ACTIVE): _S.RESTORING,
-    (_S.STANDBY, _E.ASSIGNED_STANDBY): _S.STANDBY,
-    (_S.RESTORING, _E.ASSIGNED_ACTIVE): _S.RESTORING,
-    (_S.RESTORING, _E.ASSIGNED_STANDBY): _S.STANDBY,
-    (_S.RESTORING, _E.RESTORED): _S.RUNNING,
-    (_S.RESTORING, _E.FAILED): _S.RESTORING,
-    (_S.RESTORING, _E.MIGRATED): _S.STANDBY,
-    (_S.RESTORING, _E.STOPPED): _S.STANDBY,
-    (_S.RUNNING, _E.ASSIGNED_ACTIVE): _S.RUNNING,
-    (_S.RUNNING, _E.ASSIGNED_STANDBY): _S.STANDBY,
-    (_S.RUNNING, _E.FAILED): _S.RESTORING,
-    (_S.RUNNING, _E.MIGRATED): _S.STANDBY,
-    (_S.RUNNING, _E.STOPPED): _S.STANDBY,
-    (_S.CREATED, _E.REVOKED): _S.CLOSED,
-    (_S.STANDBY, _E.REVOKED): _S.CLOSED,
-    (_S.RESTORING, _E.REVOKED): _S.CLOSED,
-    (_S.RUNNING, _E.REVOKED): _S.CLOSED,
+    (before, event): after
+    for event, states, after in (
+        (_E.ASSIGNED_ACTIVE, (_S.CREATED, _S.STANDBY, _S.RESTORING), _S.RESTORING),
+        (_E.ASSIGNED_ACTIVE, (_S.RUNNING,), _S.RUNNING),
+        (_E.ASSIGNED_STANDBY, _OPEN, _S.STANDBY),
+        (_E.RESTORED, (_S.RESTORING,), _S.RUNNING),
+        (_E.FAILED, _ACTIVE, _S.RESTORING),
+        (_E.MIGRATED, _ACTIVE, _S.STANDBY),
+        (_E.STOPPED, _ACTIVE, _S.STANDBY),
+        (_E.REVOKED, _OPEN, _S.CLOSED),
+    )
+    for before in states
 }
 """(state, event) -> next state. Any other pair is a bug and raises KeyError."""
+
+# ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS, FENCED_INSTANCE_ID
+_NOT_A_MEMBER = frozenset({22, 25, 27, 82})
+# INVALID_TXN_STATE, TRANSACTION_ABORTABLE: the transaction is over, or must be aborted
+_ABORTED = frozenset({48, 120})
+_RETRIABLE = (
+    TransactionAbortableError,  # such as a transaction that took too long
+    consumer_errors.CommitFailedError,
+    consumer_errors.IllegalStateError,  # the partition is no longer assigned
+    consumer_errors.KafkaTimeoutError,  # such as a partition without leader
+)
+
+
+def event_for(error: BaseException) -> TaskEvent | None:
+    """The event that the error causes for its task. None: a retry would fail again."""
+    if isinstance(error, TransactionAbortableError) and error.__cause__ is not None:
+        return event_for(error.__cause__)
+    if isinstance(error, MetadataTimeoutError) and isinstance(error.__cause__, UnknownTopicError):
+        return None  # brokers answered that the topic does not exist
+    if isinstance(error, ProducerFencedError):
+        return TaskEvent.MIGRATED
+    ended = isinstance(error, BrokerError) and error.code in _NOT_A_MEMBER | _ABORTED
+    retriable = isinstance(error, KafkaError | consumer_errors.KafkaError) and error.retriable
+    return TaskEvent.FAILED if ended or retriable or isinstance(error, _RETRIABLE) else None
+
+
+def is_abort_error(error: BaseException) -> bool:
+    """Whether brokers may have aborted the transaction because it was open for too long. Some
+    brokers report this as a fenced producer."""
+    if isinstance(error, TransactionAbortableError) and error.__cause__ is not None:
+        return is_abort_error(error.__cause__)
+    return isinstance(error, BrokerError) and (
+        isinstance(error, ProducerFencedError) or error.code in _ABORTED
+    )
+
+
+def is_being_cancelled() -> bool:
+    """Whether the current asyncio task is being cancelled, and not just what it awaits."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -1,4 +1,4 @@
-"""The application's topics: input topics must exist, changelogs are created."""
+"""The application's topics: input topics must exist, changelogs are created, ends are fetched."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafkaclient.admin import Admin, ConfigResource, NewTopic
 from kafkaclient.errors import (
     AuthorizationError,
+    KafkaError,
+    KafkaTimeoutError,
     StateStoreError,
     StreamsError,
     TopicExistsError,
 )
-from kafkaclient.streams.state.checkpoint import UNKNOWN_CHANGELOG, ChangelogTopic
+from kafkaclient.streams.state.directory import UNKNOWN_CHANGELOG, ChangelogTopic
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -21,12 +23,14 @@ if TYPE_CHECKING:
     from kafkaclient.admin import TopicDescription
     from kafkaclient.streams.config import StreamsConfig
     from kafkaclient.streams.topology import Topology
+    from kafkaclient.types import TopicPartition
 
-__all__ = ["ApplicationTopics", "prepare_topics"]
+__all__ = ["ApplicationTopics", "end_offsets", "prepare_topics"]
 
 _log = logging.getLogger(__name__)
 
 _READY_TIMEOUT_S = 30.0  # how long brokers may take to know a new changelog
+_LEADER_TIMEOUT_S = 30.0  # how long partitions may be without leader
 _POLL_INTERVAL_S = 0.1
 _DELETE_RETENTION = "delete.retention.ms"
 
@@ -51,15 +55,12 @@ async def prepare_topics(config: StreamsConfig, topology: Topology) -> Applicati
     async with Admin(config.bootstrap_servers, **config.client_options) as admin:
         dead_letters = {t for p in topology.processors for t in p.dead_letter_topics}
         found = await _existing_topics(admin, {*topology.topics, *dead_letters})
-        if missing := sorted(set(topology.topics) - found.keys()):
-            raise StreamsError(
-                f"topic {', '.join(missing)} does not exist; create the input topics"
-            )
-        if missing := sorted(dead_letters - found.keys()):
-            raise StreamsError(
-                f"topic {', '.join(missing)} does not exist, which is to take dead letters "
-                "(DeadLetter): create it"
-            )
+        for topics, advice in (
+            (set(topology.topics), "; create the input topics"),
+            (dead_letters, ", which is to take dead letters (DeadLetter): create it"),
+        ):
+            if missing := sorted(topics - found.keys()):
+                raise StreamsError(f"topic {', '.join(missing)} does not exist{advice}")
         partitions = {topic: len(found[topic].partitions) for topic in topology.topics}
         wanted = {
             topology.changelog_topic(processor): partitions[processor.topic]
@@ -126,3 +127,27 @@ async def _delete_retention_s(admin: Admin, topic: str) -> float:
             error,
         )
         return UNKNOWN_CHANGELOG.delete_retention_s
+
+
+async def end_offsets(
+    admin: Admin, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """End offset of the committed records of each partition. Waits for partitions without leader.
+
+    Raises KafkaTimeoutError if a partition has no leader for 30 s, and KafkaError if the brokers do
+    not answer.
+    """
+    found: dict[TopicPartition, int] = {}
+    try:
+        async with asyncio.timeout(_LEADER_TIMEOUT_S):
+            while len(found := await admin.end_offsets(partitions)) < len(set(partitions)):  # noqa: ASYNC110
+                await asyncio.sleep(_POLL_INTERVAL_S)
+    except TimeoutError as error:
+        if isinstance(error, KafkaError):
+            raise  # a request timed out
+        without = sorted(f"{p.topic}-{p.partition}" for p in set(partitions) - found.keys())
+        raise KafkaTimeoutError(
+            f"no end offset for {_LEADER_TIMEOUT_S:g} s, because there is no leader: "
+            f"{', '.join(without)}. They are deleted, or their brokers are down"
+        ) from error
+    return found

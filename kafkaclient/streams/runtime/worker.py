@@ -104,7 +104,7 @@ class Worker:
             await work()
         except Exception as error:  # noqa: BLE001 - on_error gets it
             self._is_over = True
-            self._on_error(self.task, self.task.explain_error(error))
+            self._on_error(self.task, self.task.slow_records.explain_error(error))
 
     async def _wait_for_work(self) -> None:
         while not self._records and not self.task.is_commit_due:

@@ -121,8 +121,7 @@ class ExactlyOnceWriter(Writer):
         await self._producer.commit_transaction()
 
     async def committed(self, source: TopicPartition) -> int | None:
-        found = await self._producer.committed(self._group().group_id, [source])
-        offset = found[source]
+        offset = (await self._producer.committed(self._group().group_id, [source]))[source]
         return None if offset is None else offset.offset
 
     async def stop(self) -> None:

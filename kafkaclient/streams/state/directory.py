@@ -6,31 +6,142 @@
                                  process-id
                                  0_1/checkpoint
                                      rocksdb/
+
+A checkpoint is a small file with the changelog position of a task's store, replaced atomically. It
+is like Kafka Streams' ``OffsetCheckpoint``, plus a checksum: with too high a position the store
+would silently lack changes.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID, uuid4
 
+from crc32c import crc32c
 from filelock import FileLock, Timeout
 
 from kafkaclient.errors import StateStoreError
-from kafkaclient.streams.state.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from kafkaclient.streams.tasks import TaskId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from kafkaclient.streams.state.checkpoint import ChangelogTopic
-
-__all__ = ["StateDirectory", "TaskDirectory"]
+__all__ = [
+    "UNKNOWN_CHANGELOG",
+    "ChangelogTopic",
+    "Checkpoint",
+    "StateDirectory",
+    "TaskDirectory",
+    "read_checkpoint",
+    "write_checkpoint",
+]
 
 _log = logging.getLogger(__name__)
+
+_FORMAT = re.compile(
+    r"(?P<version>[12])\n(?P<store>\S+) (?P<offset>\d{1,19})"
+    r"(?: (?P<topic>-|[0-9a-f-]{36}) (?P<current_ms>\d{1,15}))?\n"
+)
+_CHECKSUM = "crc32c "
+
+
+class ChangelogTopic(NamedTuple):
+    """Properties of a changelog topic that decide whether a checkpoint is still valid."""
+
+    topic_id: UUID | None
+    """None: unknown, for example before Kafka 2.8."""
+    delete_retention_s: float
+    """``delete.retention.ms``: brokers drop tombstones after it, and readers miss the deletion."""
+
+
+UNKNOWN_CHANGELOG = ChangelogTopic(None, 86_400.0)
+
+
+class Checkpoint(NamedTuple):
+    """The store contains all changes before ``offset`` of its changelog."""
+
+    store: str
+    offset: int
+    topic_id: UUID | None = None
+    """Topic id of the changelog. None: unknown."""
+    current_at: float = 0.0
+    """When the store last had its whole changelog, in seconds since 1970."""
+
+    def problem(self, changelog: ChangelogTopic, now: float) -> str | None:
+        """Why the store must not be used any more. None: the store is valid."""
+        if None not in (self.topic_id, changelog.topic_id) and self.topic_id != changelog.topic_id:
+            return "its changelog was deleted and created again"
+        age_s = now - self.current_at
+        if age_s > changelog.delete_retention_s:
+            return (
+                f"its checkpoint is {age_s:.0f} s old, and its changelog keeps deletions for "
+                f"{changelog.delete_retention_s:.0f} s (delete.retention.ms)"
+            )
+        return None
+
+
+def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
+    """Replace the file atomically. Call it after the store is flushed to disk.
+
+    Raises :class:`~kafkaclient.errors.StateStoreError` if it cannot be written. The old file then
+    remains.
+    """
+    topic = checkpoint.topic_id or "-"
+    current_ms = int(checkpoint.current_at * 1000)
+    text = f"2\n{checkpoint.store} {checkpoint.offset} {topic} {current_ms}\n"
+    text += f"{_CHECKSUM}{crc32c(text.encode()):08x}\n"
+    new = path.with_suffix(".new")
+    try:
+        with new.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+        _sync_directory(path.parent)
+    except OSError as error:
+        with suppress(OSError):
+            new.unlink()
+        raise StateStoreError(
+            f"the checkpoint {path} cannot be written: {error}. The previous checkpoint remains: "
+            "free disk space or correct the permissions, and restart"
+        ) from error
+
+
+def read_checkpoint(path: Path) -> Checkpoint | None:
+    """The checkpoint. None if the file does not exist. Raises
+    :class:`~kafkaclient.errors.StateStoreError` if the file is unreadable or damaged."""
+    try:
+        data = path.read_bytes()
+        written_at = path.stat().st_mtime
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StateStoreError(f"the checkpoint {path} cannot be read: {error}") from error
+    content, separator, checksum = data.rpartition(_CHECKSUM.encode())
+    match = _FORMAT.fullmatch(content.decode("utf-8", "replace"))
+    if not separator or match is None or checksum != b"%08x\n" % crc32c(content):
+        raise StateStoreError(
+            f"the checkpoint {path} is damaged: its {len(data)} bytes do not match their checksum"
+        )
+    store, offset = match["store"], int(match["offset"])
+    if match["current_ms"] is None:  # format 1
+        return Checkpoint(store, offset, None, written_at)
+    topic_id = None if match["topic"] == "-" else UUID(match["topic"])
+    return Checkpoint(store, offset, topic_id, int(match["current_ms"]) / 1000)
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 class TaskDirectory:
@@ -163,15 +274,11 @@ class StateDirectory:
         return removed
 
     def _tasks(self) -> list[TaskId]:
-        tasks = (_parse_task(path.name) for path in self.path.iterdir())
-        return sorted(task for task in tasks if task is not None)
-
-
-def _parse_task(name: str) -> TaskId | None:
-    try:
-        return TaskId.parse(name)
-    except ValueError:
-        return None  # another file of the directory
+        found = []
+        for path in self.path.iterdir():
+            with suppress(ValueError):  # another file of the directory
+                found.append(TaskId.parse(path.name))
+        return sorted(found)
 
 
 def _acquire_lock(path: Path) -> FileLock:

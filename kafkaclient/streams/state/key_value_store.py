@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import StreamsError
@@ -12,6 +14,9 @@ if TYPE_CHECKING:
     from kafkaclient.streams.state.rocks import RocksStore
 
 __all__ = ["KeyValueStore"]
+
+_ABSENT: Any = object()
+"""Marks a key in ``_undo`` that had no uncommitted write."""
 
 
 class KeyValueStore:
@@ -25,16 +30,17 @@ class KeyValueStore:
 
     def __init__(self, rocks: RocksStore) -> None:
         self._rocks = rocks
-        self._changes: dict[bytes, bytes | None] = {}
-        self._undo: dict[bytes, bytes | _Absent | None] | None = None
+        self.changes: dict[bytes, bytes | None] = {}
+        """The uncommitted writes: key -> value."""
+        self._undo: dict[bytes, bytes | None] | None = None
         """What :meth:`roll_back` restores: key -> earlier value. None: there is no mark."""
-        self._is_closed = False
+        self.is_closed = False
 
     def get(self, key: bytes) -> bytes | None:
         """The key's value, or None. Raises TypeError for a key that is not bytes."""
         self._check(key)
-        if key in self._changes:
-            return self._changes[key]
+        if key in self.changes:
+            return self.changes[key]
         return self._rocks.get(key)
 
     def put(self, key: bytes, value: bytes | None) -> None:
@@ -43,8 +49,8 @@ class KeyValueStore:
         if value is not None:
             self._check(value, "value")
         if self._undo is not None and key not in self._undo:
-            self._undo[key] = self._changes.get(key, _ABSENT)
-        self._changes[key] = value
+            self._undo[key] = self.changes.get(key, _ABSENT)
+        self.changes[key] = value
 
     def delete(self, key: bytes) -> None:
         self.put(key, None)
@@ -61,35 +67,23 @@ class KeyValueStore:
         return self._range(start, end)
 
     def _range(self, start: bytes | None, end: bytes | None) -> Iterator[tuple[bytes, bytes]]:
-        self._check(b"")
-        changes = self._changes
-        keys = [
-            key for key in changes if (start is None or key >= start) and (end is None or key < end)
-        ]
-        above = sorted(keys, reverse=True)
-        for key, value in self._rocks.items(start):
-            self._check(key)
+        self.check_open()
+        changes = {k: v for k, v in self.changes.items() if start is None or k >= start}
+        stored = (pair for pair in self._rocks.items(start) if pair[0] not in changes)
+        pairs: Iterator[tuple[bytes, bytes | None]]
+        pairs = heapq.merge(sorted(changes.items()), stored, key=itemgetter(0))
+        for key, value in pairs:
+            self.check_open()
             if end is not None and key >= end:
-                break
-            while above and above[-1] < key:
-                yield from _present(changes, above.pop())
-            if above and above[-1] == key:
-                yield from _present(changes, above.pop())
-            elif key not in changes:
+                return
+            if value is not None:
                 yield key, value
-        while above:
-            yield from _present(changes, above.pop())
-
-    @property
-    def changes(self) -> dict[bytes, bytes | None]:
-        """The uncommitted writes: key -> value."""
-        return self._changes
 
     def commit(self) -> None:
         """Write the changes to RocksDB, after the changelog has them."""
-        if self._changes:
-            self._rocks.apply(self._changes.items())
-            self._changes = {}
+        if self.changes:
+            self._rocks.apply(self.changes.items())
+            self.changes = {}
         self._undo = None
 
     def mark(self) -> None:
@@ -99,34 +93,25 @@ class KeyValueStore:
     def roll_back(self) -> None:
         """Drop the writes since :meth:`mark`."""
         for key, value in (self._undo or {}).items():
-            if isinstance(value, _Absent):
-                del self._changes[key]
+            if value is _ABSENT:
+                del self.changes[key]
             else:
-                self._changes[key] = value
+                self.changes[key] = value
         self._undo = {}
 
     def close(self) -> None:
         """Drop the uncommitted writes. A running processor cannot use the store any more."""
-        self._changes = {}
-        self._is_closed = True
+        self.changes = {}
+        self.is_closed = True
 
     def _check(self, data: Any, what: str = "key") -> None:
         if not isinstance(data, bytes):
             raise TypeError(f"a store takes bytes; this {what} is {type(data).__name__}")
-        if self._is_closed:
+        self.check_open()
+
+    def check_open(self) -> None:
+        """Raise StreamsError after :meth:`close`."""
+        if self.is_closed:
             raise StreamsError(
                 "the task was taken away from this instance while it processed this record"
             )
-
-
-class _Absent:
-    """Marks a key in ``_undo`` that had no uncommitted write."""
-
-
-_ABSENT = _Absent()
-
-
-def _present(changes: dict[bytes, bytes | None], key: bytes) -> Iterator[tuple[bytes, bytes]]:
-    value = changes[key]
-    if value is not None:
-        yield key, value

@@ -1,4 +1,4 @@
-"""Where changelogs end, when not all of them can be asked at once."""
+"""End offsets while some partitions have no leader."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kafkaclient.errors import KafkaTimeoutError
-from kafkaclient.streams.runtime import changelog_ends
-from kafkaclient.streams.runtime.changelog_ends import ChangelogEnds
+from kafkaclient.streams.runtime import topics
+from kafkaclient.streams.runtime.topics import end_offsets
 from kafkaclient.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ A, B = (TopicPartition("app-counts-changelog", number) for number in (0, 1))
 
 
 class FakeAdmin:
-    """Its last answer stays."""
+    """Repeats its last answer."""
 
     def __init__(self, *answers: dict[TopicPartition, int]) -> None:
         self.answers = list(answers)
@@ -27,18 +27,20 @@ class FakeAdmin:
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
 
-async def test_a_changelog_without_leader_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Left out, it would look as if the application had lost it."""
-    monkeypatch.setattr(changelog_ends, "_BACKOFF_S", 0)
-    admin = FakeAdmin({A: 5}, {A: 6, B: 7})
-    assert await ChangelogEnds(admin)([A, B]) == {A: 6, B: 7}  # type: ignore[arg-type]
-
-
-async def test_a_changelog_that_stays_without_leader_is_named(
+async def test_end_offsets_waits_for_a_changelog_without_leader(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(changelog_ends, "_BACKOFF_S", 0)
-    monkeypatch.setattr(changelog_ends, "_TIMEOUT_S", 0.01)
+    """Without the wait, the leader would treat the changelog as lost."""
+    monkeypatch.setattr(topics, "_POLL_INTERVAL_S", 0)
+    admin = FakeAdmin({A: 5}, {A: 6, B: 7})
+    assert await end_offsets(admin, [A, B]) == {A: 6, B: 7}  # type: ignore[arg-type]
+
+
+async def test_the_error_names_a_changelog_that_stays_without_leader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(topics, "_POLL_INTERVAL_S", 0)
+    monkeypatch.setattr(topics, "_LEADER_TIMEOUT_S", 0.01)
     with pytest.raises(KafkaTimeoutError, match=r"changelog-1\. They are deleted") as raised:
-        await ChangelogEnds(FakeAdmin({A: 5}))([A, B])  # type: ignore[arg-type]
+        await end_offsets(FakeAdmin({A: 5}), [A, B])  # type: ignore[arg-type]
     assert raised.value.retriable

@@ -1,0 +1,334 @@
+"""What members of a group and their leader send each other, in Kafka Streams' formats.
+
+A member joins with a :class:`SubscriptionInfo` (``SubscriptionInfoData.json``). The leader answers
+with an :class:`AssignmentInfo` (``AssignmentInfo.java``). Both are written in version 11 only, and
+read in older versions, too.
+
+KIP-441 planned to send lags. The released protocol sends offsets, and the leader computes the lags.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple, Self
+from uuid import UUID
+
+from kafkaclient.errors import ProtocolError, TaskAssignmentError
+from kafkaclient.streams.tasks import LATEST_OFFSET, UNKNOWN_OFFSET_SUM, TaskId
+from kafkaclient.types import TopicPartition
+from kafkaclient.wire.reader import Reader
+from kafkaclient.wire.writer import INT32, string
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Set
+
+    from kafkaclient.types import Buffer
+
+__all__ = [
+    "LATEST_SUPPORTED_VERSION",
+    "NO_REBALANCE",
+    "AssignmentInfo",
+    "AssignorError",
+    "FutureSubscriptionInfo",
+    "SubscriptionInfo",
+    "align",
+    "decode_subscription",
+    "modified_utf8",
+    "read_modified_utf8",
+    "tasks_by_partition",
+]
+
+LATEST_SUPPORTED_VERSION = 11  # as in Kafka Streams 3.3 to 4.3
+NO_REBALANCE = 2**63 - 1  # as next_rebalance_ms: no rebalance is planned; 0 means at once
+
+_UNKNOWN = -1  # the latest supported version of members that do not send it (versions 1 and 2)
+_EARLIEST_ASSIGNMENT = 7  # the first with the time of the next rebalance, which KIP-441 needs
+_NAMED_TOPOLOGIES = 10  # the first assignment with names of topologies
+
+# The version of the subscription that first has each field.
+_END_POINT = 2
+_LATEST_SUPPORTED = 3
+_OFFSET_SUMS = 7
+_UNIQUE_FIELD = 8
+_ERROR_CODE = 9
+_FLAT_SUMS = 10
+_CLIENT_TAGS = 11
+
+_INT8 = struct.Struct(">b")
+_UINT16 = struct.Struct(">H")
+_INT64 = struct.Struct(">q")
+_TASK = struct.Struct(">ii")
+_TASK_SUM = struct.Struct(">iiq")
+
+
+class AssignorError(IntEnum):
+    """An error that the leader or a member sends to the whole group (``AssignorError.java``)."""
+
+    NONE = 0
+    INCOMPLETE_SOURCE_TOPIC_METADATA = 1
+    VERSION_PROBING = 2
+    ASSIGNMENT_ERROR = 3
+    SHUTDOWN_REQUESTED = 4
+
+
+class FutureSubscriptionInfo(NamedTuple):
+    """A subscription of a newer, undecodable version. The leader answers in the latest version that
+    all members support, and the member rejoins with that version (version probing)."""
+
+    version: int
+    latest_supported_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubscriptionInfo:
+    """A member's subscription."""
+
+    version: int = LATEST_SUPPORTED_VERSION
+    """The version that the subscription was read in."""
+    latest_supported_version: int = LATEST_SUPPORTED_VERSION
+    process_id: UUID
+    """The client (process) that this member is a consumer of."""
+    user_end_point: str | None = None
+    """``host:port`` that answers queries about the member's state (``application.server``)."""
+    task_offset_sums: Mapping[TaskId, int] = field(default_factory=dict)
+    """Offset of each stateful task on the member's disk; of a task with several stores, the sum of
+    their offsets. Versions up to 6 distinguish only running tasks (-2) from others (-3)."""
+    unique_field: int = 0
+    """Counts the member's joins, wrapping from 127 to -128. It makes each subscription differ:
+    brokers start no rebalance for an unchanged one."""
+    error_code: int = 0
+    """A code of :class:`AssignorError`. 4 requests the shutdown of the whole application."""
+    client_tags: Mapping[str, str] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        """The wire format of the latest version."""
+        out = bytearray(INT32.pack(LATEST_SUPPORTED_VERSION))
+        out += INT32.pack(self.latest_supported_version) + self.process_id.bytes
+        out += _text(self.user_end_point or "") + INT32.pack(len(self.task_offset_sums))
+        for task, offsets in sorted(self.task_offset_sums.items()):
+            out += _TASK_SUM.pack(task.subtopology, task.partition, offsets)
+            out += string(task.topology_name or None)
+        out += _INT8.pack(self.unique_field) + INT32.pack(self.error_code)
+        out += INT32.pack(len(self.client_tags))
+        for tag in self.client_tags.items():
+            out += b"".join(map(_text, tag))
+        return bytes(out)
+
+
+def decode_subscription(data: Buffer) -> SubscriptionInfo | FutureSubscriptionInfo:
+    """Decode a member's user data. Trailing bytes are ignored, as in Java. Raises
+    :class:`~kafkaclient.errors.ProtocolError` for malformed bytes."""
+    reader = Reader(data, flexible=False)
+    version = reader.int32()
+    if version < 1:
+        raise ProtocolError(f"the subscription has version {version}; versions begin at 1")
+    latest = reader.int32() if version >= _LATEST_SUPPORTED else _UNKNOWN
+    if version > LATEST_SUPPORTED_VERSION:
+        return FutureSubscriptionInfo(version, latest)
+    process_id = UUID(bytes=_read(reader, 16))
+    sums = _read_tasks_without_sums(reader) if version < _OFFSET_SUMS else {}
+    end_point = _read_text(reader) if version >= _END_POINT else ""
+    if version >= _OFFSET_SUMS:
+        sums = _read_sums(reader, version)
+    return SubscriptionInfo(
+        version=version,
+        latest_supported_version=latest,
+        process_id=process_id,
+        user_end_point=end_point or None,
+        task_offset_sums=sums,
+        unique_field=reader.int8() if version >= _UNIQUE_FIELD else 0,
+        error_code=reader.int32() if version >= _ERROR_CODE else 0,
+        client_tags=_read_tags(reader) if version >= _CLIENT_TAGS else {},
+    )
+
+
+def _read_tasks_without_sums(reader: Reader) -> dict[TaskId, int]:
+    return {
+        TaskId(reader.int32(), reader.int32()): offsets
+        for offsets in (LATEST_OFFSET, UNKNOWN_OFFSET_SUM)
+        for _ in reader.array(_TASK.size)
+    }
+
+
+def _read_sums(reader: Reader, version: int) -> dict[TaskId, int]:
+    sums = {}
+    if version >= _FLAT_SUMS:
+        for _ in reader.array(_TASK_SUM.size + 2):
+            subtopology, partition, offsets = reader.int32(), reader.int32(), reader.int64()
+            sums[TaskId(subtopology, partition, reader.nullable_string() or "")] = offsets
+        return sums
+    for _ in reader.array(8):
+        subtopology = reader.int32()
+        for _ in reader.array(12):
+            task = TaskId(subtopology, reader.int32())
+            sums[task] = reader.int64()
+    return sums
+
+
+def _read_tags(reader: Reader) -> dict[str, str]:
+    return {_read_text(reader): _read_text(reader) for _ in reader.array(8)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignmentInfo:
+    """A member's tasks, in addition to the partitions that its consumer is assigned.
+
+    Kafka Streams also sends each host's partitions, for queries. They are skipped, and sent empty.
+    """
+
+    version: int = LATEST_SUPPORTED_VERSION
+    """The version that the assignment was read in."""
+    commonly_supported_version: int = LATEST_SUPPORTED_VERSION
+    """The latest version that all members support."""
+    active_tasks: tuple[TaskId, ...] = ()
+    """The task of each assigned partition, in the order of :func:`align`."""
+    standby_tasks: Mapping[TaskId, Set[TopicPartition]] = field(default_factory=dict)
+    error_code: int = 0
+    """A code of :class:`AssignorError`."""
+    next_rebalance_ms: int = NO_REBALANCE
+    """When this member should rejoin, in ms since 1970 by the leader's clock."""
+
+    def encode(self) -> bytes:
+        """The wire format of the latest version."""
+        out = bytearray(INT32.pack(LATEST_SUPPORTED_VERSION))
+        out += INT32.pack(self.commonly_supported_version) + INT32.pack(len(self.active_tasks))
+        out += b"".join(map(_task, self.active_tasks)) + INT32.pack(len(self.standby_tasks))
+        for task, partitions in sorted(self.standby_tasks.items(), key=lambda item: item[0]):
+            out += _task(task) + INT32.pack(len(partitions))
+            for topic, partition in sorted(partitions):
+                out += modified_utf8(topic) + INT32.pack(partition)
+        out += bytes(3 * INT32.size)  # no topic names, and no partitions of hosts
+        return bytes(out) + INT32.pack(self.error_code) + _INT64.pack(self.next_rebalance_ms)
+
+    @classmethod
+    def decode(cls, data: Buffer) -> Self:
+        """Decode a member's assignment. Trailing bytes are ignored, as in Java.
+
+        Raises :class:`~kafkaclient.errors.TaskAssignmentError` for an unsupported version, and
+        :class:`~kafkaclient.errors.ProtocolError` for malformed bytes.
+        """
+        reader = Reader(data, flexible=False)
+        version = reader.int32()
+        if not _EARLIEST_ASSIGNMENT <= version <= LATEST_SUPPORTED_VERSION:
+            raise TaskAssignmentError(
+                f"the leader's assignment has version {version}; this client reads "
+                f"{_EARLIEST_ASSIGNMENT} to {LATEST_SUPPORTED_VERSION}. Run the same version of "
+                "the application on all members of the group"
+            )
+        commonly_supported = reader.int32()
+        active = tuple(_read_task(reader, version) for _ in reader.array(_TASK.size))
+        standby = {
+            _read_task(reader, version): frozenset(
+                TopicPartition(read_modified_utf8(reader), reader.int32()) for _ in reader.array(6)
+            )
+            for _ in reader.array(12)
+        }
+        _skip_hosts(reader)
+        return cls(
+            version=version,
+            commonly_supported_version=commonly_supported,
+            active_tasks=active,
+            standby_tasks=standby,
+            error_code=reader.int32(),
+            next_rebalance_ms=reader.int64(),
+        )
+
+
+def align(
+    partitions_of: Mapping[TaskId, Iterable[TopicPartition]],
+) -> tuple[list[TopicPartition], tuple[TaskId, ...]]:
+    """A consumer's active tasks as the leader sends them: sorted partitions, and each one's
+    task."""
+    pairs = sorted((p, task) for task, partitions in partitions_of.items() for p in partitions)
+    return [partition for partition, _ in pairs], tuple(task for _, task in pairs)
+
+
+def tasks_by_partition(
+    active_tasks: Iterable[TaskId], partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, TaskId]:
+    """The task of each assigned partition: the inverse of :func:`align`.
+
+    Raises :class:`~kafkaclient.errors.TaskAssignmentError` if the numbers of tasks and partitions
+    differ.
+    """
+    assigned, tasks = sorted(partitions), tuple(active_tasks)
+    if len(assigned) != len(tasks):
+        raise TaskAssignmentError(
+            f"the leader assigned {len(assigned)} partitions with {len(tasks)} tasks; each "
+            "partition needs one task"
+        )
+    return dict(zip(assigned, tasks, strict=True))
+
+
+def _skip_hosts(reader: Reader) -> None:
+    """Step over the topic names, and over the active and standby partitions of each host."""
+    for _ in reader.array(6):
+        reader.int32()
+        read_modified_utf8(reader)
+    for _ in range(2):
+        for _ in reader.array(10):
+            read_modified_utf8(reader)
+            reader.int32()
+            reader.advance(8 * len(reader.array(8)))
+
+
+def _task(task: TaskId) -> bytes:
+    name = task.topology_name.encode("utf-16-be")
+    return _TASK.pack(task.subtopology, task.partition) + INT32.pack(len(name) // 2) + name
+
+
+def _read_task(reader: Reader, version: int) -> TaskId:
+    subtopology, partition = reader.int32(), reader.int32()
+    if version < _NAMED_TOPOLOGIES:
+        return TaskId(subtopology, partition)
+    name = _read(reader, 2 * len(reader.array(2)))
+    return TaskId(subtopology, partition, _decoded(name, "utf-16-be", reader))
+
+
+def modified_utf8(text: str) -> bytes:
+    """Text as Java's ``DataOutput.writeUTF`` encodes it: in UTF-8, but with surrogate pairs and a
+    two-byte NUL. Raises ValueError for more than 65535 bytes."""
+    units = text.encode("utf-16-be")
+    surrogates = "".join(map(chr, struct.unpack(f">{len(units) // 2}H", units)))
+    encoded = surrogates.encode("utf-8", "surrogatepass").replace(b"\0", b"\xc0\x80")
+    if len(encoded) > 0xFFFF:
+        raise ValueError(f"the string has {len(encoded)} bytes in UTF-8; at most 65535 fit")
+    return _UINT16.pack(len(encoded)) + encoded
+
+
+def read_modified_utf8(reader: Reader) -> str:
+    """Decode :func:`modified_utf8`. Raises :class:`~kafkaclient.errors.ProtocolError` for other
+    bytes."""
+    encoded = _read(reader, reader.int16() & 0xFFFF).replace(b"\xc0\x80", b"\0")
+    try:
+        surrogates = encoded.decode("utf-8", "surrogatepass")
+        return surrogates.encode("utf-16-be", "surrogatepass").decode("utf-16-be")
+    except UnicodeError as error:
+        raise ProtocolError(
+            f"string before byte {reader.position} is not modified UTF-8: {error}"
+        ) from error
+
+
+def _text(text: str) -> bytes:
+    encoded = text.encode()
+    return INT32.pack(len(encoded)) + encoded
+
+
+def _read_text(reader: Reader) -> str:
+    return _decoded(_read(reader, len(reader.array(1))), "utf-8", reader)
+
+
+def _decoded(encoded: bytes, encoding: str, reader: Reader) -> str:
+    try:
+        return encoded.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise ProtocolError(
+            f"text before byte {reader.position} is not {encoding.upper()}: {error}"
+        ) from error
+
+
+def _read(reader: Reader, size: int) -> bytes:
+    start = reader.advance(size)
+    return bytes(reader.data[start : reader.position])

@@ -24,7 +24,7 @@ from kafkaclient.reader import part as part_module
 from kafkaclient.reader.part import Part
 from kafkaclient.twins import load_form
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire import codec, sasl, transactions
+from kafkaclient.wire import api_versions, codec, offsets, sasl, topics, transactions
 from kafkaclient.wire.compression import Codec, decompress
 from kafkaclient.wire.fetch import AbortedTransaction, FetchCall, FetchTopic
 from kafkaclient.wire.metadata import MetadataCall, ToldTopics
@@ -93,10 +93,10 @@ def fetch_response(data: bytes) -> None:
 
 def _calls() -> list[Any]:
     """Every control call but Metadata, in a fixed order."""
-    own = {codec.__name__, sasl.__name__, transactions.__name__}
-    kinds = [kind for module in (codec, sasl, transactions) for kind in vars(module).values()]
-    calls = {k for k in kinds if hasattr(k, "min_version") and k.__module__ in own}
-    found = sorted(calls - {codec.CodecCall}, key=lambda call: call.__name__)
+    modules = (api_versions, offsets, sasl, topics, transactions)
+    kinds = [kind for module in modules for kind in vars(module).values()]
+    calls = {k for k in kinds if hasattr(k, "min_version") and not k.__module__.endswith("codec")}
+    found = sorted(calls, key=lambda call: call.__name__)
     return [call.__new__(call) for call in found]  # what an answer means asks for no fields
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire.codec import ListOffsetsCall
 from kafkaclient.wire.groups import DescribeGroupsCall, OffsetCommitCall
+from kafkaclient.wire.offsets import ListOffsetsCall
 from kafkaclient.wire.transactions import CoordinatorKind, FindCoordinatorCall, OffsetFetchCall
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from kafkaclient.admin.limits_topic import LIMITS_TOPIC
 from kafkaclient.admin.placement import place
 from kafkaclient.admin.topics import topic_error
 from kafkaclient.errors import KafkaError, PartitionLimitRaceError
-from kafkaclient.wire.admin import NewPartitions
+from kafkaclient.wire.topics import NewPartitions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from kafkaclient.admin.placement import Placement
     from kafkaclient.admin.session import Session
     from kafkaclient.admin.topics import Requests
-    from kafkaclient.wire.codec import NewTopic
-    from kafkaclient.wire.results import MetadataResult, TopicInfo, TopicOutcome
+    from kafkaclient.wire.results import MetadataResult, TopicInfo
+    from kafkaclient.wire.topics import NewTopic, TopicOutcome
 
 __all__ = ["EXEMPT", "Guard", "errors_by_topic", "existing_topics", "usage_of"]
 

@@ -18,7 +18,7 @@ from kafkaclient.errors import (
     ProtocolError,
     TopicExistsError,
 )
-from kafkaclient.wire.codec import NewTopic
+from kafkaclient.wire.topics import NewTopic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING
 
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import KafkaError, TransactionLostError
-from kafkaclient.wire.codec import ApiVersionsCall, InitProducerIdCall
+from kafkaclient.wire.api_versions import ApiVersionsCall
 from kafkaclient.wire.transaction_states import (
     DescribeTransactionsCall,
     ListTransactionsCall,
     TxnState,
 )
-from kafkaclient.wire.transactions import CoordinatorKind, EndTxnCall, EndTxnV2Call, TxnIdentity
+from kafkaclient.wire.transactions import (
+    CoordinatorKind,
+    EndTxnCall,
+    EndTxnV2Call,
+    InitProducerIdCall,
+    TxnIdentity,
+)
 
 if TYPE_CHECKING:
     from kafkaclient.admin.session import Session

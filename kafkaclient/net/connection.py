@@ -28,7 +28,7 @@ from kafkaclient.errors import (
 )
 from kafkaclient.net.meter import NoMeter
 from kafkaclient.net.tls_failures import explain_tls_error
-from kafkaclient.wire.codec import ApiVersionsCall
+from kafkaclient.wire.api_versions import ApiVersionsCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kafkaclient.net.meter import Meter
     from kafkaclient.types import Buffer
     from kafkaclient.wire.api import Call
-    from kafkaclient.wire.results import ApiVersions
+    from kafkaclient.wire.api_versions import ApiVersions
 
 __all__ = ["MAX_FRAME_SIZE", "Connection", "OnDone"]
 

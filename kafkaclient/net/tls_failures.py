@@ -7,7 +7,7 @@ import contextlib
 import ssl
 from typing import TYPE_CHECKING, TypeAlias
 
-from kafkaclient.wire.codec import ApiVersionsCall
+from kafkaclient.wire.api_versions import ApiVersionsCall
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -18,7 +18,7 @@ from kafkaclient.errors import (
     ReaderStateError,
 )
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire.codec import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsCall
+from kafkaclient.wire.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.config import ReaderConfig
     from kafkaclient.net.dialer import Dialer
-    from kafkaclient.wire.results import PartitionOffset
+    from kafkaclient.wire.offsets import PartitionOffset
 
 __all__ = ["Cluster"]
 

@@ -14,7 +14,7 @@ from kafkaclient.reader.cluster import Cluster
 from kafkaclient.reader.cursor import FOREVER, Cursor
 from kafkaclient.reader.reading import Reading
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire.codec import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from kafkaclient.wire.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

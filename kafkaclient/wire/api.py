@@ -1,20 +1,25 @@
-"""What every Kafka call has in common: its API key, its versions, its two directions of bytes."""
+"""The base class of all Kafka calls: an API key, a range of versions, an encoder, a decoder."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from enum import IntEnum
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
+
+from kafkaclient.wire.reader import Reader
 
 if TYPE_CHECKING:
-    from kafkaclient.wire.reader import Reader
+    from kafkaclient.types import Buffer
 
 __all__ = ["ApiKey", "BrokerInfo", "Call"]
 
 T_co = TypeVar("T_co", covariant=True)
 
+_MIN_BROKER = 10  # bytes
+
 
 class ApiKey(IntEnum):
-    """The request types that clients use, as numbered by the Kafka protocol."""
+    """The request types that clients use, with the numbers of the Kafka protocol."""
 
     PRODUCE = 0
     FETCH = 1
@@ -75,7 +80,7 @@ class ApiKey(IntEnum):
 
 
 class BrokerInfo(NamedTuple):
-    """A broker and the address it advertises, as told by a broker."""
+    """A broker, with the address that it advertises."""
 
     node_id: int
     host: str
@@ -83,29 +88,49 @@ class BrokerInfo(NamedTuple):
     rack: str | None
 
     @classmethod
-    def read(cls, reader: Reader) -> BrokerInfo:
-        """As it stands in answers; raises ProtocolError for bytes that are not one."""
+    def read_array(cls, reader: Reader) -> tuple[BrokerInfo, ...]:
+        """The brokers in an array of a response; raises ProtocolError if the bytes are not one."""
+        return tuple([cls._read(reader) for _ in reader.array(_MIN_BROKER)])
+
+    @classmethod
+    def _read(cls, reader: Reader) -> BrokerInfo:
         broker = cls(reader.int32(), reader.string(), reader.int32(), reader.nullable_string())
-        reader.skip_tagged_fields()
+        reader.tagged_fields()
         return broker
 
+    @classmethod
+    def read_tag(cls, tag: Buffer | None) -> tuple[BrokerInfo, ...]:
+        """The brokers in a tagged field (KIP-951): the addresses of new leaders."""
+        return () if tag is None else cls.read_array(Reader(tag, flexible=True))
 
-class Call(Protocol[T_co]):
-    """One request with the way to read its answer; values only, nothing that does I/O."""
+
+class Call(ABC, Generic[T_co]):
+    """A request and the decoder of its response: values only, no I/O.
+
+    A subclass names its API key and the range of versions that this client supports::
+
+        class EndTxnCall(CodecCall[TxnEnded], api_key=ApiKey.END_TXN, versions=(0, 4)):
+    """
 
     api_key: ClassVar[ApiKey]
     min_version: ClassVar[int]
-    """The oldest version this client can speak."""
     max_version: ClassVar[int]
-    """The newest version this client can speak."""
 
+    def __init_subclass__(
+        cls, api_key: ApiKey | None = None, versions: tuple[int, int] | None = None
+    ) -> None:
+        if api_key is not None:
+            cls.api_key = api_key
+        if versions is not None:
+            cls.min_version, cls.max_version = versions
+
+    @abstractmethod
     def encode(self, version: int, correlation_id: int, client_id: str) -> bytes:
         """The whole frame: 4-byte size, request header, body."""
-        ...
 
-    def decode(self, version: int, payload: bytes | memoryview) -> T_co:
-        """The answer, from the bytes that follow the frame's size and correlation id.
+    @abstractmethod
+    def decode(self, version: int, payload: Buffer) -> T_co:
+        """The value of a response, from the bytes behind the frame's size and correlation id.
 
-        Raises :class:`~kafkaclient.errors.ProtocolError` when they are not such an answer.
+        Raises :class:`~kafkaclient.errors.ProtocolError` if the bytes are not such a response.
         """
-        ...

@@ -17,7 +17,7 @@ from kafkaclient.errors import (
     RequestTimedOutError,
 )
 from kafkaclient.testing.clock import virtual_time
-from kafkaclient.wire.codec import MetadataCall
+from kafkaclient.wire.metadata import MetadataCall
 
 
 def _view(*node_ids: int, port: int = 9092) -> ClusterView:

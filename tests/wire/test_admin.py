@@ -18,15 +18,12 @@ from kafkaclient.wire.admin import (
     ConfigOperation,
     ConfigOutcome,
     ConfigSource,
-    CreatePartitionsCall,
-    CreatePartitionsResult,
     DescribeConfigsCall,
     DescribeConfigsResult,
     DescribedConfigs,
     DescribeQuorumCall,
     DescribeQuorumResult,
     IncrementalAlterConfigsCall,
-    NewPartitions,
 )
 from kafkaclient.wire.codec import CodecCall, decode_request, encode_response
 from kafkaclient.wire.groups import (
@@ -51,7 +48,7 @@ from kafkaclient.wire.reassignments import (
     ReassignmentOutcome,
     ReplicaSize,
 )
-from kafkaclient.wire.results import TopicOutcome
+from kafkaclient.wire.topics import CreatePartitionsCall, NewPartitions, TopicOutcome, TopicOutcomes
 from kafkaclient.wire.transactions import PartitionCodes
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -61,7 +58,7 @@ CALLS: list[tuple[CodecCall[Any], dict[str, Any], Any]] = [
     (
         CreatePartitionsCall((NewPartitions("t", 5, ((1, 2), (2, 3))),)),
         {"results": [{"name": "t", "error_code": 39, "error_message": "no"}]},
-        CreatePartitionsResult((TopicOutcome("t", 39, "no"),), 7),
+        TopicOutcomes((TopicOutcome("t", 39, "no"),), 7),
     ),
     (
         DescribeConfigsCall(((ConfigKind.TOPIC, "t"),), ("retention.ms",)),

@@ -20,7 +20,7 @@ from kafkaclient.errors import (
     ProducerFencedError,
     UnsupportedVersionError,
 )
-from kafkaclient.wire.codec import InitProducerIdCall
+from kafkaclient.wire.transactions import InitProducerIdCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.cluster.router import Router
     from kafkaclient.producer.batches.sequence import ProducerIdentity
-    from kafkaclient.wire.results import InitProducerIdResult
+    from kafkaclient.wire.transactions import InitProducerIdResult
 
 __all__ = ["ProducerIdFetcher"]
 

@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import KafkaError, ProtocolError, UnreadableBatchError
 from kafkaclient.net.connection import Connection
-from kafkaclient.net.sasl.mechanism import RefusedError
-from kafkaclient.net.sasl.oauthbearer import OAuthBearer
-from kafkaclient.net.sasl.plain import Plain
+from kafkaclient.net.sasl.mechanisms import OAuthBearer, Plain, RefusedError
 from kafkaclient.net.sasl.scram import KeyCache, Scram256, Scram512
 from kafkaclient.net.sasl.tokens import Token
 from kafkaclient.reader import part as part_module
@@ -33,7 +31,7 @@ from kafkaclient.wire.record_reader import batch_header, iter_records, verify_cr
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkaclient.net.sasl.mechanism import Mechanism
+    from kafkaclient.net.sasl.mechanisms import Mechanism
 
 __all__ = ["CALLS", "TARGETS"]
 

@@ -18,7 +18,8 @@ from kafkaclient.errors import (
     ProtocolError,
     RequestTimedOutError,
 )
-from kafkaclient.net.connection import MAX_FRAME_SIZE, Connection
+from kafkaclient.net.connection import Connection
+from kafkaclient.net.pipeline import MAX_FRAME_SIZE
 from kafkaclient.testing.clock import run_virtual, virtual_time
 
 # --- frames ---------------------------------------------------------------------------------
@@ -424,7 +425,7 @@ async def test_a_transport_that_forgets_its_limits_is_asked_to_look(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With acks=0 there is no other back-pressure."""
-    monkeypatch.setattr("kafkaclient.net.connection._WRITELINES_NEVER_PAUSES", True)
+    monkeypatch.setattr("kafkaclient.net.pipeline._WRITELINES_NEVER_PAUSES", True)
     connection = Connection(node="broker 1", client_id="c", request_timeout_s=30)
     transport = ForgetfulTransport(connection)
     connection.connection_made(transport)

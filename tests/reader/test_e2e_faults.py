@@ -246,7 +246,7 @@ async def test_a_topic_created_anew_is_another_topic(fake, tools):
         fake.delete_topic("t")
         fake.create_topic("t", 6, 3)
         tools.fill(fake, 0, 5)
-        with pytest.raises(UnknownTopicError, match="created anew"):
+        with pytest.raises(UnknownTopicError, match="created again"):
             await anext(reading)
 
 

@@ -25,7 +25,7 @@ from kafkaclient.types import TopicPartition
 from kafkaclient.wire import api_versions, codec, offsets, sasl, topics, transactions
 from kafkaclient.wire.compression import Codec, decompress
 from kafkaclient.wire.fetch import AbortedTransaction, FetchCall, FetchTopic
-from kafkaclient.wire.metadata import MetadataCall, ToldTopics
+from kafkaclient.wire.metadata import MetadataCall, TopicCache
 from kafkaclient.wire.record_reader import batch_header, iter_records, verify_crc
 
 if TYPE_CHECKING:
@@ -76,9 +76,9 @@ def produce_response(data: bytes) -> None:
 def metadata_response(data: bytes) -> None:
     versions = range(MetadataCall.min_version, MetadataCall.max_version + 1)
     version, payload = versions[_choice(data, 0, len(versions))], data[1:]
-    told = ToldTopics()
-    first = _outcome(lambda: MetadataCall(None, told=told).decode(version, payload))
-    assert first == _outcome(lambda: MetadataCall(None, told=told).decode(version, payload))
+    told = TopicCache()
+    first = _outcome(lambda: MetadataCall(None, cache=told).decode(version, payload))
+    assert first == _outcome(lambda: MetadataCall(None, cache=told).decode(version, payload))
 
 
 FETCH = FetchCall((FetchTopic("topic", bytes(16), ()),), 500, 1, 1000)

@@ -8,7 +8,7 @@ import os
 import socket
 import ssl
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weakref import WeakSet
 
 from kafkaclient.errors import SslAuthenticationError
@@ -116,31 +116,18 @@ class TcpDialer:
         context = self._tls.context()
         sock = await self._connect_any(await _resolve(host, port))
         try:
-            return await asyncio.get_running_loop().create_connection(
-                factory,
-                sock=sock,
-                ssl=context,
-                server_hostname=host,
-                ssl_shutdown_timeout=_GOODBYE_S,
+            return await _connected(
+                factory, sock, ssl=context, server_hostname=host, ssl_shutdown_timeout=_GOODBYE_S
             )
-        except BaseException as error:
-            sock.close()
-            if isinstance(error, OSError):
-                await self._explain(error, host, port)
+        except OSError as error:
+            await self._explain(error, host, port)
             raise
 
     async def dial_plain(
         self, host: str, port: int, factory: Callable[[], P]
     ) -> tuple[asyncio.Transport, P]:
         """:meth:`dial`, without TLS."""
-        sock = await self._connect_any(await _resolve(host, port))
-        try:
-            loop = asyncio.get_running_loop()
-            transport, protocol = await loop.create_connection(factory, sock=sock)
-        except BaseException:
-            sock.close()
-            raise
-        return transport, protocol
+        return await _connected(factory, await self._connect_any(await _resolve(host, port)))
 
     async def _explain(self, error: OSError, host: str, port: int) -> None:
         """Raise SslAuthenticationError if the cause of a failed handshake is known."""
@@ -221,6 +208,16 @@ async def _resolve(host: str, port: int) -> Sequence[_Address]:
     return socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
     )
+
+
+async def _connected(
+    factory: Callable[[], P], sock: socket.socket, **tls: Any
+) -> tuple[asyncio.Transport, P]:
+    try:
+        return await asyncio.get_running_loop().create_connection(factory, sock=sock, **tls)
+    except BaseException:
+        sock.close()
+        raise
 
 
 def _close_late_socket(attempt: asyncio.Task[socket.socket]) -> None:

@@ -110,7 +110,8 @@ class Fetches:
             if cursor.retry_at > now:
                 checks.append(cursor.retry_at)
             elif node_id is None:
-                self._failed(cursor, LeaderChangedError(_leaderless(cursor)), now)
+                what = f"{cursor.topic_partition}: the partition has no leader that is up"
+                self._failed(cursor, LeaderChangedError(what), now)
                 checks.append(cursor.retry_at)
             else:
                 wanted.setdefault(node_id, []).append(cursor)
@@ -327,7 +328,3 @@ class Fetches:
         if isinstance(error, LeaderChangedError):
             self._cluster.metadata.request_refresh(str(error))
         cursor.failed(error, now, pause_s, self._config.max_block_ms / 1000)
-
-
-def _leaderless(cursor: Cursor) -> str:
-    return f"{cursor.topic_partition}: the partition has no leader that is up"

@@ -122,7 +122,7 @@ class Part:
 
     def _offset_after(self, header: BatchHeader) -> int:
         if self.next_offset is None and self._at + header.size >= self._end:
-            raise ProtocolError("no batch reaches the offset that was asked for")
+            raise ProtocolError("no batch reaches the requested offset")
         return _next_offset(header)
 
     def _read(

@@ -2,7 +2,7 @@
 
 A producer may use ten thousand partitions, and requests their metadata every few minutes on a busy
 event loop. Two shortcuts make decoding cheap. A topic whose bytes have not changed since the last
-response is not decoded again (:class:`ToldTopics`). Consecutive partitions with equal numbers of
+response is not decoded again (:class:`TopicCache`). Consecutive partitions with equal numbers of
 replicas are unpacked together (:class:`_Shape`). Version 7 added leader epochs, 9 is the first
 flexible version (KIP-482), 10 added topic ids (KIP-516), 13 the top-level error (KIP-1102).
 """
@@ -25,7 +25,7 @@ from kafkaclient.wire.writer import INT32, NO_TAGS, compact_string, framed, requ
 if TYPE_CHECKING:
     from kafkaclient.types import Buffer
 
-__all__ = ["MetadataCall", "ToldTopics"]
+__all__ = ["MetadataCall", "TopicCache"]
 
 _FIRST_WITH_OFFLINE_REPLICAS = 5
 _FIRST_WITH_EPOCHS = 7
@@ -47,7 +47,7 @@ _MOST_NODES = 126
 """The most replicas that a compact array counts in one byte."""
 
 
-class ToldTopics:
+class TopicCache:
     """The topics in the last responses, with their bytes. A topic with unchanged bytes is returned
     as the same object."""
 
@@ -64,10 +64,10 @@ class ToldTopics:
     def at(self, data: bytes, start: int, name: str, version: int) -> tuple[int, TopicInfo] | None:
         """The position behind the topic at ``start``, and the topic; None if it has changed. The
         bytes of a topic contain their counts, so no topic's bytes are a prefix of another's."""
-        told = self._topics.get(name)
-        if told is None or version != self._version or not data.startswith(told[0], start):
+        known = self._topics.get(name)
+        if known is None or version != self._version or not data.startswith(known[0], start):
             return None
-        return start + len(told[0]), told[1]
+        return start + len(known[0]), known[1]
 
     def keep(self, encoded: bytes, topic: TopicInfo, version: int) -> None:
         if version != self._version:  # bytes of different versions cannot be compared
@@ -80,13 +80,13 @@ class ToldTopics:
 class MetadataCall(Call[MetadataResult], api_key=ApiKey.METADATA, versions=(4, 13)):
     """Requests brokers, topics and leaders. ``topics`` None means all topics, ``()`` no topic.
 
-    Topics that are unchanged in ``told`` are not decoded again.
+    Topics that are unchanged in ``cache`` are not decoded again.
     """
 
     # Version 4 is the first that can forbid the broker to create missing topics.
     topics: tuple[str, ...] | None = ()
     allow_auto_topic_creation: bool = True
-    told: ToldTopics | None = field(default=None, repr=False, compare=False)
+    cache: TopicCache | None = field(default=None, repr=False, compare=False)
 
     def encode(self, version: int, correlation_id: int, client_id: str) -> bytes:
         flexible = version >= _FIRST_FLEXIBLE
@@ -119,10 +119,10 @@ class MetadataCall(Call[MetadataResult], api_key=ApiKey.METADATA, versions=(4, 1
         brokers = BrokerInfo.read_array(reader)
         cluster_id = reader.nullable_string()
         controller_id = reader.int32()
-        told = self.told or ToldTopics()
+        cache = self.cache or TopicCache()
         # Only requested topics are kept: otherwise the memory would grow without limit.
-        asked = None if self.topics is None else frozenset(self.topics)
-        topics = [_topic(reader, data, version, told, asked) for _ in reader.array(_MIN_TOPIC)]
+        requested = None if self.topics is None else frozenset(self.topics)
+        topics = [_topic(reader, data, version, cache, requested) for _ in reader.array(_MIN_TOPIC)]
         if _FIRST_WITH_OPERATIONS <= version <= _LAST_WITH_CLUSTER_OPERATIONS:
             reader.int32()
         error_code = reader.int16() if version >= _FIRST_WITH_ERROR else 0
@@ -133,12 +133,12 @@ class MetadataCall(Call[MetadataResult], api_key=ApiKey.METADATA, versions=(4, 1
 
 
 def _topic(
-    reader: Reader, data: bytes, version: int, told: ToldTopics, asked: frozenset[str] | None
+    reader: Reader, data: bytes, version: int, cache: TopicCache, requested: frozenset[str] | None
 ) -> TopicInfo | None:
     start = reader.position
     error_code = reader.int16()
     name = reader.nullable_string()
-    known = None if name is None else told.at(data, start, name, version)
+    known = None if name is None else cache.at(data, start, name, version)
     if known is not None:
         reader.position, topic = known
         return topic
@@ -155,8 +155,8 @@ def _topic(
     if name is None:
         return None
     topic = TopicInfo(name, error_code, topic_id, is_internal, partitions)
-    if asked is None or name in asked:
-        told.keep(data[start : reader.position], topic, version)
+    if requested is None or name in requested:
+        cache.keep(data[start : reader.position], topic, version)
     return topic
 
 

@@ -342,7 +342,7 @@ async def test_a_broker_that_does_not_get_on(fake, tools):
     }
     fake.control(ApiKey.FETCH, {"responses": [told]}, keep=True)
     async with tools.reader(fake) as reader:
-        with pytest.raises(UnreadableBatchError, match="no batch reaches the offset"):
+        with pytest.raises(UnreadableBatchError, match="no batch reaches the requested offset"):
             await tools.values(reader.read({P1: (5, 9)}))
 
 

@@ -25,7 +25,7 @@ from kafkaclient.wire.admin import (
     DescribeQuorumResult,
     IncrementalAlterConfigsCall,
 )
-from kafkaclient.wire.codec import CodecCall, decode_request, encode_response
+from kafkaclient.wire.codec import CodecCall, encode_response
 from kafkaclient.wire.groups import (
     ConsumerAssignment,
     DescribedGroup,
@@ -50,6 +50,7 @@ from kafkaclient.wire.reassignments import (
 )
 from kafkaclient.wire.topics import CreatePartitionsCall, NewPartitions, TopicOutcome, TopicOutcomes
 from kafkaclient.wire.transactions import PartitionCodes
+from tests.wire.conftest import sent
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 
@@ -243,12 +244,6 @@ EVERY = [
     for case in CALLS
     for version in range(case[0].min_version, case[0].max_version + 1)
 ]
-
-
-def sent(call: CodecCall[Any], version: int) -> Any:
-    frame = decode_request(call.encode(version, 1, "me")[4:])
-    assert (frame.api_key, frame.version, frame.client_id) == (call.api_key, version, "me")
-    return frame.message
 
 
 @pytest.mark.parametrize(("call", "fields", "meaning", "version"), EVERY)

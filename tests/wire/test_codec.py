@@ -24,6 +24,7 @@ from kafkaclient.wire.topics import (
     TopicOutcomes,
 )
 from kafkaclient.wire.transactions import InitProducerIdCall, InitProducerIdResult
+from tests.wire.conftest import sent
 
 TOPIC_ID = uuid.UUID(int=77)
 
@@ -146,10 +147,6 @@ def test_random_answers_are_read_or_refused(data, case):
 
 
 # --- requests in detail -------------------------------------------------------------------------
-
-
-def sent(call, version):
-    return decode_request(call.encode(version, 1, "c")[4:]).message
 
 
 def test_metadata_asks_for_all_some_or_no_topics():

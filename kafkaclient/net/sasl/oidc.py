@@ -69,13 +69,13 @@ class ClientCredentials:
     async def token(self) -> Token:
         """A new token. Raises :class:`~kafkaclient.errors.AuthenticationError` if the client is
         refused or the response is invalid, BrokerConnectionError if a retry may help."""
-        asked_at = self._wall_clock()
+        requested_at = self._wall_clock()
         answer = await asyncio.get_running_loop().run_in_executor(None, self._post)
         value, life = answer.get("access_token"), answer.get("expires_in")
         if not isinstance(value, str) or not value:
             raise AuthenticationError(f"{self._where} answered without an access_token")
         try:
-            expires_at = None if life is None else asked_at + float(life)
+            expires_at = None if life is None else requested_at + float(life)
         except (TypeError, ValueError):
             expires_at = None
         return Token(value, expires_at)

@@ -103,7 +103,7 @@ class _Scram:
             raise RefusedError("the broker's SCRAM nonce does not continue this client's")
         if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
             raise RefusedError(
-                f"the broker asks for {iterations} SCRAM iterations; accepted are "
+                f"the broker demands {iterations} SCRAM iterations; accepted are "
                 f"{MIN_ITERATIONS} to {MAX_ITERATIONS}"
             )
         keys = self._cache.get(self._password, type(self), salt, iterations)

@@ -77,8 +77,8 @@ class TokenSource:
         provider: TokenProvider | Callable[[], Awaitable[Token]],
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        ask: Any = getattr(provider, "token", provider)
-        self._ask: Callable[[], Awaitable[Token]] = ask
+        request: Any = getattr(provider, "token", provider)
+        self._request_token: Callable[[], Awaitable[Token]] = request
         self._wall_clock = wall_clock
         self._lock = asyncio.Lock()
         self._token: Token | None = None
@@ -92,11 +92,11 @@ class TokenSource:
         """
         async with self._lock:
             if self._token is None or self._wall_clock() >= self._good_until:
-                asked_at = self._wall_clock()
+                requested_at = self._wall_clock()
                 token = await self._fetch()
                 ends = token.expires_at
-                life = _ASSUMED_LIFE_S if ends is None else max(0.0, ends - asked_at)
-                self._token, self._good_until = token, asked_at + _USED_SHARE * life
+                life = _ASSUMED_LIFE_S if ends is None else max(0.0, ends - requested_at)
+                self._token, self._good_until = token, requested_at + _USED_SHARE * life
             return self._token
 
     def drop(self, token: Token | None) -> None:
@@ -106,7 +106,7 @@ class TokenSource:
 
     async def _fetch(self) -> Token:
         try:
-            given = self._ask()
+            given = self._request_token()
             if not isawaitable(given):
                 raise TypeError("the token provider is not async")  # noqa: TRY301
             token: Any = await given

@@ -6,13 +6,12 @@ These messages are opaque to brokers: ``ConsumerProtocolSubscription.json`` and
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
-from kafkaclient.wire.codec import CodecCall, partitions_in
+from kafkaclient.wire.codec import CodecCall, by_topic, partitions_in
 from kafkaclient.wire.reader import Reader
 from kafkaclient.wire.transactions import PartitionCodes
 
@@ -73,7 +72,7 @@ class DescribeGroupsCall(
     groups: tuple[str, ...]
 
     def _fields(self) -> dict[str, Any]:
-        return {"groups": list(self.groups), "include_authorized_operations": False}
+        return {"groups": list(self.groups)}
 
     def _result(self, message: Any) -> DescribeGroupsResult:
         groups = tuple(
@@ -108,26 +107,15 @@ class OffsetCommitCall(CodecCall[PartitionCodes], api_key=ApiKey.OFFSET_COMMIT, 
     offsets: Mapping[TopicPartition, int]
 
     def _fields(self) -> dict[str, Any]:
-        topics: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-        for (topic, partition), offset in self.offsets.items():
-            topics[topic].append(
-                {
-                    "partition_index": partition,
-                    "committed_offset": offset,
-                    "committed_leader_epoch": -1,
-                    "committed_metadata": "",
-                }
-            )
-        return {
-            "group_id": self.group_id,
-            "generation_id_or_member_epoch": -1,
-            "member_id": "",
-            "group_instance_id": None,
-            "retention_time_ms": -1,
-            "topics": [
-                {"name": topic, "partitions": partitions} for topic, partitions in topics.items()
-            ],
-        }
+        topics = [
+            {"name": topic, "partitions": [self._partition(topic, number) for number in numbers]}
+            for topic, numbers in by_topic(self.offsets).items()
+        ]
+        return {"group_id": self.group_id, "topics": topics}
+
+    def _partition(self, topic: str, number: int) -> dict[str, Any]:
+        offset = self.offsets[TopicPartition(topic, number)]
+        return {"partition_index": number, "committed_offset": offset, "committed_metadata": ""}
 
     def _result(self, message: Any) -> PartitionCodes:
         codes = {tp: p.error_code for tp, p in partitions_in(message.topics)}

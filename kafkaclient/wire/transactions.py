@@ -299,14 +299,9 @@ class OffsetFetchCall(CodecCall[FetchedOffsets], api_key=ApiKey.OFFSET_FETCH, ve
             {"name": topic, "partition_indexes": numbers}
             for topic, numbers in by_topic(self.partitions).items()
         ]
-        group = {"group_id": self.group_id, "member_id": None, "member_epoch": -1, "topics": topics}
+        group = {"group_id": self.group_id, "topics": topics}
         # Version 8 is the first with several groups (KIP-709).
-        return {
-            "group_id": self.group_id,
-            "topics": topics,
-            "groups": [group],
-            "require_stable": self.require_stable,
-        }
+        return {**group, "groups": [group], "require_stable": self.require_stable}
 
     def _result(self, message: Any) -> FetchedOffsets:
         group = message.groups[0] if message.groups else message

@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING, Any
 from fuzz.targets import CALLS, FETCH
 from kafkaclient.wire import codec
 from kafkaclient.wire.api import ApiKey
+from kafkaclient.wire.api_versions import ApiVersionsCall
 from kafkaclient.wire.compression import Codec, compress
 from kafkaclient.wire.metadata import MetadataCall
+from kafkaclient.wire.offsets import ListOffsetsCall
 from kafkaclient.wire.records import BatchBuilder
+from kafkaclient.wire.topics import CreateTopicsCall, DeleteTopicsCall, NewTopic
+from kafkaclient.wire.transactions import InitProducerIdCall
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -133,11 +137,11 @@ def _challenges() -> Iterator[bytes]:
 
 def _requests() -> Iterator[bytes]:
     calls: tuple[Any, ...] = (
-        codec.ApiVersionsCall(),
-        codec.InitProducerIdCall("tx"),
-        codec.CreateTopicsCall((codec.NewTopic("t", 1, 1),)),
-        codec.DeleteTopicsCall(("t",)),
-        codec.ListOffsetsCall({"t": (0, 1)}),
+        ApiVersionsCall(),
+        InitProducerIdCall("tx"),
+        CreateTopicsCall((NewTopic("t", 1, 1),)),
+        DeleteTopicsCall(("t",)),
+        ListOffsetsCall({"t": (0, 1)}),
         MetadataCall(("t",)),
     )
     for call in calls:

@@ -15,25 +15,23 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import KafkaError, ProtocolError, UnreadableBatchError
 from kafkaclient.net.connection import Connection
-from kafkaclient.net.sasl.mechanism import RefusedError
-from kafkaclient.net.sasl.oauthbearer import OAuthBearer
-from kafkaclient.net.sasl.plain import Plain
+from kafkaclient.net.sasl.mechanisms import OAuthBearer, Plain, RefusedError
 from kafkaclient.net.sasl.scram import KeyCache, Scram256, Scram512
 from kafkaclient.net.sasl.tokens import Token
 from kafkaclient.reader import part as part_module
 from kafkaclient.reader.part import Part
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire import codec, sasl, transactions
+from kafkaclient.wire import api_versions, codec, offsets, sasl, topics, transactions
 from kafkaclient.wire.compression import Codec, decompress
 from kafkaclient.wire.fetch import AbortedTransaction, FetchCall, FetchTopic
-from kafkaclient.wire.metadata import MetadataCall, ToldTopics
+from kafkaclient.wire.metadata import MetadataCall, TopicCache
 from kafkaclient.wire.record_reader import batch_header, iter_records, verify_crc
 from tests.forms import load_form
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kafkaclient.net.sasl.mechanism import Mechanism
+    from kafkaclient.net.sasl.mechanisms import Mechanism
 
 __all__ = ["CALLS", "TARGETS"]
 
@@ -78,9 +76,9 @@ def produce_response(data: bytes) -> None:
 def metadata_response(data: bytes) -> None:
     versions = range(MetadataCall.min_version, MetadataCall.max_version + 1)
     version, payload = versions[_choice(data, 0, len(versions))], data[1:]
-    told = ToldTopics()
-    first = _outcome(lambda: MetadataCall(None, told=told).decode(version, payload))
-    assert first == _outcome(lambda: MetadataCall(None, told=told).decode(version, payload))
+    told = TopicCache()
+    first = _outcome(lambda: MetadataCall(None, cache=told).decode(version, payload))
+    assert first == _outcome(lambda: MetadataCall(None, cache=told).decode(version, payload))
 
 
 FETCH = FetchCall((FetchTopic("topic", bytes(16), ()),), 500, 1, 1000)
@@ -93,10 +91,10 @@ def fetch_response(data: bytes) -> None:
 
 def _calls() -> list[Any]:
     """Every control call but Metadata, in a fixed order."""
-    own = {codec.__name__, sasl.__name__, transactions.__name__}
-    kinds = [kind for module in (codec, sasl, transactions) for kind in vars(module).values()]
-    calls = {k for k in kinds if hasattr(k, "min_version") and k.__module__ in own}
-    found = sorted(calls - {codec.CodecCall}, key=lambda call: call.__name__)
+    modules = (api_versions, offsets, sasl, topics, transactions)
+    kinds = [kind for module in modules for kind in vars(module).values()]
+    calls = {k for k in kinds if hasattr(k, "min_version") and not k.__module__.endswith("codec")}
+    found = sorted(calls, key=lambda call: call.__name__)
     return [call.__new__(call) for call in found]  # what an answer means asks for no fields
 
 

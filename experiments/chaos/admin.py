@@ -79,7 +79,7 @@ async def add_partitions(address: Address, topics: Mapping[str, int]) -> None:
     for _ in reader.array(5):
         topic, code = reader.string(), reader.int16()
         _check(code, f"adding partitions to {topic}", reader.nullable_string())
-        reader.skip_tagged_fields()
+        reader.tagged_fields()
 
 
 async def leaders(address: Address, topics: Sequence[str]) -> dict[tuple[str, int], int]:
@@ -106,7 +106,7 @@ async def _ask(address: Address, api: ApiKey, version: int, body: bytes) -> Read
     frame = INT32.pack(len(head) + len(body)) + head + body
     reader = Reader(await _exchange(address, frame), flexible=True)
     reader.int32()  # correlation id
-    reader.skip_tagged_fields()
+    reader.tagged_fields()
     return reader
 
 

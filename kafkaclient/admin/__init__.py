@@ -28,7 +28,7 @@ from kafkaclient.admin.reassign.reassigner import Reassigner
 from kafkaclient.admin.reassign.throttled import ThrottledReassignment
 from kafkaclient.admin.topics import TopicDescription
 from kafkaclient.wire.admin import ConfigEntry, ConfigSource
-from kafkaclient.wire.codec import NewTopic
+from kafkaclient.wire.topics import NewTopic
 from kafkaclient.wire.transaction_states import TransactionDescription, TransactionListing, TxnState
 
 __all__ = [

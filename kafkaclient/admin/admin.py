@@ -29,7 +29,7 @@ from kafkaclient.errors import AdminStateError, ConfigError, KafkaError, Unsuppo
 from kafkaclient.producer.producer import Producer
 from kafkaclient.topic_names import check_topic_name
 from kafkaclient.wire.admin import DescribeQuorumCall
-from kafkaclient.wire.codec import NewTopic
+from kafkaclient.wire.topics import NewTopic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -11,8 +11,8 @@ from kafkaclient.admin.error_codes import GROUP_ID_NOT_FOUND
 from kafkaclient.admin.running import Runnable
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire.codec import ListOffsetsCall
 from kafkaclient.wire.groups import DescribeGroupsCall, OffsetCommitCall
+from kafkaclient.wire.offsets import ListOffsetsCall
 from kafkaclient.wire.transactions import CoordinatorKind, FindCoordinatorCall, OffsetFetchCall
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkaclient.admin.session import Session
     from kafkaclient.wire.api import Call
     from kafkaclient.wire.groups import DescribedGroup
-    from kafkaclient.wire.results import ListOffsetsResult
+    from kafkaclient.wire.offsets import ListOffsetsResult
 
 __all__ = ["GroupAdmin"]
 

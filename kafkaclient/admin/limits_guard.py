@@ -23,7 +23,7 @@ from kafkaclient.admin.limits_store import LIMITS_TOPIC
 from kafkaclient.admin.placement import place
 from kafkaclient.admin.topics import topic_error
 from kafkaclient.errors import KafkaError, PartitionLimitRaceError
-from kafkaclient.wire.admin import NewPartitions
+from kafkaclient.wire.topics import NewPartitions
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from kafkaclient.admin.placement import Placement
     from kafkaclient.admin.session import Session
     from kafkaclient.admin.topics import Requests
-    from kafkaclient.wire.codec import NewTopic
     from kafkaclient.wire.results import MetadataResult, TopicInfo
+    from kafkaclient.wire.topics import NewTopic
 
 __all__ = ["LimitsGuard", "usage_of"]
 

@@ -24,9 +24,10 @@ from kafkaclient.admin.error_codes import (
 from kafkaclient.admin.limits import Limits
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import ConfigError, KafkaError, ProtocolError, TopicExistsError
-from kafkaclient.wire.codec import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsCall, NewTopic
 from kafkaclient.wire.fetch import FetchByNameCall, FetchPartition, FetchTopic
+from kafkaclient.wire.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsCall
 from kafkaclient.wire.record_reader import BATCH_OVERHEAD, HEADER, BatchHeader, iter_records
+from kafkaclient.wire.topics import NewTopic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

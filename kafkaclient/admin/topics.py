@@ -20,8 +20,13 @@ from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import InvalidTopicError, KafkaError
 from kafkaclient.topic_names import check_topic_name
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire.admin import CreatePartitionsCall, NewPartitions
-from kafkaclient.wire.codec import CreateTopicsCall, DeleteTopicsCall, NewTopic
+from kafkaclient.wire.topics import (
+    CreatePartitionsCall,
+    CreateTopicsCall,
+    DeleteTopicsCall,
+    NewPartitions,
+    NewTopic,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,7 +34,8 @@ if TYPE_CHECKING:
 
     from kafkaclient.admin.session import Session
     from kafkaclient.wire.api import Call
-    from kafkaclient.wire.results import MetadataResult, PartitionView, TopicInfo, TopicOutcome
+    from kafkaclient.wire.results import MetadataResult, PartitionView, TopicInfo
+    from kafkaclient.wire.topics import TopicOutcome
 
 __all__ = [
     "Requests",

@@ -11,9 +11,15 @@ from kafkaclient.admin.error_codes import TRANSACTIONAL_ID_NOT_FOUND
 from kafkaclient.admin.running import Runnable
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.errors import BrokerError, KafkaError, TransactionLostError
-from kafkaclient.wire.codec import ApiVersionsCall, InitProducerIdCall
+from kafkaclient.wire.api_versions import ApiVersionsCall
 from kafkaclient.wire.transaction_states import DescribeTransactionsCall, ListTransactionsCall
-from kafkaclient.wire.transactions import CoordinatorKind, EndTxnCall, EndTxnV2Call, TxnIdentity
+from kafkaclient.wire.transactions import (
+    CoordinatorKind,
+    EndTxnCall,
+    EndTxnV2Call,
+    InitProducerIdCall,
+    TxnIdentity,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable

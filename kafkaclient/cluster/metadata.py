@@ -25,7 +25,7 @@ from kafkaclient.errors import (
     ProtocolError,
 )
 from kafkaclient.topic_names import check_topic_name
-from kafkaclient.wire.metadata import MetadataCall, ToldTopics
+from kafkaclient.wire.metadata import MetadataCall, TopicCache
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -86,7 +86,7 @@ class Metadata:
         self._on_crash = on_crash
         self._pause_s = partial(retry_pause_s, config=config, rng=rng)
         self._topics = TopicsInUse(self._pause_s, config.metadata_max_idle_ms / 1000)
-        self._told = ToldTopics()
+        self._told = TopicCache()
         self._listeners: list[Callable[[ClusterView, ClusterView], None]] = []
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()

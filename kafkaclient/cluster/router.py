@@ -29,7 +29,7 @@ from kafkaclient.errors import (
 )
 from kafkaclient.net.dialer import TcpDialer
 from kafkaclient.net.security import Security
-from kafkaclient.wire.codec import ApiVersionsCall
+from kafkaclient.wire.api_versions import ApiVersionsCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -14,7 +14,7 @@ from kafkaclient.errors import (
     UnsupportedSaslMechanismError,
     UnsupportedVersionError,
 )
-from kafkaclient.net.sasl.mechanism import RefusedError
+from kafkaclient.net.sasl.mechanisms import RefusedError
 from kafkaclient.wire.sasl import SaslAuthenticateCall, SaslHandshakeCall
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kafkaclient.net.connection import Connection
     from kafkaclient.net.sasl.login import Login
-    from kafkaclient.net.sasl.mechanism import Mechanism
+    from kafkaclient.net.sasl.mechanisms import Mechanism
 
 __all__ = ["Session", "authenticate", "demanded_mechanisms"]
 
@@ -33,12 +33,11 @@ _UNSUPPORTED_MECHANISM = 33
 _ILLEGAL_STATE = 34
 _AUTHENTICATION_FAILED = 58
 
-# When a session is renewed, as a share of its length; by chance, so that all the connections that
-# began together don't do it together (Java's SaslClientAuthenticator).
+# A session is renewed after a random share of its lifetime, so that connections of the same age are
+# not renewed together (Java's SaslClientAuthenticator).
 _RENEW_FROM, _RENEW_TO = 0.85, 0.95
 
-# A broker takes a SaslHandshake that comes within a second of the last for an ordinary request, and
-# refuses it (Java's KafkaChannel).
+# A broker rejects a SaslHandshake that comes within a second of the last one (Java's KafkaChannel).
 _LEAST_PAUSE_S = 1.05
 
 _MOST_STEPS = 10
@@ -47,25 +46,25 @@ _NO_MECHANISM = ""
 
 
 async def authenticate(connection: Connection, mechanism: Mechanism) -> float:
-    """Authenticate; how long the connection may be used then, in seconds (0: for ever).
+    """Authenticate the connection; returns its session lifetime in seconds (0: no limit).
 
-    Raises :class:`~kafkaclient.errors.AuthenticationError` when broker and client do not agree, and
-    what :meth:`Connection.call` raises. The connection is of no use after an error.
+    Raises :class:`~kafkaclient.errors.AuthenticationError` if the broker or the client refuses, and
+    what :meth:`Connection.call` raises. After an error the connection cannot be used.
     """
     node, name = connection.node, mechanism.name
-    told = await connection.call(SaslHandshakeCall(name), urgent=True)
-    if told.error_code == _UNSUPPORTED_MECHANISM:
-        offered = ", ".join(told.mechanisms) or "none"
+    offer = await connection.call(SaslHandshakeCall(name), urgent=True)
+    if offer.error_code == _UNSUPPORTED_MECHANISM:
+        offered = ", ".join(offer.mechanisms) or "none"
         raise UnsupportedSaslMechanismError(
             f"{node} does not accept sasl.mechanism={name}; it offers: {offered}"
         )
-    if told.error_code == _ILLEGAL_STATE:
+    if offer.error_code == _ILLEGAL_STATE:
         raise AuthenticationError(
             f"{node} does not want SASL on this listener; give security.protocol=PLAINTEXT or SSL, "
             "or the port of a listener with SASL"
         )
-    if told.error_code:
-        raise broker_error(told.error_code, f"SaslHandshake for {name} to {node}")
+    if offer.error_code:
+        raise broker_error(offer.error_code, f"SaslHandshake for {name} to {node}")
     try:
         return await _exchange(connection, mechanism)
     except RefusedError as error:
@@ -87,7 +86,7 @@ async def _exchange(connection: Connection, mechanism: Mechanism) -> float:
         if next_message is None:
             return lifetime_s
         message = next_message
-    raise RefusedError("the exchange does not come to an end")
+    raise RefusedError("the exchange does not end")
 
 
 def _refused(node: str, mechanism: str, code: int, said: str | None) -> KafkaError:
@@ -101,23 +100,22 @@ def _refused(node: str, mechanism: str, code: int, said: str | None) -> KafkaErr
 
 
 async def demanded_mechanisms(connection: Connection) -> tuple[str, ...] | None:
-    """The mechanisms of a listener that wants SASL before anything else; None: it does not.
+    """The mechanisms of a listener that demands SASL; None if the listener does not demand it.
 
-    It is asked for a mechanism that does not exist, and hangs up if it does want SASL. Raises what
-    :meth:`Connection.call` raises.
+    The request names a mechanism that does not exist. Raises what :meth:`Connection.call` raises.
     """
     try:
-        told = await connection.call(SaslHandshakeCall(_NO_MECHANISM))
+        offer = await connection.call(SaslHandshakeCall(_NO_MECHANISM))
     except UnsupportedVersionError:
         return None
-    return told.mechanisms if told.error_code == _UNSUPPORTED_MECHANISM else None
+    return offer.mechanisms if offer.error_code == _UNSUPPORTED_MECHANISM else None
 
 
 class Session:
-    """The time for which a connection is authenticated; renewed before it ends (KIP-368).
+    """The authenticated session of a connection, which is renewed before it ends (KIP-368).
 
-    The renewal's messages go out behind the requests in flight, which the broker answers first;
-    further requests wait until it is over. Times in seconds.
+    The messages of a renewal are sent behind the requests in flight. Further requests wait until
+    the renewal is complete. ``lifetime`` is in seconds.
     """
 
     def __init__(
@@ -139,7 +137,7 @@ class Session:
         self._schedule(lifetime)
 
     def close(self) -> None:
-        """The connection has ended."""
+        """Stop renewing: the connection has ended."""
         if self._timer is not None:
             self._timer.cancel()
         if self._task is not None:
@@ -168,14 +166,14 @@ class Session:
             with connection.held():
                 lifetime = await authenticate(connection, mechanism)
             if idle_since is not None:
-                connection.last_used = idle_since  # this was no use of it
+                connection.last_used = idle_since  # a renewal does not count as use
         except KafkaError as error:
             if connection.closed:
-                return  # whoever closed it, or lost it, has told
+                return  # the connection has reported its own error
             self._login.refused(error)
             _log.warning("%s; the connection is closed", error)
             connection.close(error)
-        except Exception as error:  # noqa: BLE001 - a session that ends must not end in silence
+        except Exception as error:  # noqa: BLE001 - a session must not end without a message
             _log.exception("authenticating again to %s failed", connection.node)
             connection.close(AuthenticationError(f"{connection.node}: {type(error).__name__}"))
         else:
@@ -183,7 +181,7 @@ class Session:
             self._schedule(lifetime)
 
     async def _mechanism(self) -> Mechanism:
-        """Asks for a token again, if that is what fails, until the session ends."""
+        """The mechanism for the renewal; retries a token request until the session ends."""
         while True:
             try:
                 return await self._login.mechanism()
@@ -191,5 +189,5 @@ class Session:
                 left = self._ends_at - self._clock()
                 if not error.retriable or left <= 0.01:
                     raise
-                _log.warning("%s; asking again, %.3g s are left", error, left)
+                _log.warning("%s; retrying, %.3g s are left", error, left)
                 await asyncio.sleep(left * _RETRY_SHARE)

@@ -1,4 +1,4 @@
-"""Opening connections: the one place that creates sockets."""
+"""Opens connections; the only module that creates sockets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import socket
 import ssl
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weakref import WeakSet
 
 from kafkaclient.errors import SslAuthenticationError
@@ -25,48 +25,42 @@ __all__ = ["Dialer", "TcpDialer"]
 P = TypeVar("P", bound=asyncio.Protocol)
 
 _HEAD_START_S = 0.25
-"""How long an address is tried alone before the next one is tried beside it (RFC 8305)."""
+"""The delay after which the next address is tried in parallel (RFC 8305)."""
 
 _GOODBYE_S = 1.0
-"""How long the peer has to confirm the end of a TLS connection."""
+"""The time limit for the peer to confirm the end of a TLS connection."""
 
 _USE_SYSTEM_DEFAULT = -1
 
 
 class Dialer(Protocol):
-    """How a connection is made; everything above works on the transport it returns.
-
-    Whatever a transport needs before it carries Kafka requests (resolving, a TLS handshake)
-    happens inside :meth:`dial`.
-    """
+    """Opens connections. Name resolution and TLS handshake are part of :meth:`dial`."""
 
     async def dial(
         self, host: str, port: int, factory: Callable[[], P]
     ) -> tuple[asyncio.Transport, P]:
-        """Connect and return the ready transport with the protocol that ``factory`` made.
+        """Connect; returns the ready transport, and the protocol that ``factory`` made.
 
-        Raises :class:`OSError` when no address of the host could be reached, and
-        :class:`~kafkaclient.errors.SslAuthenticationError` when TLS failed for a reason that will
-        not go away by itself. Sets no time limit of its own; a cancelled dial leaves nothing open.
+        Raises :class:`OSError` if no address of the host can be reached, and
+        :class:`~kafkaclient.errors.SslAuthenticationError` if TLS failed for a permanent reason.
+        There is no time limit. A cancelled dial leaves nothing open.
         """
         ...
 
 
 class TcpDialer:
-    """TCP, and with ``tls`` TLS on top of it.
+    """Opens TCP connections, with TLS if ``tls`` is given.
 
-    Names are resolved anew on every call, because brokers change their addresses (KIP-899), and
-    every address is tried, a fresh one each 250 ms, so that a black-holed one delays the others
-    hardly at all. A dead peer is noticed by TCP keepalive and, on Linux, ``TCP_USER_TIMEOUT``.
-    A forked child has nothing of it: it can open no connection, and what it does to those open
-    reaches no broker.
+    Each call resolves the name again, because brokers change their addresses (KIP-899). It tries
+    all addresses, a further one every 250 ms, so that an unreachable address delays the others
+    little. TCP keepalive and, on Linux, ``TCP_USER_TIMEOUT`` detect a dead peer. A forked child
+    cannot open connections, and cannot reach a broker through the parent's.
 
-    ``send_buffer_bytes`` and ``receive_buffer_bytes`` size the socket's buffers
-    (``send.buffer.bytes``, default 128 KB, and ``receive.buffer.bytes``, default 32 KB); -1
-    leaves them to the system. ``user_timeout_ms`` is how long written data may stay
-    unacknowledged by the peer's kernel, default 30 s.
+    ``send_buffer_bytes`` and ``receive_buffer_bytes`` are the sizes of the socket's buffers
+    (``send.buffer.bytes`` and ``receive.buffer.bytes``); -1 means the system's default.
+    ``user_timeout_ms``: how long sent data may stay unacknowledged by the peer's kernel.
 
-    The certificate must be for ``host`` as given to :meth:`dial`: the advertised one.
+    The broker's certificate must be valid for the ``host`` given to :meth:`dial`.
     """
 
     def __init__(
@@ -102,9 +96,9 @@ class TcpDialer:
     def forked(self) -> None:
         """See :class:`~kafkaclient.net.fork.Forkable`.
 
-        The child's descriptors are pointed elsewhere rather than closed: an event loop still knows
-        their numbers, and a collector may close them once more. And the parent's connections end
-        when the parent closes them, not when the last child does.
+        The child's descriptors are redirected to the null device rather than closed: an event loop
+        still uses their numbers, and the garbage collector may close them again. The parent's
+        connections then end when the parent closes them, not when the last child does.
         """
         self._forked = True
         nowhere = os.open(os.devnull, os.O_RDWR)
@@ -122,37 +116,24 @@ class TcpDialer:
         context = self._tls.context()
         sock = await self._connect_any(await _resolve(host, port))
         try:
-            return await asyncio.get_running_loop().create_connection(
-                factory,
-                sock=sock,
-                ssl=context,
-                server_hostname=host,
-                ssl_shutdown_timeout=_GOODBYE_S,
+            return await _connected(
+                factory, sock, ssl=context, server_hostname=host, ssl_shutdown_timeout=_GOODBYE_S
             )
-        except BaseException as error:
-            sock.close()
-            if isinstance(error, OSError):
-                await self._explain(error, host, port)
+        except OSError as error:
+            await self._explain(error, host, port)
             raise
 
     async def dial_plain(
         self, host: str, port: int, factory: Callable[[], P]
     ) -> tuple[asyncio.Transport, P]:
         """:meth:`dial`, without TLS."""
-        sock = await self._connect_any(await _resolve(host, port))
-        try:
-            loop = asyncio.get_running_loop()
-            transport, protocol = await loop.create_connection(factory, sock=sock)
-        except BaseException:
-            sock.close()
-            raise
-        return transport, protocol
+        return await _connected(factory, await self._connect_any(await _resolve(host, port)))
 
     async def _explain(self, error: OSError, host: str, port: int) -> None:
-        """Raise SslAuthenticationError if the cause of a failed handshake is clear."""
+        """Raise SslAuthenticationError if the cause of a failed handshake is known."""
         why = explain_tls_error(error)
-        # A Kafka broker that does not expect TLS takes its first bytes for the size of a request,
-        # finds it too large and hangs up; so does one that is just being stopped.
+        # A broker that does not expect TLS reads its first bytes as the size of a request, which is
+        # too large, and closes the connection. A broker that is stopping closes it as well.
         hung_up = isinstance(error, (ConnectionError, ssl.SSLEOFError))
         if hung_up and await is_plain_kafka(partial(self.dial_plain, host, port)):
             why = (
@@ -163,7 +144,7 @@ class TcpDialer:
             raise SslAuthenticationError(f"TLS with {host}:{port} failed: {why}") from error
 
     async def _connect_any(self, addresses: Sequence[_Address]) -> socket.socket:
-        """The first socket to connect; the attempts start staggered and race."""
+        """The first socket that connects; the attempts start one after the other and race."""
         if len(addresses) == 1:
             return await self._connect(addresses[0])
         waiting = list(reversed(addresses))
@@ -214,7 +195,7 @@ _Address = tuple[
     str,
     tuple[str, int] | tuple[str, int, int, int] | tuple[int, bytes],
 ]
-"""One entry of getaddrinfo's answer."""
+"""One entry of getaddrinfo's result."""
 
 
 async def _resolve(host: str, port: int) -> Sequence[_Address]:
@@ -223,13 +204,23 @@ async def _resolve(host: str, port: int) -> Sequence[_Address]:
     except ValueError:
         loop = asyncio.get_running_loop()
         return await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    # A literal address needs no resolver, and so no thread.
+    # A literal address needs no resolver, and therefore no thread.
     return socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
     )
 
 
+async def _connected(
+    factory: Callable[[], P], sock: socket.socket, **tls: Any
+) -> tuple[asyncio.Transport, P]:
+    try:
+        return await asyncio.get_running_loop().create_connection(factory, sock=sock, **tls)
+    except BaseException:
+        sock.close()
+        raise
+
+
 def _close_late_socket(attempt: asyncio.Task[socket.socket]) -> None:
-    """An attempt that lost the race may have connected before it could be cancelled."""
+    """Close the socket of an attempt that connected before it could be cancelled."""
     if not attempt.cancelled() and attempt.exception() is None:
         attempt.result().close()

@@ -1,8 +1,8 @@
-"""What must not live on in a child process.
+"""Releases sockets and records in a forked child.
 
-A child that is forked has copies of everything: sockets that are the parent's connections, records
-that the parent is going to send. Whoever owns such a thing is told in the child, once, before
-anything else runs there. Nothing is looked at in the parent, and nothing while records are sent.
+A forked child has copies of the parent's connections and of the records that the parent will send.
+Each owner of such copies is called once in the child, before other code runs there. Nothing is
+checked in the parent, or while records are sent.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ __all__ = ["Forkable", "guard"]
 
 
 class Forkable(Protocol):
-    """Something that belongs to the process that made it."""
+    """An object that only the process that made it may use."""
 
     def forked(self) -> None:
-        """This is a child process: let go. Must neither fail nor call an event loop, which may be
-        another thread's, and that thread does not exist here."""
+        """Release everything: this is a child process. Must neither raise nor call an event loop,
+        whose thread may not exist here."""
         ...
 
 
@@ -27,7 +27,7 @@ _guarded: WeakSet[Forkable] = WeakSet()
 
 
 def guard(owner: Forkable) -> None:
-    """Have :meth:`Forkable.forked` called in every child that is forked while ``owner`` lives."""
+    """Call :meth:`Forkable.forked` in every child that is forked while ``owner`` exists."""
     _guarded.add(owner)
 
 

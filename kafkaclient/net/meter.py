@@ -1,4 +1,4 @@
-"""What connections report to whoever measures them."""
+"""The statistics that a connection reports."""
 
 from __future__ import annotations
 
@@ -8,28 +8,20 @@ __all__ = ["Meter", "NoMeter"]
 
 
 class Meter(Protocol):
-    """What a connection reports about itself. ``node_id`` is negative for bootstrap servers."""
-
-    def connection_opened(self, node_id: int) -> None: ...
-
-    def connection_closed(self, node_id: int) -> None: ...
-
-    def request_sent(self, node_id: int, nbytes: int) -> None: ...
-
-    def response_received(self, node_id: int, nbytes: int, latency_s: float) -> None: ...
-
-
-class NoMeter:
-    """Measures nothing."""
+    """Receives a connection's events. ``node_id`` is negative for bootstrap servers."""
 
     def connection_opened(self, node_id: int) -> None:
-        pass
+        return
 
     def connection_closed(self, node_id: int) -> None:
-        pass
+        return
 
     def request_sent(self, node_id: int, nbytes: int) -> None:
-        pass
+        return
 
     def response_received(self, node_id: int, nbytes: int, latency_s: float) -> None:
-        pass
+        return
+
+
+class NoMeter(Meter):
+    """A meter that ignores all events."""

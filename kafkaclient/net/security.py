@@ -1,5 +1,4 @@
-"""What a client's connections need besides TCP: TLS contexts, credentials, and words for what goes
-wrong between a client and a listener of different kinds."""
+"""TLS contexts and credentials of a client, and explanations if its security protocol is wrong."""
 
 from __future__ import annotations
 
@@ -27,8 +26,8 @@ __all__ = ["Security"]
 
 
 class Security:
-    """Made once per client; raises :class:`~kafkaclient.errors.ConfigError` for certificates and
-    keys that cannot be used. ``wall_clock``: seconds since the epoch."""
+    """One per client; raises :class:`~kafkaclient.errors.ConfigError` for certificates and keys
+    that cannot be used. ``wall_clock`` returns seconds since the epoch."""
 
     def __init__(
         self,
@@ -46,14 +45,14 @@ class Security:
 
     @property
     def with_sasl(self) -> bool:
-        """Whether connections are authenticated by SASL."""
+        """Whether connections are authenticated with SASL."""
         return self._login is not None
 
     async def authenticate(self, connection: Connection) -> Session | None:
-        """What follows upon ApiVersions; None without SASL.
+        """Authenticate a connection after ApiVersions; returns its session, or None without SASL.
 
-        Raises :class:`~kafkaclient.errors.AuthenticationError`, and what making a connection
-        raises otherwise.
+        Raises :class:`~kafkaclient.errors.AuthenticationError`, and what :meth:`Connection.call`
+        raises.
         """
         if self._login is None:
             return None
@@ -66,8 +65,7 @@ class Security:
         return Session(connection, self._login, lifetime, clock=self._clock, rng=self._rng)
 
     async def explain_silence(self, name: str, host: str, port: int, dialer: Dialer) -> None:
-        """Raise SslAuthenticationError if a broker gave no sensible answer to plain bytes because
-        it expects TLS."""
+        """Raise SslAuthenticationError if a broker did not answer because it expects TLS."""
         if self.tls is not None or not isinstance(dialer, TcpDialer):
             return
         if await is_tls(partial(dialer.dial_plain, host, port)):
@@ -78,7 +76,7 @@ class Security:
             )
 
     async def explain_loss(self, connection: Connection) -> None:
-        """Raise AuthenticationError if a broker hangs up on requests because it wants SASL."""
+        """Raise AuthenticationError if a broker closes connections because it demands SASL."""
         if self.with_sasl:
             return
         offered = await demanded_mechanisms(connection)

@@ -1,4 +1,4 @@
-"""TLS as the ``ssl`` options ask for it, from PEM files or text."""
+"""TLS contexts for the ``ssl`` options, from PEM files or text."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _LINE = 64
 
 
 class TlsContexts:
-    """Gives each new connection its context; a new one when a file has changed since the last.
+    """The context for each new connection; a new context after a file has changed.
 
-    A changed file that cannot be used (it is being written, or wrong) leaves the former context in
-    place, with a warning. Raises :class:`~kafkaclient.errors.ConfigError` at once for what cannot
-    be used from the beginning.
+    If a changed file cannot be used, because it is incomplete or invalid, the previous context
+    stays in use and a warning is logged. Raises :class:`~kafkaclient.errors.ConfigError` for files
+    that cannot be used at the start.
     """
 
     def __init__(self, options: SecurityOptions) -> None:
@@ -48,7 +48,7 @@ class TlsContexts:
         self._context = options.ssl_context or _build(options)
 
     def context(self) -> ssl.SSLContext:
-        """The context for a connection that is made now. Looks at the files' times, no more."""
+        """The context for a new connection. Files are read only if their status has changed."""
         seen = self._signatures()
         if seen != self._seen:
             try:
@@ -65,7 +65,7 @@ class TlsContexts:
 
 
 def https_context(options: SecurityOptions) -> ssl.SSLContext | None:
-    """For the identity provider; None: what the operating system trusts will do.
+    """The context for the identity provider; None means the operating system's truststore.
 
     Raises :class:`~kafkaclient.errors.ConfigError` for certificates that cannot be read.
     """
@@ -91,7 +91,7 @@ def _build(options: SecurityOptions) -> ssl.SSLContext:
     context.check_hostname = options.ssl_endpoint_identification_algorithm == "https"
     offered = [_VERSIONS[name] for name in options.ssl_enabled_protocols]
     context.minimum_version, context.maximum_version = min(offered), max(offered)
-    # As in Java, what is in the truststore is trusted, also when it is not a root.
+    # As in Java, every certificate in the truststore is trusted, even if it is not a root.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     _trust(context, options)
     _identify(context, options)
@@ -110,7 +110,7 @@ def _trust(context: ssl.SSLContext, options: SecurityOptions) -> None:
 def _trust_only(
     context: ssl.SSLContext, path: Path | None, pem: str | None, names: tuple[str, str]
 ) -> None:
-    """``names``: the options that hold the path, or else the text."""
+    """``names``: the options for the path and for the text."""
     if path is None:
         where, text = names[1], pem or ""
     else:
@@ -149,7 +149,7 @@ def _identify(context: ssl.SSLContext, options: SecurityOptions) -> None:
         raise ConfigError(f"{where}: the private key is encrypted; give ssl_key_password")
     try:
         with _as_file("\n".join([*certificates, text])) as file:
-            # A function, or OpenSSL would ask at the terminal for a password that is missing.
+            # Without a password function OpenSSL would prompt at the terminal.
             context.load_cert_chain(file, password=lambda: password or "")
     except ssl.SSLError as error:
         raise ConfigError(_why_no_identity(where, error, password)) from error
@@ -183,8 +183,8 @@ def _instead(text: str) -> str:
 
 
 def _blocks(text: str) -> Iterator[tuple[str, str]]:
-    """The kinds of a PEM text's parts, and the parts. Line breaks that were lost on the way, as in
-    property files, are put back (Java's PEM reader does without them)."""
+    """The kind and text of each part of a PEM text. Missing line breaks, as in property files, are
+    restored (Java's PEM reader does not need them)."""
     for match in _BLOCK.finditer(text):
         kind, body = match[1], match[2]
         if ":" not in body:  # headers are lines
@@ -196,8 +196,8 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
 
 @contextlib.contextmanager
 def _as_file(text: str) -> Iterator[str]:
-    """A path at which OpenSSL can read the text; in memory where there is such a thing, so that no
-    disk gets to see a private key that was given as text."""
+    """A path at which OpenSSL can read the text; in memory where the system supports it, so that a
+    private key given as text is not written to a disk."""
     if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():
         descriptor = os.memfd_create("kafkaclient-pem")
         try:

@@ -1,4 +1,4 @@
-"""What a failed TLS handshake means, in words, and whether trying again could help."""
+"""Explains a failed TLS handshake, and finds out whether a listener has TLS."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import contextlib
 import ssl
 from typing import TYPE_CHECKING, TypeAlias
 
-from kafkaclient.wire.codec import ApiVersionsCall
+from kafkaclient.wire.api_versions import ApiVersionsCall
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -27,7 +27,7 @@ _ADVICE = {
     64: "it must name the address that clients connect to (advertised.listeners)",
 }
 
-# The peer's word for why it ended the handshake -> ours.
+# TLS alert of the broker -> explanation.
 _ALERTS = {
     "CERTIFICATE_REQUIRED": "it demands a certificate of this client; give ssl_keystore_location",
     "BAD_CERTIFICATE": "it does not accept this client's certificate, or misses one: see "
@@ -47,7 +47,7 @@ _NO_COMMON = ("UNSUPPORTED_PROTOCOL", "NO_PROTOCOLS_AVAILABLE", "NO_CIPHERS_AVAI
 
 
 def explain_tls_error(error: BaseException | None) -> str | None:
-    """Why TLS failed for good; None for an error that may pass, or is none of TLS's."""
+    """The permanent reason of a TLS failure; None for a temporary error or another error."""
     if isinstance(error, ssl.SSLCertVerificationError):
         advice = _ADVICE.get(error.verify_code)
         text = f"its certificate is not accepted: {error.verify_message.rstrip('.')}"
@@ -60,8 +60,8 @@ def explain_tls_error(error: BaseException | None) -> str | None:
         return f"the broker ended it: {_ALERTS[word]}" if word in _ALERTS else None
     if reason.startswith(_NOT_TLS):
         return (
-            "what answers there does not speak TLS; is security.protocol right, and the port that "
-            "of an SSL or SASL_SSL listener?"
+            "the listener does not speak TLS; is security.protocol right, and is this the port of "
+            "an SSL or SASL_SSL listener?"
         )
     if reason.startswith(_NO_COMMON):
         return f"no version of TLS in common ({reason}); see ssl_enabled_protocols"
@@ -85,32 +85,32 @@ class _Listener(asyncio.Protocol):
 Connect: TypeAlias = (
     "Callable[[Callable[[], _Listener]], Awaitable[tuple[asyncio.Transport, _Listener]]]"
 )
-"""Opens a connection without encryption, for a protocol of that kind."""
+"""Opens a connection without encryption."""
 
 
 async def is_tls(connect: Connect) -> bool:
-    """Whether the peer speaks TLS: it is sent the beginning of a handshake, nothing more."""
+    """Whether the peer speaks TLS; sends only the beginning of a handshake."""
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE  # no handshake is made
     with contextlib.suppress(ssl.SSLWantReadError):
         context.wrap_bio(incoming, outgoing).do_handshake()
-    first = await _ask(connect, outgoing.read())
+    first = await _reply(connect, outgoing.read())
     return first[:2] in (b"\x16\x03", b"\x15\x03")  # a handshake record, or an alert
 
 
 async def is_plain_kafka(connect: Connect) -> bool:
-    """Whether the peer speaks Kafka without encryption: it is asked for its ApiVersions."""
-    first = await _ask(connect, ApiVersionsCall().encode(0, 0x6B61666B, "kafkaclient"))
+    """Whether the peer speaks Kafka without encryption; sends an ApiVersions request."""
+    first = await _reply(connect, ApiVersionsCall().encode(0, 0x6B61666B, "kafkaclient"))
     return first[4:8] == b"kafk"
 
 
-async def _ask(connect: Connect, question: bytes) -> bytes:
+async def _reply(connect: Connect, request: bytes) -> bytes:
     try:
         async with asyncio.timeout(_PATIENCE_S):
             transport, listener = await connect(_Listener)
             try:
-                transport.write(question)
+                transport.write(request)
                 await listener.heard.wait()
             finally:
                 transport.abort()

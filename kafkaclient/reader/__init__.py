@@ -1,4 +1,4 @@
-"""Reading without a group: records by offset and by time, as columns (docs/reader.md)."""
+"""Reads records without a consumer group, by offset and time, as columns (docs/reader.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a read yields: some records of one partition, as columns or row by row."""
+"""The batches that a read yields: records of one partition, as columns or as rows."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ __all__ = ["FetchedBatch", "FetchedRecord"]
 
 
 class FetchedRecord(NamedTuple):
-    """One record. ``timestamp``: milliseconds since the epoch, -1 if it has none; its type is 0
-    when the producer gave it (CreateTime), 1 when the broker did (LogAppendTime)."""
+    """One record. ``timestamp``: milliseconds since the epoch, -1 if it has none. Its type is 0 if
+    the producer set it (CreateTime), 1 if the broker set it (LogAppendTime)."""
 
     topic: str
     partition: int
@@ -34,7 +34,7 @@ class FetchedRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers = ()
-    """Empty unless the read was asked for headers."""
+    """Empty unless the read was made with ``headers=True``."""
 
 
 _ENTRY = ArrowField("item", "+s", False, (ArrowField("key", "u"), ArrowField("value", "z", True)))
@@ -54,11 +54,11 @@ _WITH_HEADERS = ArrowField(
 class FetchedBatch:
     """Records of one partition, in the order of their offsets, which may have gaps.
 
-    It is an Arrow record batch to whoever knows the Arrow PyCapsule interface, without a copy:
-    ``pyarrow.record_batch(batch)``, ``polars.DataFrame(batch)``. Its columns are ``key`` and
-    ``value`` (binary), ``offset`` (int64), ``timestamp`` (timestamp[ms, UTC]), ``timestampType``
-    (int32, see :class:`FetchedRecord`), and if they were asked for ``headers``
-    (list<struct<key: string, value: binary>>). Iterating over it gives :class:`FetchedRecord`.
+    It implements the Arrow PyCapsule interface: ``pyarrow.record_batch(batch)`` and
+    ``polars.DataFrame(batch)`` do not copy it. Its columns are ``key`` and ``value`` (binary),
+    ``offset`` (int64), ``timestamp`` (timestamp[ms, UTC]), ``timestampType`` (int32, see
+    :class:`FetchedRecord`), and with ``headers=True`` also ``headers`` (list<struct<key: string,
+    value: binary>>). Iterating over it yields :class:`FetchedRecord`.
     """
 
     __slots__ = ("_buffers", "high_watermark", "next_offset", "topic_partition")
@@ -73,10 +73,10 @@ class FetchedBatch:
         self._buffers = buffers
         self.topic_partition = topic_partition
         self.next_offset = next_offset
-        """Where a read goes on after this batch: past its last record, and past what follows that
-        is no record for this reader."""
+        """The offset at which a read continues after this batch: behind its last record, and behind
+        transaction markers and aborted records that follow."""
         self.high_watermark = high_watermark
-        """The end of the partition, as the broker told it with these records."""
+        """The end of the partition at the time of the fetch."""
 
     @property
     def topic(self) -> str:
@@ -93,7 +93,7 @@ class FetchedBatch:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all columns."""
+        """The size of all columns in bytes."""
         _, *numbers, key, value, headers = self._buffers
         total = sum(map(len, numbers)) + _size(key) + _size(value)
         if headers is not None:
@@ -130,7 +130,7 @@ class FetchedBatch:
         return schema_capsule(self._field)
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
-        """The schema asked for is a wish, which the interface allows to leave unfulfilled."""
+        """The requested schema is ignored, which the interface permits."""
         return schema_capsule(self._field), array_capsule(self._array())
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:

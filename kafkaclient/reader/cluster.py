@@ -1,4 +1,4 @@
-"""A reader's way to the cluster: who leads what, and at which offsets partitions begin and end."""
+"""A reader's connections and metadata, and the offsets where partitions begin and end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from kafkaclient.errors import (
     ReaderStateError,
 )
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire.codec import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsCall
+from kafkaclient.wire.codec import by_topic
+from kafkaclient.wire.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
 
     from kafkaclient.config import ReaderConfig
     from kafkaclient.net.dialer import Dialer
-    from kafkaclient.wire.results import PartitionOffset
+    from kafkaclient.wire.offsets import PartitionOffset
 
 __all__ = ["Cluster"]
 
 
 class _Read(Protocol):
-    """What the cluster asks of a :class:`~kafkaclient.reader.reading.Reading`."""
+    """What the cluster needs of a :class:`~kafkaclient.reader.reading.Reading`."""
 
     @property
     def topics(self) -> set[str]: ...
@@ -41,7 +42,7 @@ class _Read(Protocol):
 
 
 class Cluster:
-    """Connections and metadata, made in the event loop that they work in."""
+    """The connections and metadata of a reader; made in the event loop that uses them."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class Cluster:
         self.rng = rng
         self.router = Router(config, dialer, clock=self.now, rng=rng)
         self.readings: WeakSet[_Read] = WeakSet()
-        """The reads that were begun here and still exist."""
+        """The reads of this reader that still exist."""
         self.metadata = Metadata(
             config,
             self.router,
@@ -69,8 +70,8 @@ class Cluster:
         self._free_purposes: list[str] = []
 
     def check_home(self) -> None:
-        """Raises in another event loop than the reader was started in. Outside of any, a read may
-        be made; it is iterated over in the reader's."""
+        """Raise in another event loop than the reader's. Without a running event loop a read may be
+        made; the reader's loop must iterate over it."""
         if asyncio._get_running_loop() not in (self.loop, None):
             raise ReaderStateError("the reader belongs to the event loop that it was started in")
 
@@ -81,32 +82,31 @@ class Cluster:
         await self.router.close()
 
     def take_purpose(self) -> str:
-        """A name of the connections of a read that begins: of one that has ended, if there is
-        such, whose connections then serve again."""
+        """A purpose for the connections of a new read, if possible of a read that has ended, whose
+        connections are then used again."""
         if self._free_purposes:
             return self._free_purposes.pop()
         self._purposes += 1
         return f"fetch-{self._purposes}"
 
     def give_back(self, purpose: str, *, answered: bool) -> None:
-        """When a read has ended; its connections are closed unless all its requests are
-        ``answered``."""
+        """End the use of a purpose; closes its connections unless all requests are ``answered``."""
         if not answered:
             self.router.release(purpose)
         self._free_purposes.append(purpose)
 
     async def partitions_of(self, topic: str) -> list[TopicPartition]:
-        """All of a topic; raises as :meth:`.Metadata.wait_topic`."""
+        """All partitions of a topic; raises as :meth:`.Metadata.wait_topic`."""
         view = await self.metadata.wait_topic(topic, self.config.max_block_ms / 1000)
         return [TopicPartition(topic, number) for number in range(view.partition_count)]
 
     async def find(self, where: Iterable[TopicPartition]) -> None:
-        """See that the partitions exist; raises PartitionOutOfRangeError, and what
+        """Check that the partitions exist; raises PartitionOutOfRangeError, and what
         :meth:`.Metadata.wait_topic` raises."""
         patience_s = self.config.max_block_ms / 1000
         for tp in where:
             view = await self.metadata.wait_topic(tp.topic, patience_s)
-            if tp.partition >= view.partition_count:  # it may have been added lately
+            if tp.partition >= view.partition_count:  # it may be new
                 view = await self.metadata.wait_topic(tp.topic, patience_s, fresh=True)
             if not 0 <= tp.partition < view.partition_count:
                 raise PartitionOutOfRangeError(
@@ -122,21 +122,23 @@ class Cluster:
     async def list_offsets(
         self, where: Iterable[TopicPartition], timestamp: int
     ) -> dict[TopicPartition, PartitionOffset]:
-        """What the partitions' leaders say, one request to each of them at a time.
+        """The offsets of the partitions for a timestamp, in one request to each leader.
 
-        Partitions whose leader is not known, has changed or does not answer are asked for again
-        until ``max.block.ms`` are over; then their last error is raised, and one that retrying
-        does not mend at once.
+        If a leader is unknown, has changed or does not answer, its partitions are retried for
+        ``max.block.ms``; then their last error is raised. An error that is not retriable is raised
+        at once.
         """
         deadline = self.now() + self.config.max_block_ms / 1000
         found: dict[TopicPartition, PartitionOffset] = {}
-        asked = list(dict.fromkeys(where))
-        for topic in {tp.topic for tp in asked}:
+        wanted = list(dict.fromkeys(where))
+        for topic in {tp.topic for tp in wanted}:
             await self.metadata.wait_topic(topic, deadline - self.now())
 
         async def attempt() -> None:
-            missing = [tp for tp in asked if tp not in found]
-            answer, errors = await self._ask_leaders(missing, timestamp, deadline - self.now())
+            missing = [tp for tp in wanted if tp not in found]
+            answer, errors = await self._offsets_of_leaders(
+                missing, timestamp, deadline - self.now()
+            )
             found.update(answer)
             if errors:
                 raise next((error for error in errors if not error.retriable), errors[0])
@@ -149,37 +151,33 @@ class Cluster:
             await asyncio.sleep(min(pause_s, max(0.0, deadline - self.now())))
 
         await until_answered(attempt, before_retry)
-        return {tp: found[tp] for tp in asked}
+        return {tp: found[tp] for tp in wanted}
 
-    async def _ask_leaders(
+    async def _offsets_of_leaders(
         self, where: Iterable[TopicPartition], timestamp: int, timeout_s: float
     ) -> tuple[dict[TopicPartition, PartitionOffset], list[KafkaError]]:
-        """The offsets that the leaders have answered, and the errors of the other partitions."""
+        """The offsets from the leaders, and the errors of the other partitions."""
         by_node: dict[int, list[TopicPartition]] = {}
         found: dict[TopicPartition, PartitionOffset] = {}
         errors: list[KafkaError] = []
         for tp in where:
             leader = self.metadata.view.leader(*tp)
             if leader is None:
-                errors.append(LeaderChangedError(f"{tp}: no broker that is up leads it"))
+                errors.append(LeaderChangedError(f"{tp}: it has no leader that is up"))
             else:
                 by_node.setdefault(leader.node_id, []).append(tp)
         answers = await asyncio.gather(
-            *(self._ask(node, tps, timestamp, timeout_s) for node, tps in by_node.items())
+            *(self._offsets_of(node, tps, timestamp, timeout_s) for node, tps in by_node.items())
         )
         for answer, problems in answers:
             found |= answer
             errors += problems
         return found, errors
 
-    async def _ask(
+    async def _offsets_of(
         self, node_id: int, where: list[TopicPartition], timestamp: int, timeout_s: float
     ) -> tuple[dict[TopicPartition, PartitionOffset], list[KafkaError]]:
-        topics: dict[str, list[int]] = {}
-        for topic, partition in where:
-            topics.setdefault(topic, []).append(partition)
-        asked = {topic: tuple(partitions) for topic, partitions in topics.items()}
-        call = ListOffsetsCall(asked, timestamp, self.config.read_committed)
+        call = ListOffsetsCall(by_topic(where), timestamp, self.config.read_committed)
         limit_s = max(0.001, min(timeout_s, self.config.request_timeout_ms / 1000))
         try:
             result = await self.router.call(call, node_id, timeout_s=limit_s)

@@ -1,14 +1,14 @@
-"""How far a read has come in one partition, and what stands in its way."""
+"""The position of a read in one partition, and the error that stops it."""
 
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import FetchTimeoutError, KafkaError
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Sequence
     from uuid import UUID
 
@@ -18,36 +18,36 @@ if TYPE_CHECKING:
 __all__ = ["FOREVER", "Cursor", "Fetch"]
 
 _AHEAD = 2
-"""How many answers a partition may have waiting, however large they are."""
+"""How many fetched parts a partition may have, whatever their size."""
 
 FOREVER = 2**63 - 1
-"""The end of a read that has none."""
+"""The end of a read without an end."""
 
 
 class Cursor:
-    """One partition of a read: ``position`` is the offset of the next record to give, ``end``
-    (excluded) where it is done. Fetching runs ahead of it."""
+    """One partition of a read, from ``position``, the offset of the next record for the caller, to
+    ``end`` (excluded). Fetches are ahead of the position."""
 
     def __init__(self, topic_partition: TopicPartition, start: int, end: int) -> None:
         self.topic_partition = topic_partition
         self.position = start
         self.end = end
         self.fetch_offset: int | None = start
-        """Where to fetch next; None once what was fetched does not tell."""
+        """The offset of the next fetch; None if the fetched bytes do not contain it."""
         self.parts: deque[Part] = deque()
-        """Fetched and not taken yet."""
+        """Fetched parts that the caller has not taken yet."""
         self.fetch: Fetch | None = None
-        """The request under way."""
+        """The request in flight."""
         self.idle = False
-        """When it was asked for last, there was nothing more."""
+        """Whether the last fetch reached the end of the log."""
         self.high_watermark = -1
         self.topic_id: UUID | None = None
-        """Of the topic when it was first fetched: another one of the same name is another log."""
+        """The topic's id at the first fetch. The same name with another id is another log."""
         self.replica: int | None = None
         """The follower that the leader has named (KIP-392), until ``replica_until``."""
         self.replica_until = 0.0
         self.error: KafkaError | None = None
-        """What ends the read, once all before it has been given."""
+        """The error that ends the read after the caller has taken all parts."""
         self.retry_at = 0.0
         self.failures = 0
         self._failing_since = 0.0
@@ -62,11 +62,16 @@ class Cursor:
 
     @property
     def buffered(self) -> int:
-        """Bytes fetched and not taken yet."""
+        """Fetched bytes that the caller has not taken yet."""
         return sum(part.size for part in self.parts)
 
+    def drop_parts(self) -> None:
+        """Release everything that was fetched."""
+        while self.parts:
+            self.parts.popleft().drop()
+
     def is_hungry(self, enough: int) -> bool:
-        """Whether more is to be fetched; not with ``enough`` bytes at hand, in several answers."""
+        """Whether to fetch more: not if there are several parts with ``enough`` bytes."""
         return (
             self.fetch is None
             and self.error is None
@@ -76,7 +81,7 @@ class Cursor:
         )
 
     def fetched(self, part: Part | None, high_watermark: int, *, idle: bool) -> None:
-        """The answer's part, None if it brought none; ``idle`` if there is none to be had yet."""
+        """Add a response's part, None if it had no records; ``idle``: it reached the log's end."""
         self.failures = 0
         self.high_watermark = high_watermark
         self.idle = idle
@@ -85,7 +90,7 @@ class Cursor:
             self.fetch_offset = part.next_offset
 
     def failed(self, error: KafkaError, now: float, pause_s: float, patience_s: float) -> None:
-        """It could not be fetched; it may be again after the pause, unless the patience is over."""
+        """A fetch has failed. Retry after the pause, unless it has failed for ``patience_s``."""
         self.failures += 1
         self.replica = None
         self.retry_at = now + pause_s
@@ -97,19 +102,18 @@ class Cursor:
             timeout = FetchTimeoutError(
                 f"{self.topic_partition}: nothing could be fetched at offset {self.fetch_offset} "
                 f"for {now - self._failing_since:.3g} s (max.block.ms), in {self.failures} "
-                f"attempts; the last failed so: {error}"
+                f"attempts; the last error: {error}"
             )
             timeout.topic_partition, timeout.offset = self.topic_partition, self.position
             timeout.__cause__ = error
             self.error = timeout
 
 
+@dataclass(eq=False)
 class Fetch:
-    """A request under way: at most one per broker."""
+    """A Fetch request in flight: at most one per broker. ``reserved``: bytes of its response."""
 
-    def __init__(self, node_id: int, cursors: Sequence[Cursor], reserved: int) -> None:
-        self.node_id = node_id
-        self.cursors = cursors
-        self.reserved = reserved
-        self.late_at = 0.0
-        self.task: asyncio.Task[None] | None = None
+    node_id: int
+    cursors: Sequence[Cursor]
+    reserved: int
+    late_at: float

@@ -1,4 +1,4 @@
-"""Fetch requests: which are due, what their answers mean."""
+"""Fetch requests: which are due, and what their responses mean."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from collections import Counter
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.cluster.backoff import retry_pause_s
@@ -40,25 +40,24 @@ _OFFSET_OUT_OF_RANGE = 1
 _UNKNOWN_SERVER_ERROR = -1
 
 _LATE_S = 1.0
-"""By how much an answer may be late before other brokers are asked who leads its partitions, and
-how often they are."""
+"""A response that is later than this makes the reader refresh the metadata, again and again after
+this time."""
 
 
-class Answer:
-    """The memory of an answer: held until all of its parts have been taken."""
+class Response(NamedTuple):
+    """A response whose memory is in use until the caller has taken all of its parts."""
 
-    def __init__(self, node_id: int, size: int, parts: list[Part]) -> None:
-        self.node_id = node_id
-        self.size = size
-        self.parts = parts
+    node_id: int
+    size: int
+    parts: list[Part]
 
 
 class Fetches:
-    """Keeps the partitions of a read supplied, each from the broker that has it.
+    """Fetches the partitions of a read, each from its broker.
 
-    ``fetch.max.bytes`` is shared out among the brokers: what is reserved for a broker's request
-    and what is left of its answers stay within the broker's share, but for a single batch that is
-    larger (KIP-74). ``wake`` is called when an answer, or the failure of one, has come.
+    Each broker has an equal share of ``fetch.max.bytes``. The bytes reserved for its request and
+    the bytes of its responses stay within it, except for a single batch that is larger (KIP-74).
+    ``wake`` is called after each response or failed request.
     """
 
     def __init__(
@@ -73,31 +72,31 @@ class Fetches:
         self._purpose = cluster.take_purpose()
         self._wake = wake
         self._turn = list(cursors)
-        """Those that a broker shall serve first come first."""
-        self._under_way: dict[int, Fetch] = {}
-        self._answers: list[Answer] = []
+        """The partitions, in the order in which a broker should serve them."""
+        self._in_flight: dict[int, Fetch] = {}
+        self._responses: list[Response] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def held(self) -> int:
-        """Bytes of answers that have not been taken, and those reserved for requests."""
-        return sum(a.size for a in self._answers) + sum(
-            f.reserved for f in self._under_way.values()
+        """Bytes of responses in use, and bytes reserved for requests in flight."""
+        return sum(a.size for a in self._responses) + sum(
+            f.reserved for f in self._in_flight.values()
         )
 
     def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel the requests in flight."""
         for task in self._tasks:
             task.cancel()
-        self._cluster.give_back(self._purpose, answered=not self._under_way)
+        self._cluster.give_back(self._purpose, answered=not self._in_flight)
 
     # --- requests -----------------------------------------------------------------------------
 
     def top_up(self) -> float | None:
-        """Ask for what is wanted and has room; returns when to look again, if something waits."""
+        """Send the requests that are due; returns when to call it again, None: after a response."""
         now = self._cluster.now()
-        self._answers = [answer for answer in self._answers if any(answer.parts)]
-        looks = [self._look_after(fetch, now) for fetch in self._under_way.values()]
+        self._responses = [each for each in self._responses if any(each.parts)]
+        checks = [self._check_late(fetch, now) for fetch in self._in_flight.values()]
         enough = self._config.max_partition_fetch_bytes
         wanted: dict[int, list[Cursor]] = {}
         nodes: Counter[int] = Counter()
@@ -109,23 +108,25 @@ class Fetches:
             if not cursor.is_hungry(enough):
                 continue
             if cursor.retry_at > now:
-                looks.append(cursor.retry_at)
+                checks.append(cursor.retry_at)
             elif node_id is None:
-                self._failed(cursor, LeaderChangedError(_leaderless(cursor)), now)
-                looks.append(cursor.retry_at)
+                what = f"{cursor.topic_partition}: the partition has no leader that is up"
+                self._failed(cursor, LeaderChangedError(what), now)
+                checks.append(cursor.retry_at)
             else:
                 wanted.setdefault(node_id, []).append(cursor)
         share = self._config.fetch_max_bytes // max(1, len(nodes))
         for node_id, cursors in wanted.items():
-            # Nothing that may have to wait for new records while others are about to be hungry.
-            if node_id not in self._under_way and not (
+            # No request that may have to wait for new records while other partitions of the broker
+            # will soon be due.
+            if node_id not in self._in_flight and not (
                 nodes[node_id] and all(cursor.idle for cursor in cursors)
             ):
-                room = share - sum(a.size for a in self._answers if a.node_id == node_id)
+                room = share - sum(a.size for a in self._responses if a.node_id == node_id)
                 if room >= min(share, enough):
                     wait = not nodes[node_id]
-                    looks.append(self._start(node_id, cursors, min(room, share), wait, now))
-        return min(looks, default=None)
+                    checks.append(self._start(node_id, cursors, min(room, share), wait, now))
+        return min(checks, default=None)
 
     def _node_of(self, cursor: Cursor, now: float) -> int | None:
         view = self._cluster.metadata.view
@@ -136,8 +137,8 @@ class Fetches:
         leader = view.leader(*cursor.topic_partition)
         return None if leader is None else leader.node_id
 
-    def _look_after(self, fetch: Fetch, now: float) -> float:
-        """A broker that is late may lead nothing any more: see who does."""
+    def _check_late(self, fetch: Fetch, now: float) -> float:
+        """Find the leaders again if a response is late; returns the time of the next check."""
         if now >= fetch.late_at:
             fetch.late_at = now + _LATE_S
             self._cluster.metadata.request_refresh(f"broker {fetch.node_id} is late with a Fetch")
@@ -150,16 +151,15 @@ class Fetches:
         self, node_id: int, cursors: list[Cursor], room: int, wait: bool, now: float
     ) -> float:
         most = min(room, len(cursors) * self._config.max_partition_fetch_bytes)
-        fetch = Fetch(node_id, cursors, most)
-        self._under_way[node_id] = fetch
+        wait_ms = self._config.fetch_max_wait_ms if wait else 0
+        fetch = Fetch(node_id, cursors, most, late_at=now + wait_ms / 1000 + _LATE_S)
+        self._in_flight[node_id] = fetch
         for cursor in cursors:
             cursor.fetch = fetch
-        wait_ms = self._config.fetch_max_wait_ms if wait else 0
-        fetch.late_at = now + wait_ms / 1000 + _LATE_S
         call = self._call(cursors, most, wait_ms)
-        fetch.task = asyncio.create_task(self._run(fetch, call), name=f"fetch from {node_id}")
-        self._tasks.add(fetch.task)
-        fetch.task.add_done_callback(self._tasks.discard)
+        task = asyncio.create_task(self._run(fetch, call), name=f"fetch from {node_id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return fetch.late_at
 
     def _call(self, cursors: list[Cursor], most: int, wait_ms: int) -> FetchCall:
@@ -188,7 +188,7 @@ class Fetches:
             config.client_rack,
         )
 
-    # --- answers --------------------------------------------------------------------------------
+    # --- responses ------------------------------------------------------------------------------
 
     async def _run(self, fetch: Fetch, call: FetchCall) -> None:
         try:
@@ -200,12 +200,12 @@ class Fetches:
             for cursor in fetch.cursors:
                 if cursor.fetch is fetch:
                     self._failed(cursor, error, now)
-        except Exception as cause:  # noqa: BLE001 - no reader may wait for ever
+        except Exception as cause:  # noqa: BLE001 - the reader must not wait for ever
             _log.exception("a Fetch failed in an unexpected way")
             for cursor in fetch.cursors:
                 cursor.error = defect("reading", cause)
         finally:
-            del self._under_way[fetch.node_id]
+            del self._in_flight[fetch.node_id]
             for cursor in fetch.cursors:
                 if cursor.fetch is fetch:
                     cursor.fetch = None
@@ -215,15 +215,15 @@ class Fetches:
         if result.error_code:
             raise broker_error(result.error_code, f"Fetch from broker {fetch.node_id}")
         now = self._cluster.now()
-        told = {(p.topic, p.partition): p for p in result.partitions}
+        fetched = {(p.topic, p.partition): p for p in result.partitions}
         parts: list[Part] = []
         self._learn_leaders(result)
         for cursor in fetch.cursors:
-            found = told.get(cursor.topic_partition)
+            found = fetched.get(cursor.topic_partition)
             if cursor.fetch is not fetch:
-                continue  # meanwhile it is asked for elsewhere
+                continue  # another broker has its request by now
             if found is None:
-                if result.throttle_ms == 0:  # a throttled answer leaves all partitions out
+                if result.throttle_ms == 0:  # a throttled response leaves all partitions out
                     what = f"{cursor.topic_partition}: broker {fetch.node_id} did not mention it"
                     self._failed(cursor, LeaderChangedError(what), now)
             elif found.error_code:
@@ -234,8 +234,8 @@ class Fetches:
             else:
                 self._arrived(cursor, found, parts)
         if parts:
-            self._answers.append(Answer(fetch.node_id, result.size, parts))
-            # Whoever has been served is the last in line.
+            self._responses.append(Response(fetch.node_id, result.size, parts))
+            # Partitions that were served go to the end.
             served = set(parts)
             self._turn.sort(key=lambda cursor: not served.isdisjoint(cursor.parts))
 
@@ -245,7 +245,7 @@ class Fetches:
         cursor.topic_id = self._topic_id(cursor) or cursor.topic_id
         part = None
         if found.records:
-            # A broker sends whole what is first in its answer (KIP-74).
+            # A broker sends the first batch of a response whole (KIP-74).
             part = Part(
                 cursor.topic_partition,
                 found.records,
@@ -266,11 +266,11 @@ class Fetches:
         return None if topic is None else topic.topic_id
 
     def _is_same_topic(self, cursor: Cursor) -> bool:
-        """As what has been fetched so far, if anything has."""
+        """Whether it is the topic that was fetched before; otherwise sets the cursor's error."""
         if cursor.topic_id is not None and self._topic_id(cursor) not in (None, cursor.topic_id):
             cursor.error = UnknownTopicError(
-                f"{cursor.topic_partition}: the topic was deleted and created anew while it was "
-                f"read; offset {cursor.position} was one of the old topic"
+                f"{cursor.topic_partition}: the topic was deleted and created again while it "
+                f"was read; offset {cursor.position} was one of the old topic"
             )
             return False
         return True
@@ -294,13 +294,13 @@ class Fetches:
         advice = denied(code, "Read", topic)
         what = f"{cursor.topic_partition}: Fetch from broker {fetch.node_id}"
         error = broker_error(code, what, advice=advice)
-        error.retriable |= code == _UNKNOWN_SERVER_ERROR  # as Java's consumer takes it
+        error.retriable |= code == _UNKNOWN_SERVER_ERROR  # as in Java's consumer
         self._cluster.metadata.request_refresh(str(error))
         if self._is_same_topic(cursor):
             self._failed(cursor, error, now)
 
     async def _out_of_range(self, cursor: Cursor, fetch: Fetch, now: float) -> None:
-        """Say what there is, unless the broker may just not have all of it."""
+        """Report the available offsets; retriable if the broker may not have the whole log."""
         where, offset = cursor.topic_partition, cursor.fetch_offset or 0
         error = OffsetOutOfRangeError(f"{where}: offset {offset} is not in the log")
         error.code, error.name = _OFFSET_OUT_OF_RANGE, "OFFSET_OUT_OF_RANGE"
@@ -312,12 +312,12 @@ class Fetches:
             error.retriable, error.__cause__ = problem.retriable, problem
         else:
             error.available = (first, end)
-            # Between the two answers the log may have grown; a follower may lag behind.
+            # The log may have grown between the responses; a follower may lag behind.
             error.retriable = first <= offset <= end
             what = "nothing" if first == end else f"the offsets from {first} to {end - 1}"
             error.args = (
                 f"{where}: offset {offset} is not in the log, which has {what}"
-                f"{'' if offset > first else '; what was before has been deleted'}",
+                f"{'' if offset > first else '; earlier records have been deleted'}",
             )
         if follower:
             error.retriable = True
@@ -328,7 +328,3 @@ class Fetches:
         if isinstance(error, LeaderChangedError):
             self._cluster.metadata.request_refresh(str(error))
         cursor.failed(error, now, pause_s, self._config.max_block_ms / 1000)
-
-
-def _leaderless(cursor: Cursor) -> str:
-    return f"{cursor.topic_partition}: no broker that is up leads the partition"

@@ -1,9 +1,10 @@
-"""Records of one partition as a broker sent them, decoded when they are taken."""
+"""Fetched batches of one partition, decoded when the caller takes their records."""
 
 from __future__ import annotations
 
 import struct
 from collections import deque
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.errors import ProtocolError, UnreadableBatchError
@@ -31,30 +32,29 @@ if TYPE_CHECKING:
 __all__ = ["Part", "Taken"]
 
 _START = struct.Struct(">qiib")
-"""Of a batch of any format: offset, length, leader epoch or checksum, format."""
+"""A batch of any format: offset, length, leader epoch or checksum, format."""
 _LAST_DELTA = struct.Struct(">i")
 _LAST_DELTA_AT = 23
 _LEAST_LENGTH = 14
-"""Of a batch of any format."""
+"""The smallest length of a batch of any format."""
 _ABORT = b"\x00\x00"
-"""The type in a control record's key, behind its version."""
+"""The type of an abort marker, behind the version in a control record's key."""
 _MAX_OFFSET = 2**63 - 1
 
 
 class Taken(NamedTuple):
-    """Columns of records (None: there were none), and the offset behind them."""
+    """Columns of records, None if there are none, and the offset behind them."""
 
     columns: ColumnBuffers | None
     next_offset: int
 
 
 class Part:
-    """Whole batches from the one that has the offset ``fetched_from`` on.
+    """The complete batches of one partition in a Fetch response for the offset ``fetched_from``.
 
-    The batch that was cut off at the end of an answer is left out. ``next_offset`` is where to
-    fetch from after this; None when the bytes do not tell, and :meth:`take` will say why.
-    ``aborted``: with ``isolation.level=read_committed`` what the broker told of transactions that
-    were aborted (KIP-98, Java's ``CompletedFetch``); None without.
+    ``next_offset`` is the offset of the next fetch; None if the bytes do not contain it, which
+    :meth:`take` then explains. ``aborted``: the aborted transactions in the response, with
+    ``isolation.level=read_committed`` (KIP-98, Java's ``CompletedFetch``); otherwise None.
     """
 
     def __init__(
@@ -70,15 +70,16 @@ class Part:
         self._records = records
         self._at = 0
         self._check_crcs = check_crcs
-        self._to_come = None if aborted is None else deque(sorted(aborted, key=_first_offset))
+        self._aborted = (
+            None if aborted is None else deque(sorted(aborted, key=attrgetter("first_offset")))
+        )
         self._aborting: set[int] = set()
         self._end, self.next_offset = _whole_batches(records, fetched_from)
         self.size = self._end
 
     @property
     def is_fragment(self) -> bool:
-        """Whether not even the first batch is whole, as behind other partitions in an answer that
-        has no room left."""
+        """Whether even the first batch is incomplete, because the response had no more room."""
         if len(self._records) < _START.size:
             return True
         length: int = _START.unpack_from(self._records)[1]
@@ -89,16 +90,15 @@ class Part:
         return self._at < self._end
 
     def drop(self) -> None:
-        """Let go of what is left, and of the answer's memory."""
+        """Release the remaining batches, and the memory of the response."""
         self._at = self._end
         self._records = memoryview(b"")
 
     def take(self, start: int, end: int, limit: int, headers: bool) -> Taken:
-        """The records at the offsets from ``start`` to ``end``, excluded, until they have ``limit``
-        bytes or a batch more.
+        """The records at the offsets from ``start`` to ``end``, excluded. It stops after the batch
+        that reaches ``limit`` bytes.
 
-        Raises :class:`~kafkaclient.errors.UnreadableBatchError` once a batch that cannot be read is
-        the next one.
+        Raises :class:`~kafkaclient.errors.UnreadableBatchError` if the next batch cannot be read.
         """
         columns = RecordColumns(headers, min(limit, self._end - self._at))
         position = start
@@ -112,7 +112,7 @@ class Part:
                     self._read(header, batch, columns, start=position, end=end)
             except ProtocolError as error:
                 if columns.rows:
-                    break  # these first
+                    break  # the caller gets these records first
                 raise self._unreadable(header, position, error) from error
             self._at += header.size
             position = max(position, min(after, end))
@@ -122,7 +122,7 @@ class Part:
 
     def _offset_after(self, header: BatchHeader) -> int:
         if self.next_offset is None and self._at + header.size >= self._end:
-            raise ProtocolError("no batch reaches the offset that was asked for")
+            raise ProtocolError("no batch reaches the requested offset")
         return _next_offset(header)
 
     def _read(
@@ -152,13 +152,13 @@ class Part:
         )
 
     def _is_left_out(self, header: BatchHeader, batch: memoryview) -> bool:
-        """Whether the batch is the end of a transaction, or part of one that was aborted."""
+        """Whether the batch is a transaction marker, or belongs to an aborted transaction."""
         control = bool(header.attributes & CONTROL)
-        if self._to_come is None or header.producer_id < 0:
+        if self._aborted is None or header.producer_id < 0:
             return control
         last = _next_offset(header) - 1
-        while self._to_come and self._to_come[0].first_offset <= last:
-            self._aborting.add(self._to_come.popleft().producer_id)
+        while self._aborted and self._aborted[0].first_offset <= last:
+            self._aborting.add(self._aborted.popleft().producer_id)
         if control:
             if _is_abort(batch, header):
                 self._aborting.discard(header.producer_id)
@@ -173,9 +173,9 @@ class Part:
             after = None
         where = "here" if header is None else f"of offset {header.base_offset}"
         unreadable = UnreadableBatchError(
-            f"{self._topic_partition}: the read has come to offset {position}, and the batch "
+            f"{self._topic_partition}: the read is at offset {position}, and the batch "
             f"{where} cannot be read: {error}. "
-            + ("It cannot be told where it ends" if after is None else f"It ends before {after}")
+            + ("The end of the batch is unknown" if after is None else f"It ends before {after}")
         )
         unreadable.topic_partition = self._topic_partition
         unreadable.offset, unreadable.next_offset = position, after
@@ -183,9 +183,9 @@ class Part:
 
 
 def _whole_batches(records: memoryview, fetched_from: int) -> tuple[int, int | None]:
-    """Where the last whole batch ends, and the offset after it.
+    """The end of the last complete batch, and the offset behind it.
 
-    Bytes that cannot be stepped over count as a batch; whoever reads them finds out.
+    Bytes that cannot be skipped count as a batch: :meth:`Part.take` raises their error.
     """
     at, last, end = 0, -1, len(records)
     while end - at >= _START.size:
@@ -212,11 +212,7 @@ def _next_offset(header: BatchHeader) -> int:
 
 
 def _is_abort(batch: memoryview, header: BatchHeader) -> bool:
-    """False for a marker of which compaction has left the batch only."""
+    """Whether a control batch is an abort marker; False if compaction has removed its record."""
     body = bytes(batch[BATCH_OVERHEAD : header.size])  # never compressed
     markers = read_records(body, header.record_count, header.base_timestamp)
     return any(marker.key is not None and marker.key[2:4] == _ABORT for marker in markers)
-
-
-def _first_offset(transaction: AbortedTransaction) -> int:
-    return transaction.first_offset

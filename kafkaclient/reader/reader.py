@@ -1,4 +1,4 @@
-"""The reader: what applications call."""
+"""The reader's public class."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafkaclient.reader.cluster import Cluster
 from kafkaclient.reader.cursor import FOREVER, Cursor
 from kafkaclient.reader.reading import Reading
 from kafkaclient.types import TopicPartition
-from kafkaclient.wire.codec import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from kafkaclient.wire.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Reader"]
 
 Where: TypeAlias = str | Iterable[str | tuple[str, int]]
-"""Topics, which stand for all of their partitions, and partitions."""
+"""Partitions, and topics, which mean all of their partitions."""
 
 _ENDS = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
 
@@ -40,10 +40,10 @@ class Reader(Client):
             async for batch in reader.read({p: (starts[p], ends[p]) for p in starts}):
                 table = pyarrow.record_batch(batch)
 
-    Parameters: as of :class:`~kafkaclient.Producer`; the options are those of Java's consumer that
-    are about fetching (docs/reader.md). It belongs to the event loop that it was started in.
-    One that is dropped without :meth:`close` warns (ResourceWarning), and is closed in the
-    background while its event loop runs.
+    Parameters: as for :class:`~kafkaclient.Producer`; the options are the fetch options of Java's
+    consumer (docs/reader.md). A reader belongs to the event loop in which it was started. A reader
+    that is deleted without :meth:`close` emits a ResourceWarning, and is closed in the background
+    while its event loop runs.
 
     Raises:
         ConfigError: an option is unknown, unusable or in conflict with another.
@@ -73,8 +73,8 @@ class Reader(Client):
 
     def __reduce_ex__(self, protocol: object) -> Never:
         raise TypeError(
-            "a Reader cannot be copied or pickled: it owns its connections; make another one from "
-            "the same options"
+            "a Reader cannot be copied or pickled: it owns its connections; make another Reader "
+            "with the same options"
         )
 
     def _left_open(self) -> LeftOpen | None:
@@ -90,9 +90,9 @@ class Reader(Client):
 
         Raises:
             BootstrapError: no bootstrap server could be reached within ``max.block.ms``.
-            AuthenticationError: they and this client could not agree on who is who; at once.
+            AuthenticationError: a broker and this client could not authenticate; at once.
             ConfigError: a certificate or key cannot be read.
-            ReaderStateError: it has been started before.
+            ReaderStateError: the reader was started before.
         """
         if self._cluster is not None or self._closed:
             raise ReaderStateError("a reader can be started once")
@@ -105,7 +105,7 @@ class Reader(Client):
             raise
 
     async def close(self) -> None:
-        """End every read, and disconnect. Calling it again does nothing."""
+        """End all reads, and disconnect. Calling it again does nothing."""
         if self._closed:
             return
         self._closed = True
@@ -115,18 +115,18 @@ class Reader(Client):
     async def _end(self) -> None:
         await self.close()
 
-    # --- what there is ------------------------------------------------------------------------
+    # --- metadata and offsets -----------------------------------------------------------------
 
     async def partitions(self, topic: str) -> list[TopicPartition]:
         """All partitions of a topic.
 
-        Raises :class:`~kafkaclient.errors.MetadataTimeoutError` when the topic is not known within
-        ``max.block.ms``, and at once what waiting cannot mend (AuthorizationError).
+        Raises :class:`~kafkaclient.errors.MetadataTimeoutError` if the topic is not known within
+        ``max.block.ms``, and AuthorizationError at once.
         """
         return await self._running().partitions_of(topic)
 
     async def refresh_metadata(self, *, max_age_s: float = 0.0) -> None:
-        """As :meth:`kafkaclient.Producer.refresh_metadata`."""
+        """Refresh the metadata, as :meth:`kafkaclient.Producer.refresh_metadata`."""
         cluster = self._running()
         await cluster.metadata.refresh(max_age_s=max_age_s)
 
@@ -143,19 +143,19 @@ class Reader(Client):
     async def offsets(
         self, where: Where, at: Literal["earliest", "latest"] | int | datetime
     ) -> dict[TopicPartition, int] | dict[TopicPartition, int | None]:
-        """Offsets to read from or to, of partitions and of all partitions of topics.
+        """Offsets at which reads of partitions, or of all partitions of topics, can begin or end.
 
-        ``at``: "earliest" is the first offset kept; "latest" the one after the last, with
-        ``isolation.level=read_committed`` where the oldest open transaction begins; a time
-        (milliseconds since the epoch, or a datetime with a time zone) is the first record that is
-        not older, None where there is none. The partitions' leaders are asked, all at a time, in
-        one request each.
+        ``at``: "earliest" is the first offset in the log. "latest" is the offset behind the last
+        record; with ``isolation.level=read_committed``, where the oldest open transaction begins. A
+        time (milliseconds since the epoch, or a datetime with a time zone) is the offset of the
+        first record that is not older, None if there is none. All leaders are queried at the same
+        time, with one request each.
 
         Raises:
             MetadataTimeoutError: a topic is not known within ``max.block.ms``.
             PartitionOutOfRangeError: a topic has no such partition.
-            KafkaError: what a broker answered, at once if retrying does not mend it, else when
-                ``max.block.ms`` are over.
+            KafkaError: a broker answered with an error; a retriable error is raised after
+                ``max.block.ms``, another error at once.
         """
         cluster = self._running()
         timestamp = _timestamp(at)
@@ -182,15 +182,16 @@ class Reader(Client):
         *,
         headers: bool = False,
     ) -> Reading:
-        """Read partitions, each from its first offset to its last, excluded; to be iterated over.
+        """An asynchronous iterator over the batches of partitions.
 
-        ``ranges``: by :class:`~kafkaclient.TopicPartition`, (start, end); an end of None, or the
-        start alone, reads on for ever, waiting for new records. Offsets in the range at which there
-        is no record (any more, or for this ``isolation.level``) are passed over. ``headers``:
-        whether records' headers are decoded, too.
+        ``ranges``: :class:`~kafkaclient.TopicPartition` -> (start, end), with the end excluded.
+        With an end of None, or with the start alone, the read waits for new records and never ends.
+        Offsets without a record (deleted, or not visible in this ``isolation.level``) are skipped.
+        ``headers``: whether to decode the headers of records.
 
-        Several reads may go on at a time, each with its own connections, which serve the next read
-        when one has ended with no request under way, and its own ``fetch.max.bytes``.
+        Several reads may be in progress. Each has its own connections and its own
+        ``fetch.max.bytes``. The next read uses the connections of a read that ended without a
+        request in flight.
 
         Raises:
             ValueError: an offset is negative, or an end before its start.
@@ -220,7 +221,7 @@ class Reader(Client):
 
 
 def _timestamp(at: object) -> int:
-    """As ListOffsets has it."""
+    """The timestamp for ListOffsets."""
     if isinstance(at, str) and at in _ENDS:
         return _ENDS[at]
     if isinstance(at, datetime) and at.tzinfo is not None:

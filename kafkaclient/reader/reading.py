@@ -1,4 +1,4 @@
-"""A read under way: what has been fetched, decoded and given out, partition by partition."""
+"""A read in progress: fetches, decodes and yields batches, partition by partition."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _MOST_DECODED = 64 * 1024 * 1024
 
 
 class Reading:
-    """An asynchronous iterator over :class:`FetchedBatch`; made by :meth:`Reader.read`.
+    """An asynchronous iterator over :class:`FetchedBatch`; :meth:`Reader.read` makes it.
 
-    Batches of one partition come in the order of its log; partitions take turns. Nothing is asked
-    of brokers but while a batch is awaited: who takes none for a while stops the fetching, with at
-    most ``fetch.max.bytes`` ahead. It ends when each partition has come to its end, by
-    :meth:`aclose`, with its reader, or by an error; :attr:`positions` tells where a new read would
-    go on. To be used by one task at a time.
+    Batches of one partition come in the order of its log; partitions take turns. It sends requests
+    only while a batch is awaited, and has at most ``fetch.max.bytes`` of fetched batches. It ends
+    when each partition has reached its end, with :meth:`aclose`, with its reader, or with an error.
+    :attr:`positions` are the offsets at which a new read would continue. Only one task at a time
+    may use it.
     """
 
     def __init__(self, cluster: Cluster, cursors: Sequence[Cursor], *, headers: bool) -> None:
@@ -38,8 +38,8 @@ class Reading:
         self._cursors = {cursor.topic_partition: cursor for cursor in cursors}
         self._headers = headers
         self._limit = min(config.max_partition_fetch_bytes, _MOST_DECODED)
-        self._line: deque[Cursor] = deque(cursors)
-        """Those not done, in the order of their turns."""
+        self._turns: deque[Cursor] = deque(cursors)
+        """The partitions that are not done, in the order of their turns."""
         self._news = asyncio.Event()
         self._fetches = Fetches(config, cluster, cursors, self._news.set)
         self._found = False
@@ -47,18 +47,18 @@ class Reading:
         self._closed = False
 
     def __repr__(self) -> str:
-        state = "closed" if self._closed else f"{len(self._line)} partitions to go"
-        return f"<Reading {state}, {self._fetches.held} B fetched or asked for>"
+        state = "closed" if self._closed else f"{len(self._turns)} partitions to go"
+        return f"<Reading {state}, {self._fetches.held} B fetched or requested>"
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
-        """Where each partition goes on: past the batches given, and past what needs not be."""
+        """The offset at which each partition continues, behind the batches that were yielded."""
         return {tp: cursor.position for tp, cursor in self._cursors.items()}
 
     @property
     def topics(self) -> set[str]:
-        """The topics that are not read to their end yet."""
-        return {cursor.topic_partition.topic for cursor in self._line}
+        """The topics with a partition that is not done."""
+        return {cursor.topic_partition.topic for cursor in self._turns}
 
     def __aiter__(self) -> Self:
         return self
@@ -70,9 +70,9 @@ class Reading:
         OffsetOutOfRangeError: a partition has no such offset (any more).
         UnreadableBatchError: a batch in the log is damaged, or older than Kafka 0.11.
         FetchTimeoutError: a partition could not be fetched for ``max.block.ms``.
-        UnknownTopicError: a topic was created anew while it was read.
+        UnknownTopicError: a topic was deleted and created again while it was read.
         AuthorizationError: reading is not permitted.
-        KafkaError: any other answer that retrying does not mend.
+        KafkaError: a broker answered with another error that is not retriable.
         ReaderStateError: the reader was closed meanwhile, or another task is reading here.
         """
         if self._busy:
@@ -83,46 +83,47 @@ class Reading:
                 await self._cluster.find(self._cursors)
                 self._found = True
             while not self._closed:
-                look_at = self._fetches.top_up()
-                await asyncio.sleep(0)  # the request leaves, and its answer may come while we work
+                check_at = self._fetches.top_up()
+                await asyncio.sleep(
+                    0
+                )  # the request leaves, and its response may come while a batch is decoded
                 batch = self._next_batch()
                 if batch is not None:
                     return batch
-                if not self._line:
+                if not self._turns:
                     self.close()
                     raise StopAsyncIteration
                 if not self._news.is_set():
-                    await self._wait(look_at)
+                    await self._wait(check_at)
                 self._news.clear()
         except KafkaError:
             self.close()
             raise
         finally:
             self._busy = False
-        if self._line:
-            raise ReaderStateError("the read was closed before it had come to its end")
+        if self._turns:
+            raise ReaderStateError("the read was closed before it reached its end")
         raise StopAsyncIteration
 
-    async def _wait(self, look_at: float | None) -> None:
-        delay = None if look_at is None else max(0.0, look_at - self._cluster.now())
+    async def _wait(self, check_at: float | None) -> None:
+        delay = None if check_at is None else max(0.0, check_at - self._cluster.now())
         try:
             async with asyncio.timeout(delay):
                 await self._news.wait()
         except TimeoutError:
-            pass  # time to look again
+            pass  # the caller checks again
 
     def _next_batch(self) -> FetchedBatch | None:
-        """From whichever partition's turn it is and has something."""
-        for _ in range(len(self._line)):
-            cursor = self._line.popleft()
+        """A batch of the first partition, in the order of turns, that has records."""
+        for _ in range(len(self._turns)):
+            cursor = self._turns.popleft()
             try:
                 batch = self._take(cursor)
             finally:
                 if cursor.done:
-                    while cursor.parts:
-                        cursor.parts.popleft().drop()
+                    cursor.drop_parts()
                 else:
-                    self._line.append(cursor)
+                    self._turns.append(cursor)
             if batch is not None:
                 return batch
         return None
@@ -144,17 +145,16 @@ class Reading:
         return None
 
     def close(self) -> None:
-        """End the read at once; what has been fetched and not given is let go."""
+        """End the read at once, and release batches that were fetched and not yielded."""
         if not self._closed:
             self._closed = True
             self._fetches.close()
             for cursor in self._cursors.values():
-                while cursor.parts:
-                    cursor.parts.popleft().drop()
+                cursor.drop_parts()
             self._news.set()
 
     async def aclose(self) -> None:
-        """The same, as asynchronous generators have it (``contextlib.aclosing``)."""
+        """End the read; the same name as asynchronous generators have (``contextlib.aclosing``)."""
         self.close()
 
     async def __aenter__(self) -> Self:

@@ -6,7 +6,4 @@ from kafkaclient.wire cimport _reader
 @cython.locals(reader=_reader.Reader)
 cpdef decode_response(int version, payload, names=*)
 cdef _partition(_reader.Reader reader, int version, topic)
-cdef _record_error(_reader.Reader reader)
-@cython.locals(reader=_reader.Reader)
-cdef tuple _endpoints(tag)
-cdef _check_version(version)
+cdef _unsupported(int version)

@@ -8,6 +8,9 @@ cdef class Reader:
     cdef public bint flexible
 
     cpdef Py_ssize_t advance(self, Py_ssize_t size) except -1
+    cpdef take(self, Py_ssize_t size)
+    @cython.locals(start=cython.Py_ssize_t, size=cython.Py_ssize_t)
+    cpdef unpack(self, layout)
     cpdef int8(self)
     cpdef int16(self)
     cpdef int32(self)
@@ -20,7 +23,5 @@ cdef class Reader:
     cpdef string(self)
     @cython.locals(count=cython.longlong)
     cpdef array(self, Py_ssize_t element_size)
-    cpdef dict tagged_fields(self)
-    cpdef skip_tagged_fields(self)
     @cython.locals(count=cython.longlong)
-    cpdef long long _tag_count(self) except -1
+    cpdef dict tagged_fields(self)

@@ -1,9 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled form of ``record_buffer.py``: the same names, bytes and errors.
+"""The compiled form of ``record_buffer.py``, which has the docstrings.
 
-A record goes from ``append``'s arguments straight into the buffer, without a Python object on the
-way. Sizes are computed first, because a record starts with its own length, and because a record
-that does not fit must leave no trace.
+``append`` writes a record directly into the buffer, without a Python object in between. It computes
+sizes first: a record begins with its length, and a record that does not fit must change nothing.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_Resize
@@ -22,16 +21,12 @@ __all__ = ["RecordBuffer", "fields_size", "record_size"]
 cdef Py_ssize_t BATCH_OVERHEAD = 61
 # The batch's length and a record's length are int32 on the wire.
 cdef Py_ssize_t MAX_CAPACITY = 2**31 - 1
-# There is only one empty tuple; records without headers are by far the most.
+# Python has one empty tuple, and most records have no headers.
 cdef tuple NO_HEADERS = ()
 
 
 cdef class RecordBuffer:
-    """A growing run of encoded records, behind room for the header of their batch.
-
-    ``capacity`` (bytes, header included) bounds the size; memory is taken with the first record,
-    and as the capacity grows. Raises ValueError when the capacity is not within 0 and 2**31-1.
-    """
+    """See ``record_buffer.py``. The whole capacity is allocated with the first record."""
 
     def __init__(self, capacity):
         self.capacity = checked_capacity(capacity)
@@ -45,15 +40,9 @@ cdef class RecordBuffer:
         self._frozen = False
 
     def reserve(self, capacity):
-        """Raise the capacity to ``capacity`` bytes; a smaller one changes nothing."""
         self.capacity = max(self.capacity, checked_capacity(capacity))
 
     def append(self, timestamp_ms, key, value, headers=()):
-        """Encode one record; returns the bytes it took, or 0 when it does not fit.
-
-        Raises InvalidRecordError for a timestamp that is not within 0 and 2**63-1, TypeError for
-        arguments of other types, RuntimeError once the buffer is frozen.
-        """
         cdef int64_t timestamp = checked_timestamp(timestamp_ms)
         cdef bytes key_bytes = as_bytes(key, "key")
         cdef bytes value_bytes = as_bytes(value, "value")
@@ -65,7 +54,7 @@ cdef class RecordBuffer:
     cdef Py_ssize_t put(
         self, int64_t timestamp, bytes key_bytes, bytes value_bytes, list pairs
     ) except -1:
-        """:meth:`append` with arguments that are known to be good."""
+        """``append`` with arguments that are known to be valid."""
         cdef Py_ssize_t before = self.size
         cdef uint8_t* end = self.begin(
             timestamp, field_size(key_bytes) + field_size(value_bytes) + headers_size(pairs)
@@ -78,8 +67,8 @@ cdef class RecordBuffer:
         return self.size - before
 
     cdef uint8_t* begin(self, int64_t timestamp, Py_ssize_t fields) except? NULL:
-        """Add a record whose key, value and headers take ``fields`` bytes, and return where they
-        are to be written; NULL when it does not fit."""
+        """Add a record, and return where the caller must write the ``fields`` bytes of its key,
+        value and headers; NULL if the record does not fit."""
         cdef int64_t base = self.base_timestamp if self.count else timestamp
         cdef uint64_t timestamp_delta = zigzag(timestamp - base)
         cdef uint64_t offset_delta = zigzag(self.count)
@@ -104,7 +93,6 @@ cdef class RecordBuffer:
         return end
 
     def freeze(self):
-        """Hand over the bytes, of which the first 61 are left for the header; to be called once."""
         self._frozen = True
         self._resize(self.size)
         data, self._data = self._data, bytearray()
@@ -120,7 +108,6 @@ cdef class RecordBuffer:
 
 
 def record_size(int64_t offset_delta, int64_t timestamp_delta, key, value, headers=()):
-    """The exact encoded size in bytes of a record at this place of its batch."""
     cdef Py_ssize_t body = (
         1
         + varint_size(zigzag(timestamp_delta))
@@ -131,7 +118,6 @@ def record_size(int64_t offset_delta, int64_t timestamp_delta, key, value, heade
 
 
 def fields_size(key, value, headers=()):
-    """The encoded size in bytes of a record's key, value and headers, lengths included."""
     return c_fields_size(key, value, headers)
 
 
@@ -163,7 +149,7 @@ cdef inline int64_t checked_timestamp(timestamp_ms) except -1:
 
 
 cdef inline bytes as_bytes(data, str what):
-    # The other types are copied first: they are rare, and their memory could move.
+    # Other types are rare. They are copied because their memory could move.
     if data is None or isinstance(data, bytes):
         return <bytes>data
     if isinstance(data, (bytearray, memoryview)):
@@ -203,7 +189,7 @@ cdef Py_ssize_t headers_size(list pairs) noexcept:
     return size
 
 
-# --- writing: room for everything has been made ---------------------------------------------------
+# --- writing: the callers have checked that there is room -----------------------------------------
 
 
 cdef inline uint8_t* put_field(uint8_t* end, bytes data) noexcept:

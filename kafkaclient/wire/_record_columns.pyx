@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled form of ``record_columns.py``: the same names, columns and errors.
+"""The compiled form of ``record_columns.py``, which has the docstrings.
 
-The bytes come from a peer: every length is checked against the end of its record before it is
-followed. Room is made once per batch; a column of bytes cannot outgrow the bytes that it is from.
+The bytes come from a peer: every length is checked against the end of its record before it is used.
+Memory is reserved once per batch: a column of bytes cannot be larger than the batch's bytes.
 """
 
 cimport cython
@@ -24,7 +24,7 @@ cdef int64_t MAX_BYTES = 2**31 - 1
 
 @cython.final
 cdef class Store:
-    """Memory that grows and becomes a bytearray without a copy."""
+    """Memory that grows, and becomes a bytearray without a copy."""
 
     cdef bytearray _data
     cdef uint8_t* at
@@ -65,14 +65,14 @@ cdef class Blobs:
         (<int32_t*>self._offsets.at)[0] = 0
 
     cdef int reserve(self, Py_ssize_t rows, Py_ssize_t size) except -1:
-        """Room for so many rows in all, and for ``size`` more bytes."""
+        """Reserve memory for ``rows`` rows in total, and for ``size`` more bytes."""
         self._offsets.reserve(4 * (rows + 1))
         self._valid.reserve((rows + 7) // 8)
         self._data.reserve(self.size + size)
         return 0
 
     cdef inline void put(self, Py_ssize_t row, const uint8_t* data, Py_ssize_t size) noexcept:
-        """``size`` -1: null."""
+        """Store the bytes of a row; a ``size`` of -1 means null."""
         cdef uint8_t bit = <uint8_t>(1 << (row & 7))
         if size < 0:
             self._valid.at[row >> 3] &= ~bit
@@ -101,9 +101,6 @@ cdef class Blobs:
 
 @cython.final
 cdef class RecordColumns:
-    """Columns that grow batch by batch. ``headers``: whether to make a column of them as well;
-    ``size_hint``: about how many bytes of records will come."""
-
     cdef bint _with_headers
     cdef Py_ssize_t _rows
     cdef Py_ssize_t _entries
@@ -130,7 +127,6 @@ cdef class RecordColumns:
 
     @property
     def nbytes(self):
-        """Bytes of the records, about as they were encoded: empty ones count, too."""
         cdef Py_ssize_t blobs = self._key.size + self._value.size
         return blobs + self._names.size + self._contents.size + MIN_RECORD_BYTES * self._rows
 
@@ -144,13 +140,6 @@ cdef class RecordColumns:
         int64_t start,
         int64_t end,
     ):
-        """Add those of a batch's ``count`` records (decompressed) that are at the offsets from
-        ``start`` to ``end``, excluded. ``append_time`` is the timestamp of all of them, if the
-        broker gave one (LogAppendTime), else -1.
-
-        Raises :class:`~kafkaclient.errors.ProtocolError` for bytes that are not such records, of
-        which then none is added; ValueError when columns would become larger than 2**31-1 bytes.
-        """
         cdef Py_buffer buffer
         cdef Py_ssize_t rows = self._rows, entries = self._entries
         cdef Py_ssize_t[4] nulls
@@ -279,7 +268,6 @@ cdef class RecordColumns:
         return at
 
     def take(self):
-        """The columns; nothing can be added any more."""
         headers = None
         if self._with_headers:
             headers = HeaderColumn(
@@ -326,7 +314,7 @@ cdef inline bint varint(const uint8_t** at, const uint8_t* stop, int64_t* number
 cdef inline bint blob(
     const uint8_t** at, const uint8_t* stop, const uint8_t** data, int64_t* size
 ) noexcept:
-    """Bytes behind their length; a size of -1 is null."""
+    """Bytes behind their length; a size of -1 means null."""
     if not varint(at, stop, size) or not -1 <= size[0] <= stop - at[0]:
         return False
     data[0] = at[0]

@@ -1,4 +1,4 @@
-"""How numbers and byte strings are written in records; room for them has been made."""
+"""Writes numbers and byte strings into records; the caller checks that there is room."""
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
@@ -26,7 +26,7 @@ cdef inline uint8_t* put_varint(uint8_t* end, uint64_t value) noexcept nogil:
 
 
 cdef inline Py_ssize_t blob_size(Py_ssize_t size) noexcept nogil:
-    """What ``size`` bytes take with their length before them; -1: null."""
+    """The encoded size of ``size`` bytes behind their length; -1 means null."""
     return 1 if size < 0 else varint_size(zigzag(size)) + size
 
 

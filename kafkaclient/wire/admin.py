@@ -1,17 +1,13 @@
-"""The calls of the admin client, with their answers.
-
-CreateTopics and DeleteTopics stand in ``codec.py``, what moves replicas in ``reassignments.py``.
-"""
+"""DescribeConfigs, IncrementalAlterConfigs and DescribeQuorum."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from kafkaclient.wire.api import ApiKey
 from kafkaclient.wire.codec import CodecCall
-from kafkaclient.wire.results import TopicOutcome
 
 __all__ = [
     "AlterConfigsResult",
@@ -20,85 +16,24 @@ __all__ = [
     "ConfigOperation",
     "ConfigOutcome",
     "ConfigSource",
-    "CreatePartitionsCall",
-    "CreatePartitionsResult",
     "DescribeConfigsCall",
     "DescribeConfigsResult",
     "DescribeQuorumCall",
     "DescribeQuorumResult",
     "DescribedConfigs",
     "IncrementalAlterConfigsCall",
-    "NewPartitions",
 ]
 
 
-# --- CreatePartitions -------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class NewPartitions:
-    """A topic that shall have ``total`` partitions. ``assignments``: the replicas of each that is
-    added, in order, the preferred leader first; empty leaves the choice to the controller."""
-
-    name: str
-    total: int
-    assignments: tuple[tuple[int, ...], ...] = ()
-
-
-class CreatePartitionsResult(NamedTuple):
-    """One outcome per topic asked for."""
-
-    topics: tuple[TopicOutcome, ...]
-    throttle_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class CreatePartitionsCall(CodecCall[CreatePartitionsResult]):
-    """Add partitions to topics (KIP-195)."""
-
-    api_key: ClassVar[ApiKey] = ApiKey.CREATE_PARTITIONS
-    min_version: ClassVar[int] = 0
-    max_version: ClassVar[int] = 3
-    topics: tuple[NewPartitions, ...]
-    timeout_ms: int = 30_000
-    validate_only: bool = False
-
-    def _fields(self, version: int) -> dict[str, Any]:
-        topics = [
-            {
-                "name": topic.name,
-                "count": topic.total,
-                # None, not empty: brokers count the entries of a list.
-                "assignments": [{"broker_ids": list(replicas)} for replicas in topic.assignments]
-                or None,
-            }
-            for topic in self.topics
-        ]
-        return {
-            "topics": topics,
-            "timeout_ms": self.timeout_ms,
-            "validate_only": self.validate_only,
-        }
-
-    def _result(self, message: Any) -> CreatePartitionsResult:
-        outcomes = tuple(
-            TopicOutcome(t.name, t.error_code, t.error_message) for t in message.results
-        )
-        return CreatePartitionsResult(outcomes, message.throttle_time_ms)
-
-
-# --- configurations ---------------------------------------------------------------------------
-
-
 class ConfigKind(IntEnum):
-    """What a configuration belongs to; Kafka's numbers (``ConfigResource.Type``)."""
+    """The kind of a resource that has a configuration (Java: ``ConfigResource.Type``)."""
 
     TOPIC = 2
     BROKER = 4
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from; Kafka's numbers (``DescribeConfigsResponse.ConfigSource``)."""
+    """Where a value comes from (Java: ``DescribeConfigsResponse.ConfigSource``)."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -112,11 +47,11 @@ class ConfigSource(IntEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> ConfigSource:
-        return cls.UNKNOWN  # of a broker that is newer than this list
+        return cls.UNKNOWN  # the broker is newer than this list
 
 
 class ConfigOperation(IntEnum):
-    """What IncrementalAlterConfigs does to a key; the last two are for lists (KIP-339)."""
+    """A change of one key (KIP-339); APPEND and SUBTRACT are for lists."""
 
     SET = 0
     DELETE = 1
@@ -125,7 +60,7 @@ class ConfigOperation(IntEnum):
 
 
 class ConfigEntry(NamedTuple):
-    """One key of a resource. ``value`` is None when it is sensitive: brokers never tell it."""
+    """One key of a resource. A sensitive ``value`` is None: brokers never send it."""
 
     name: str
     value: str | None
@@ -145,27 +80,26 @@ class DescribedConfigs(NamedTuple):
 
 
 class DescribeConfigsResult(NamedTuple):
-    """One entry per resource asked for."""
+    """One entry per resource of the request."""
 
     resources: tuple[DescribedConfigs, ...]
     throttle_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeConfigsCall(CodecCall[DescribeConfigsResult]):
-    """Configurations by (kind, name) of a resource. ``keys`` None asks for all of them.
+@dataclass(frozen=True)
+class DescribeConfigsCall(
+    CodecCall[DescribeConfigsResult], api_key=ApiKey.DESCRIBE_CONFIGS, versions=(1, 4)
+):
+    """The configurations of resources, by (kind, name). ``keys`` None requests all keys.
 
-    A broker answers for itself only; the name ``""`` of a broker stands for the cluster-wide
-    defaults, which any broker tells.
+    A broker answers only for itself. The broker name ``""`` means the cluster-wide defaults, which
+    every broker knows.
     """
 
-    api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_CONFIGS
-    min_version: ClassVar[int] = 1
-    max_version: ClassVar[int] = 4
     resources: tuple[tuple[ConfigKind, str], ...]
     keys: tuple[str, ...] | None = None
 
-    def _fields(self, version: int) -> dict[str, Any]:
+    def _fields(self) -> dict[str, Any]:
         keys = None if self.keys is None else list(self.keys)
         return {
             "resources": [
@@ -183,13 +117,9 @@ class DescribeConfigsCall(CodecCall[DescribeConfigsResult]):
                 resource.error_message,
                 tuple(
                     ConfigEntry(
-                        entry.name,
-                        entry.value,
-                        ConfigSource(entry.config_source),
-                        entry.read_only,
-                        entry.is_sensitive,
+                        c.name, c.value, ConfigSource(c.config_source), c.read_only, c.is_sensitive
                     )
-                    for entry in resource.configs
+                    for c in resource.configs
                 ),
             )
             for resource in message.results
@@ -198,7 +128,7 @@ class DescribeConfigsCall(CodecCall[DescribeConfigsResult]):
 
 
 class ConfigOutcome(NamedTuple):
-    """What became of a change to one resource's configuration."""
+    """The outcome of a change to one resource's configuration."""
 
     kind: int
     name: str
@@ -213,18 +143,17 @@ class AlterConfigsResult(NamedTuple):
     throttle_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class IncrementalAlterConfigsCall(CodecCall[AlterConfigsResult]):
-    """Change some keys of a resource and leave the others alone (KIP-339)."""
+@dataclass(frozen=True)
+class IncrementalAlterConfigsCall(
+    CodecCall[AlterConfigsResult], api_key=ApiKey.INCREMENTAL_ALTER_CONFIGS, versions=(0, 1)
+):
+    """Changes some keys of a resource and leaves the others as they are (KIP-339)."""
 
-    api_key: ClassVar[ApiKey] = ApiKey.INCREMENTAL_ALTER_CONFIGS
-    min_version: ClassVar[int] = 0
-    max_version: ClassVar[int] = 1
     resource: tuple[ConfigKind, str]
     changes: tuple[tuple[str, ConfigOperation, str | None], ...]
     validate_only: bool = False
 
-    def _fields(self, version: int) -> dict[str, Any]:
+    def _fields(self) -> dict[str, Any]:
         kind, name = self.resource
         configs = [
             {"name": key, "config_operation": int(operation), "value": value}
@@ -243,11 +172,8 @@ class IncrementalAlterConfigsCall(CodecCall[AlterConfigsResult]):
         return AlterConfigsResult(outcomes, message.throttle_time_ms)
 
 
-# --- the controllers --------------------------------------------------------------------------
-
-
 class DescribeQuorumResult(NamedTuple):
-    """The controllers of a KRaft cluster: the active one, and all that vote."""
+    """The controllers of a KRaft cluster: the active controller, and all voters."""
 
     error_code: int
     leader_id: int
@@ -255,15 +181,13 @@ class DescribeQuorumResult(NamedTuple):
     throttle_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeQuorumCall(CodecCall[DescribeQuorumResult]):
-    """Who the controllers are (KIP-836). Metadata names a broker at random as the controller."""
+@dataclass(frozen=True)
+class DescribeQuorumCall(
+    CodecCall[DescribeQuorumResult], api_key=ApiKey.DESCRIBE_QUORUM, versions=(0, 2)
+):
+    """The controllers (KIP-836). Metadata names a random broker as the controller."""
 
-    api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_QUORUM
-    min_version: ClassVar[int] = 0
-    max_version: ClassVar[int] = 2
-
-    def _fields(self, version: int) -> dict[str, Any]:
+    def _fields(self) -> dict[str, Any]:
         partition = {"partition_index": 0}
         return {"topics": [{"topic_name": "__cluster_metadata", "partitions": [partition]}]}
 

@@ -1,20 +1,25 @@
-"""What every Kafka call has in common: its API key, its versions, its two directions of bytes."""
+"""The base class of all Kafka calls: an API key, a range of versions, an encoder, a decoder."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from enum import IntEnum
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
+
+from kafkaclient.wire.reader import Reader
 
 if TYPE_CHECKING:
-    from kafkaclient.wire.reader import Reader
+    from kafkaclient.types import Buffer
 
 __all__ = ["ApiKey", "BrokerInfo", "Call"]
 
 T_co = TypeVar("T_co", covariant=True)
 
+_MIN_BROKER = 10  # bytes
+
 
 class ApiKey(IntEnum):
-    """The request types that clients use, as numbered by the Kafka protocol."""
+    """The request types that this package uses, with the numbers of the Kafka protocol."""
 
     PRODUCE = 0
     FETCH = 1
@@ -23,59 +28,31 @@ class ApiKey(IntEnum):
     OFFSET_COMMIT = 8
     OFFSET_FETCH = 9
     FIND_COORDINATOR = 10
-    JOIN_GROUP = 11
-    HEARTBEAT = 12
-    LEAVE_GROUP = 13
-    SYNC_GROUP = 14
     DESCRIBE_GROUPS = 15
-    LIST_GROUPS = 16
     SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
-    DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
-    OFFSET_FOR_LEADER_EPOCH = 23
     ADD_PARTITIONS_TO_TXN = 24
     ADD_OFFSETS_TO_TXN = 25
     END_TXN = 26
-    WRITE_TXN_MARKERS = 27
     TXN_OFFSET_COMMIT = 28
-    DESCRIBE_ACLS = 29
-    CREATE_ACLS = 30
-    DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
-    ALTER_CONFIGS = 33
-    ALTER_REPLICA_LOG_DIRS = 34
     DESCRIBE_LOG_DIRS = 35
     SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
-    DELETE_GROUPS = 42
     ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
-    OFFSET_DELETE = 47
-    DESCRIBE_CLIENT_QUOTAS = 48
-    ALTER_CLIENT_QUOTAS = 49
-    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
-    ALTER_USER_SCRAM_CREDENTIALS = 51
     DESCRIBE_QUORUM = 55
-    UPDATE_FEATURES = 57
-    DESCRIBE_CLUSTER = 60
-    DESCRIBE_PRODUCERS = 61
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
-    CONSUMER_GROUP_HEARTBEAT = 68
-    CONSUMER_GROUP_DESCRIBE = 69
-    GET_TELEMETRY_SUBSCRIPTIONS = 71
-    PUSH_TELEMETRY = 72
-    LIST_CONFIG_RESOURCES = 74
-    DESCRIBE_TOPIC_PARTITIONS = 75
 
 
 class BrokerInfo(NamedTuple):
-    """A broker and the address it advertises, as told by a broker."""
+    """A broker, with the address that it advertises."""
 
     node_id: int
     host: str
@@ -83,29 +60,49 @@ class BrokerInfo(NamedTuple):
     rack: str | None
 
     @classmethod
-    def read(cls, reader: Reader) -> BrokerInfo:
-        """As it stands in answers; raises ProtocolError for bytes that are not one."""
+    def read_array(cls, reader: Reader) -> tuple[BrokerInfo, ...]:
+        """The brokers in an array of a response; raises ProtocolError if the bytes are not one."""
+        return tuple([cls._read(reader) for _ in reader.array(_MIN_BROKER)])
+
+    @classmethod
+    def _read(cls, reader: Reader) -> BrokerInfo:
         broker = cls(reader.int32(), reader.string(), reader.int32(), reader.nullable_string())
-        reader.skip_tagged_fields()
+        reader.tagged_fields()
         return broker
 
+    @classmethod
+    def read_tag(cls, tag: Buffer | None) -> tuple[BrokerInfo, ...]:
+        """The brokers in a tagged field (KIP-951): the addresses of new leaders."""
+        return () if tag is None else cls.read_array(Reader(tag, flexible=True))
 
-class Call(Protocol[T_co]):
-    """One request with the way to read its answer; values only, nothing that does I/O."""
+
+class Call(ABC, Generic[T_co]):
+    """A request and the decoder of its response: values only, no I/O.
+
+    A subclass names its API key and the range of versions that this client supports::
+
+        class EndTxnCall(CodecCall[TxnEnded], api_key=ApiKey.END_TXN, versions=(0, 4)):
+    """
 
     api_key: ClassVar[ApiKey]
     min_version: ClassVar[int]
-    """The oldest version this client can speak."""
     max_version: ClassVar[int]
-    """The newest version this client can speak."""
 
+    def __init_subclass__(
+        cls, api_key: ApiKey | None = None, versions: tuple[int, int] | None = None
+    ) -> None:
+        if api_key is not None:
+            cls.api_key = api_key
+        if versions is not None:
+            cls.min_version, cls.max_version = versions
+
+    @abstractmethod
     def encode(self, version: int, correlation_id: int, client_id: str) -> bytes:
         """The whole frame: 4-byte size, request header, body."""
-        ...
 
-    def decode(self, version: int, payload: bytes | memoryview) -> T_co:
-        """The answer, from the bytes that follow the frame's size and correlation id.
+    @abstractmethod
+    def decode(self, version: int, payload: Buffer) -> T_co:
+        """The value of a response, from the bytes behind the frame's size and correlation id.
 
-        Raises :class:`~kafkaclient.errors.ProtocolError` when they are not such an answer.
+        Raises :class:`~kafkaclient.errors.ProtocolError` if the bytes are not such a response.
         """
-        ...

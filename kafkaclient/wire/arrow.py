@@ -1,7 +1,7 @@
-"""Hands memory to others as Arrow arrays, without a copy and without pyarrow.
+"""Exports memory as Arrow arrays, without a copy and without pyarrow.
 
-The C data and C stream interfaces (arrow.apache.org/docs/format/CDataInterface.html) inside
-PyCapsules (the Arrow PyCapsule interface). What is handed out stays alive until the other side
+It implements the C data and C stream interfaces (arrow.apache.org/docs/format/CDataInterface.html)
+in PyCapsules (the Arrow PyCapsule interface). Exported memory stays alive until the consumer
 releases it, which it may do on any thread.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_int, c_int64, c_void_p
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -30,7 +31,7 @@ class ArrowField(NamedTuple):
 
 
 class ArrowArray(NamedTuple):
-    """``length`` values; a buffer that is None is left out, as a bitmap without nulls may be."""
+    """``length`` values; a bitmap without nulls may be None."""
 
     length: int
     nulls: int
@@ -38,60 +39,56 @@ class ArrowArray(NamedTuple):
     children: tuple[ArrowArray, ...] = ()
 
 
+def _numbers(*names: str) -> list[tuple[str, Any]]:
+    return [(name, c_int64) for name in names]
+
+
+def _pointers(*names: str) -> list[tuple[str, Any]]:
+    return [(name, c_void_p) for name in names]
+
+
+_CHILDREN = ("children", POINTER(c_void_p))
+
+
 class _Schema(Structure):
     _fields_: ClassVar = [
-        ("format", c_char_p),
-        ("name", c_char_p),
-        ("metadata", c_char_p),
-        ("flags", c_int64),
-        ("n_children", c_int64),
-        ("children", POINTER(c_void_p)),
-        ("dictionary", c_void_p),
-        ("release", c_void_p),
-        ("private_data", c_void_p),
+        *((name, c_char_p) for name in ("format", "name", "metadata")),
+        *_numbers("flags", "n_children"),
+        _CHILDREN,
+        *_pointers("dictionary", "release", "private_data"),
     ]
 
 
 class _Array(Structure):
     _fields_: ClassVar = [
-        ("length", c_int64),
-        ("null_count", c_int64),
-        ("offset", c_int64),
-        ("n_buffers", c_int64),
-        ("n_children", c_int64),
+        *_numbers("length", "null_count", "offset", "n_buffers", "n_children"),
         ("buffers", POINTER(c_void_p)),
-        ("children", POINTER(c_void_p)),
-        ("dictionary", c_void_p),
-        ("release", c_void_p),
-        ("private_data", c_void_p),
+        _CHILDREN,
+        *_pointers("dictionary", "release", "private_data"),
     ]
 
 
 class _Stream(Structure):
-    _fields_: ClassVar = [
-        ("get_schema", c_void_p),
-        ("get_next", c_void_p),
-        ("get_last_error", c_void_p),
-        ("release", c_void_p),
-        ("private_data", c_void_p),
-    ]
+    _fields_: ClassVar = _pointers(
+        "get_schema", "get_next", "get_last_error", "release", "private_data"
+    )
 
 
 _Released = CFUNCTYPE(None, c_void_p)
 _Filled = CFUNCTYPE(c_int, c_void_p, c_void_p)
-_Told = CFUNCTYPE(c_void_p, c_void_p)
+_Message = CFUNCTYPE(c_void_p, c_void_p)
 
 _new_capsule = ctypes.pythonapi.PyCapsule_New
 _new_capsule.restype, _new_capsule.argtypes = ctypes.py_object, (c_void_p, c_char_p, c_void_p)
-# The capsule as a bare pointer: at the time of its destructor it must not be counted again.
+# The capsule is a bare pointer: its destructor must not change its reference count.
 _in_capsule = ctypes.pythonapi.PyCapsule_GetPointer
 _in_capsule.restype, _in_capsule.argtypes = c_void_p, (c_void_p, c_char_p)
 
 _keys = count(1)
 _alive: dict[int, Any] = {}
-"""What others hold, by the number in ``private_data``: all that a structure points to."""
+"""``private_data`` of an exported structure -> the objects that it points to."""
 _capsules: dict[int, Structure] = {}
-"""The structures in capsules, by their address."""
+"""Address -> the structure in a capsule."""
 
 _nothing = (c_char * 8)()
 _Pointers: dict[int, Any] = {n: c_void_p * n for n in range(1, 17)}
@@ -133,7 +130,7 @@ def _array(array: ArrowArray) -> _Array:
     pointers = _Pointers[len(holds)](
         *(
             ctypes.addressof(hold) if hold is not None
-            # The bitmap may be left out; what is empty must be somewhere.
+            # The bitmap may be null; an empty buffer must have an address.
             else None if data is None else ctypes.addressof(_nothing)
             for hold, data in zip(holds, array.buffers, strict=True)
         )
@@ -159,24 +156,16 @@ def _keep(what: object) -> int:
     return key
 
 
-# --- what the other side calls --------------------------------------------------------------------
+# --- what the consumer calls ----------------------------------------------------------------------
 
 
 def _release(kind: type[_Schema | _Array], address: int) -> None:
     given = kind.from_address(address)
     if given.release:
         *_, children = _alive.pop(given.private_data)
-        for child in children:  # one that was moved away is released where it is
+        for child in children:  # the consumer releases a child that it has moved
             _release(kind, ctypes.addressof(child))
         given.release = None
-
-
-def _release_schema(address: int) -> None:
-    _release(_Schema, address)
-
-
-def _release_array(address: int) -> None:
-    _release(_Array, address)
 
 
 def _get_schema(stream: int, out: int) -> int:
@@ -196,10 +185,6 @@ def _move(given: Structure, out: int) -> int:
     return 0
 
 
-def _get_last_error(_: int) -> None:
-    return None
-
-
 def _end_stream(address: int) -> None:
     stream = _Stream.from_address(address)
     if stream.release:
@@ -216,42 +201,32 @@ def _capsule(content: Structure, name: bytes, destructor: int | None) -> object:
     return _new_capsule(address, name, destructor)
 
 
-def _drop(capsule: int, name: bytes, release: Any) -> None:
+def _drop(name: bytes, release: Any, capsule: int) -> None:
     address = _in_capsule(capsule, name)
-    release(address)  # nothing if the other side has taken the content
+    release(address)  # does nothing if the consumer has moved the content
     del _capsules[address]
 
 
-def _drop_schema(capsule: int) -> None:
-    _drop(capsule, b"arrow_schema", _release_schema)
-
-
-def _drop_array(capsule: int) -> None:
-    _drop(capsule, b"arrow_array", _release_array)
-
-
-def _drop_stream(capsule: int) -> None:
-    _drop(capsule, b"arrow_array_stream", _end_stream)
-
-
-# --- addresses of the above -----------------------------------------------------------------------
+# --- callbacks ----------------------------------------------------------------------------------
 
 _callbacks: list[Any] = []
-"""Kept for as long as the process lives."""
+"""Kept until the process ends."""
 
 
-def _pointer(kind: Any, function: Any) -> int | None:
+def _address(kind: Any, function: Any) -> int | None:
     callback = kind(function)
     _callbacks.append(callback)
     return ctypes.cast(callback, c_void_p).value
 
 
-_RELEASE_SCHEMA = _pointer(_Released, _release_schema)
-_RELEASE_ARRAY = _pointer(_Released, _release_array)
-_GET_SCHEMA = _pointer(_Filled, _get_schema)
-_GET_NEXT = _pointer(_Filled, _get_next)
-_GET_LAST_ERROR = _pointer(_Told, _get_last_error)
-_END_STREAM = _pointer(_Released, _end_stream)
-_DROP_SCHEMA = _pointer(_Released, _drop_schema)
-_DROP_ARRAY = _pointer(_Released, _drop_array)
-_DROP_STREAM = _pointer(_Released, _drop_stream)
+_release_schema = partial(_release, _Schema)
+_release_array = partial(_release, _Array)
+_RELEASE_SCHEMA = _address(_Released, _release_schema)
+_RELEASE_ARRAY = _address(_Released, _release_array)
+_GET_SCHEMA = _address(_Filled, _get_schema)
+_GET_NEXT = _address(_Filled, _get_next)
+_GET_LAST_ERROR = _address(_Message, lambda _: None)
+_END_STREAM = _address(_Released, _end_stream)
+_DROP_SCHEMA = _address(_Released, partial(_drop, b"arrow_schema", _release_schema))
+_DROP_ARRAY = _address(_Released, partial(_drop, b"arrow_array", _release_array))
+_DROP_STREAM = _address(_Released, partial(_drop, b"arrow_array_stream", _end_stream))

@@ -8,8 +8,8 @@ __all__ = ["BlobColumn", "ColumnBuffers", "HeaderColumn"]
 
 
 class BlobColumn(NamedTuple):
-    """Byte strings: ``offsets`` (int32, one more than rows) into ``data``; the bits of ``valid``
-    tell which are not null. It is None when none is."""
+    """Byte strings: ``offsets`` (int32, one more than rows) into ``data``. The bits of ``valid``
+    are 1 for values that are not null; ``valid`` is None without nulls."""
 
     offsets: bytearray
     data: bytearray
@@ -18,8 +18,8 @@ class BlobColumn(NamedTuple):
 
 
 class HeaderColumn(NamedTuple):
-    """Lists of headers: ``offsets`` (int32, one more than rows) count in ``names`` and
-    ``contents``, which have ``entries`` each."""
+    """Lists of headers: ``offsets`` (int32, one more than rows) into ``names`` and ``contents``,
+    which have ``entries`` values each."""
 
     offsets: bytearray
     entries: int

@@ -1,6 +1,6 @@
-"""The five compression codecs of record batches, as Kafka's Java clients frame them.
+"""The compression codecs of record batches, with the frames of Kafka's Java clients.
 
-Output of :func:`decompress` is bounded: a peer's few kilobytes must not become gigabytes here.
+The output of :func:`decompress` is limited: a peer's few kilobytes must not become gigabytes.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ if TYPE_CHECKING:
 __all__ = ["MAX_DECOMPRESSED", "Codec", "compress", "decompress", "quickly_compressed"]
 
 MAX_DECOMPRESSED = 256 * 1024 * 1024
-"""The most bytes that :func:`decompress` yields by default."""
+"""The default limit of :func:`decompress`, in bytes."""
 
 _GZIP_WBITS = 31
 _GZIP_DEFAULT_LEVEL = -1
-_GZIP_USUAL_LEVEL = 6  # what zlib makes of -1
+_GZIP_USUAL_LEVEL = 6  # zlib's meaning of -1
 _ZSTD_DEFAULT_LEVEL = 3
 _ZSTD_START = struct.Struct("<IB")
 _ZSTD_MAGIC, _ZSTD_SKIPPABLE = 0xFD2FB528, 0x184D2A50
 _ZSTD_RUN, _ZSTD_COMPRESSED = 1, 2
 _ZSTD_LARGEST_BLOCK = 128 * 1024
-# KIP-390: Java's default "level" 9 means its fast compressor, every other one the slow compressor.
+# KIP-390: Java's default "level" 9 is its fast compressor; other levels are the slow compressor.
 _LZ4_FAST_LEVEL = 9
 _LZ4_MIN_HIGH_LEVEL, _LZ4_MAX_HIGH_LEVEL = 3, 16
 
 # snappy-java's stream: magic, version 1, oldest compatible version 1, then blocks, each behind its
-# compressed size. Java's blocks are of 32 KB; its reader takes any. Ours are large because between
-# two of them the interpreter's lock must be got back, which takes milliseconds beside a busy loop.
+# compressed size. Java writes blocks of 32 KB and reads blocks of any size. Large blocks are faster
+# because a thread waits for the interpreter lock after each, for milliseconds beside a busy loop.
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK = 1024 * 1024
 _SNAPPY_MOST = 22
-"""A byte of a snappy block makes fewer than so many: its densest element makes 64 out of 3."""
+"""The most bytes from one byte of a snappy block, whose densest element makes 64 out of 3."""
 _INT32 = struct.Struct(">i")
 _UINT32_LE = struct.Struct("<I")
 
@@ -67,8 +67,7 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
-# How many bytes of JSON are compressed in 0.2 to 0.5 ms on a core of 2023, as steps: up to that
-# level, so many.
+# Codec -> (highest level, bytes of JSON that a core of 2023 compresses in 0.2 to 0.5 ms).
 _QUICK: dict[Codec, tuple[tuple[int, int], ...]] = {
     Codec.GZIP: ((5, 32_768), (7, 16_384), (9, 4_096)),
     Codec.SNAPPY: ((0, 131_072),),
@@ -78,14 +77,14 @@ _QUICK: dict[Codec, tuple[tuple[int, int], ...]] = {
 
 
 def quickly_compressed(codec: int, level: int | None = None) -> int:
-    """How many bytes :func:`compress` gets done in less than about half a millisecond."""
+    """How many bytes :func:`compress` compresses within about half a millisecond."""
     steps = _QUICK.get(Codec(codec), ())
     rank = _rank(Codec(codec), level)
     return next((nbytes for up_to, nbytes in steps if rank <= up_to), MAX_DECOMPRESSED)
 
 
 def _rank(codec: Codec, level: int | None) -> int:
-    """The level as a measure of the work: the more, the slower."""
+    """The level as a number that grows with the work."""
     match codec:
         case Codec.GZIP if level is None or level == _GZIP_DEFAULT_LEVEL:
             return _GZIP_USUAL_LEVEL
@@ -97,9 +96,9 @@ def _rank(codec: Codec, level: int | None) -> int:
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
-    """Compress ``data``. ``level`` None takes the codec's default; snappy and none have no level.
+    """The compressed data. ``level`` None is the codec's default; NONE and SNAPPY have no level.
 
-    Raises ValueError for a number that is no codec.
+    Raises ValueError for an unknown codec.
     """
     match Codec(codec):
         case Codec.NONE:
@@ -116,10 +115,10 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, limit: int = MAX_DECOMPRESSED) -> bytes:
-    """Decompress ``data`` to at most ``limit`` bytes.
+    """The decompressed data, at most ``limit`` bytes.
 
     Raises :class:`~kafkaclient.errors.ProtocolError` for data that is malformed, cut short or
-    larger than the limit, and for a number that is no codec.
+    larger than the limit, and for an unknown codec.
     """
     try:
         match Codec(codec):
@@ -144,15 +143,15 @@ def _too_large(limit: int) -> ProtocolError:
 
 
 def _lz4_level(level: int | None) -> int:
-    """The library's level for Java's."""
+    """The library's level for a level of Java's client."""
     if level is None or level == _LZ4_FAST_LEVEL:
         return 0
     return min(max(level, _LZ4_MIN_HIGH_LEVEL), _LZ4_MAX_HIGH_LEVEL)
 
 
 def _compress_lz4(data: Buffer, level: int | None) -> bytes:
-    # Java's reader refuses linked blocks. Its writer's blocks are of 64 KB; with 256 KB large
-    # batches get a sixth smaller in the same time.
+    # Java cannot read linked blocks. It writes blocks of 64 KB; with 256 KB large batches become a
+    # sixth smaller in the same time.
     compressed: bytes = lz4.frame.compress(
         data,
         compression_level=_lz4_level(level),
@@ -223,15 +222,15 @@ def _decompress_snappy_block(block: memoryview, limit: int) -> bytes:
 
 
 def _decompress_zstd(data: Buffer, limit: int) -> bytes:
-    # A streamed frame (Java's) does not tell its size, and the library would grow without bound
-    # on its own: so it is given the room that the frame's blocks can need, and no more.
+    # A streamed frame (as Java writes it) does not contain its size, and the library alone would
+    # use memory without limit. So it gets a buffer of the size that the frame's blocks can have.
     plain = bytearray(min(limit, _zstd_bound(memoryview(data))))
     size: int = cramjam.zstd.decompress_into(data, plain)
     return bytes(memoryview(plain)[:size])
 
 
 def _zstd_bound(data: memoryview) -> int:
-    """The most bytes that zstd frames can yield, by the headers of their blocks (RFC 8878)."""
+    """The largest size of the decompressed frames, from the headers of their blocks (RFC 8878)."""
     bound = position = 0
     while position < len(data):
         magic, descriptor = _ZSTD_START.unpack_from(_part(data, position, _ZSTD_START.size))

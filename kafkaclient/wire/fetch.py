@@ -1,20 +1,20 @@
-"""Fetch, versions 4 to 16, encoded and decoded by hand: records are handed on where they were read.
+"""Fetch, versions 4 to 16, encoded and decoded by hand so that records are not copied.
 
 Version 9 added leader epochs (KIP-320), 11 the rack and the preferred replica (KIP-392), 12 is the
-first flexible one (KIP-482), 13 names topics by id (KIP-516), 16 gives the addresses of new leaders
-(KIP-951). Every request is a full one, without a fetch session (KIP-227).
+first flexible version (KIP-482), 13 names topics by id (KIP-516), 16 added the addresses of new
+leaders (KIP-951). Every request is a full request, without a fetch session (KIP-227).
 """
 
 from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkaclient.errors import UnsupportedVersionError
 from kafkaclient.wire.api import ApiKey, BrokerInfo, Call
 from kafkaclient.wire.reader import Reader
-from kafkaclient.wire.writer import INT32, NO_TAGS, compact_string, string, uvarint
+from kafkaclient.wire.writer import INT32, NO_TAGS, compact_string, framed, request, string, uvarint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 FETCH_FIRST_WITH_TOPIC_IDS = 13
-"""Before that version topics go by name."""
+"""Earlier versions name topics by name."""
 
 _FIRST_WITH_LOG_START = 5
 _FIRST_WITH_SESSIONS = 7
@@ -46,25 +46,22 @@ _FIRST_WITH_ENDPOINTS = 16
 _ID_SIZE = 16
 _CONSUMER = -1
 _FULL_FETCH = (0, -1)
-"""Session id and epoch of a request that stands by itself."""
+"""Session id and epoch of a request without a session."""
 _LEADER_TAG, _ENDPOINTS_TAG = 1, 0
 
-_REQUEST_HEADER = struct.Struct(">hhi")
 _LIMITS = struct.Struct(">iiib")
 _SESSION = struct.Struct(">ii")
 _INT64 = struct.Struct(">q")
 
-# The least bytes an element takes, which bounds the counts a hostile peer can claim.
+# The smallest size of an element in bytes, which limits the counts that a peer can claim.
 _MIN_TOPIC = 2
 _MIN_PARTITION = 23
 _MIN_ABORTED = 16
-_MIN_ENDPOINT = 10
 
 
 class FetchPartition(NamedTuple):
-    """What is wanted of a partition: from ``offset`` on, about ``max_bytes``.
-
-    ``leader_epoch`` -1: whatever the leader's is."""
+    """The partition to fetch from ``offset`` on, up to about ``max_bytes``; a ``leader_epoch`` of
+    -1 is not checked by the broker."""
 
     partition: int
     offset: int
@@ -73,7 +70,7 @@ class FetchPartition(NamedTuple):
 
 
 class FetchTopic(NamedTuple):
-    """What is wanted of a topic; ``topic_id`` (16 bytes) is None on brokers without ids."""
+    """The partitions to fetch of a topic; ``topic_id`` (16 bytes) is None without topic ids."""
 
     name: str
     topic_id: bytes | None
@@ -81,19 +78,18 @@ class FetchTopic(NamedTuple):
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction, told by its producer, that begins at an offset and was aborted."""
+    """An aborted transaction: its producer, and the offset of its first record."""
 
     producer_id: int
     first_offset: int
 
 
 class FetchedPartition(NamedTuple):
-    """What a broker answers about a partition.
+    """The response for one partition.
 
-    ``records`` are whole batches and perhaps the beginning of one more; a view of the answer, which
-    it keeps alive. Offsets are -1 where the broker does not tell them; so is
-    ``preferred_replica`` unless another broker shall be asked, and the leader unless there is a
-    newer one.
+    ``records`` has whole batches, and perhaps the beginning of one more. It is a view of the
+    response and keeps it alive. Unknown offsets are -1. ``preferred_replica`` is -1 unless the
+    client should fetch from another broker; the leader is -1 unless there is a newer one.
     """
 
     topic: str
@@ -110,7 +106,7 @@ class FetchedPartition(NamedTuple):
 
 
 class FetchResult(NamedTuple):
-    """An answer: per partition, and the addresses of new leaders. ``size``: bytes of all of it."""
+    """The partitions, and the addresses of new leaders. ``size``: bytes of the whole response."""
 
     partitions: list[FetchedPartition]
     error_code: int
@@ -119,17 +115,14 @@ class FetchResult(NamedTuple):
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class FetchCall(Call[FetchResult]):
-    """Read records; to the partitions' leader, or to a follower that it has named.
+@dataclass(frozen=True)
+class FetchCall(Call[FetchResult], api_key=ApiKey.FETCH, versions=(4, 16)):
+    """Reads records from the partitions' leader, or from a follower that the leader has named.
 
-    The broker waits up to ``max_wait_ms`` for ``min_bytes``. It answers with ``max_bytes`` at most,
-    but if need be with one batch that is larger (KIP-74), for the first partition that has any.
+    The broker waits up to ``max_wait_ms`` for ``min_bytes``. The response has at most
+    ``max_bytes``, except that the first batch is always sent whole (KIP-74).
     """
 
-    api_key: ClassVar[ApiKey] = ApiKey.FETCH
-    min_version: ClassVar[int] = 4
-    max_version: ClassVar[int] = 16
     topics: tuple[FetchTopic, ...]
     max_wait_ms: int
     min_bytes: int
@@ -138,16 +131,13 @@ class FetchCall(Call[FetchResult]):
     rack: str = ""
 
     def encode(self, version: int, correlation_id: int, client_id: str) -> bytes:
-        """Raises UnsupportedVersionError for a version outside the range, and for one with topic
-        ids when a topic has none."""
+        """Raises UnsupportedVersionError for a version outside the range, and for a version with
+        topic ids if a topic has no id."""
         self._check_version(version)
         flexible = version >= _FIRST_FLEXIBLE
         count = _compact_count if flexible else INT32.pack
         tags = NO_TAGS if flexible else b""
-        out = bytearray(4)  # room for the frame's size
-        out += _REQUEST_HEADER.pack(ApiKey.FETCH, version, correlation_id)
-        out += string(client_id)  # never compact: see the schema of RequestHeader
-        out += tags
+        out = request(self.api_key, version, correlation_id, client_id, flexible=flexible)
         if version <= _LAST_WITH_REPLICA_ID:
             out += INT32.pack(_CONSUMER)
         out += _LIMITS.pack(self.max_wait_ms, self.min_bytes, self.max_bytes, self.read_committed)
@@ -162,18 +152,16 @@ class FetchCall(Call[FetchResult]):
                 out += tags
             out += tags
         if version >= _FIRST_WITH_SESSIONS:
-            out += count(0)  # topics that the session shall forget
+            out += count(0)  # topics to remove from the session
         if version >= _FIRST_WITH_RACKS:
             out += compact_string(self.rack) if flexible else string(self.rack)
-        out += tags
-        INT32.pack_into(out, 0, len(out) - INT32.size)
-        return bytes(out)
+        return framed(out + tags)
 
     def decode(self, version: int, payload: Buffer) -> FetchResult:
-        """Topics that the broker names by an id that is not in the request are left out."""
+        """The values of a response, without topics whose id is not in the request."""
         self._check_version(version)
         reader = Reader(payload, flexible=version >= _FIRST_FLEXIBLE)
-        reader.skip_tagged_fields()  # of the response header
+        reader.tagged_fields()  # of the response header
         throttle_ms = reader.int32()
         error_code = 0
         if version >= _FIRST_WITH_SESSIONS:
@@ -185,18 +173,16 @@ class FetchCall(Call[FetchResult]):
             topic = _name_of(reader, version, names)
             found = [_partition(reader, version, topic or "") for _ in reader.array(_MIN_PARTITION)]
             partitions += found if topic is not None else []
-            reader.skip_tagged_fields()
+            reader.tagged_fields()
         tags = reader.tagged_fields()
-        endpoints: tuple[BrokerInfo, ...] = ()
-        if version >= _FIRST_WITH_ENDPOINTS and _ENDPOINTS_TAG in tags:
-            nodes = Reader(tags[_ENDPOINTS_TAG], flexible=True)
-            endpoints = tuple(BrokerInfo.read(nodes) for _ in nodes.array(_MIN_ENDPOINT))
+        hints = tags.get(_ENDPOINTS_TAG) if version >= _FIRST_WITH_ENDPOINTS else None
+        endpoints = BrokerInfo.read_tag(hints)
         return FetchResult(partitions, error_code, throttle_ms, endpoints, len(payload))
 
     def _check_version(self, version: int) -> None:
         if not self.min_version <= version <= self.max_version:
             raise UnsupportedVersionError(
-                f"Fetch version {version}: this client speaks {self.min_version} to "
+                f"Fetch version {version}: this client supports {self.min_version} to "
                 f"{self.max_version}"
             )
 
@@ -212,10 +198,8 @@ class FetchCall(Call[FetchResult]):
         return topic.topic_id
 
 
-class FetchByNameCall(FetchCall):
-    """The same in versions that name topics by their names."""
-
-    max_version: ClassVar[int] = FETCH_FIRST_WITH_TOPIC_IDS - 1
+class FetchByNameCall(FetchCall, versions=(4, FETCH_FIRST_WITH_TOPIC_IDS - 1)):
+    """Fetch in the versions that name topics by name."""
 
 
 def _compact_count(elements: int) -> bytes:
@@ -228,17 +212,16 @@ def _partition_wanted(wanted: FetchPartition, version: int) -> bytes:
         out += INT32.pack(wanted.leader_epoch)
     out += _INT64.pack(wanted.offset)
     if version >= _FIRST_FLEXIBLE:
-        out += INT32.pack(-1)  # no epoch of what was fetched last
+        out += INT32.pack(-1)  # the epoch of the last fetched record is not checked
     if version >= _FIRST_WITH_LOG_START:
-        out += _INT64.pack(-1)  # a follower's business
+        out += _INT64.pack(-1)  # the log start offset of a follower
     return out + INT32.pack(wanted.max_bytes)
 
 
 def _name_of(reader: Reader, version: int, names: Mapping[bytes, str]) -> str | None:
     if version < FETCH_FIRST_WITH_TOPIC_IDS:
         return reader.string()
-    start = reader.advance(_ID_SIZE)
-    return names.get(bytes(reader.data[start : start + _ID_SIZE]))
+    return names.get(bytes(reader.take(_ID_SIZE)))
 
 
 def _partition(reader: Reader, version: int, topic: str) -> FetchedPartition:
@@ -250,8 +233,7 @@ def _partition(reader: Reader, version: int, topic: str) -> FetchedPartition:
     aborted = tuple(_aborted(reader) for _ in reader.array(_MIN_ABORTED))
     preferred_replica = reader.int32() if version >= _FIRST_WITH_RACKS else -1
     size = reader.uvarint() - 1 if reader.flexible else reader.int32()
-    start = reader.advance(max(size, 0))
-    records = reader.data[start : reader.position]
+    records = reader.take(max(size, 0))
     leader_id = leader_epoch = -1
     tags = reader.tagged_fields()
     if _LEADER_TAG in tags:
@@ -274,5 +256,5 @@ def _partition(reader: Reader, version: int, topic: str) -> FetchedPartition:
 
 def _aborted(reader: Reader) -> AbortedTransaction:
     transaction = AbortedTransaction(reader.int64(), reader.int64())
-    reader.skip_tagged_fields()
+    reader.tagged_fields()
     return transaction

@@ -1,18 +1,17 @@
-"""Consumer groups as brokers describe them, and what classic consumers put into a group.
+"""DescribeGroups and OffsetCommit, and the messages that classic consumers exchange in a group.
 
-What members tell each other is opaque to brokers; consumers wrap it in the two messages of
-``ConsumerProtocolSubscription.json`` and ``ConsumerProtocolAssignment.json``.
+These messages are opaque to brokers: ``ConsumerProtocolSubscription.json`` and
+``ConsumerProtocolAssignment.json``.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
-from kafkaclient.wire.codec import CodecCall
+from kafkaclient.wire.codec import CodecCall, by_topic, partitions_in
 from kafkaclient.wire.reader import Reader
 from kafkaclient.wire.transactions import PartitionCodes
 
@@ -34,8 +33,8 @@ __all__ = [
 
 
 class DescribedMember(NamedTuple):
-    """A member of a group. ``metadata`` is what it told the leader when it joined, ``assignment``
-    what it was told; both empty while the group rebalances."""
+    """A member of a group. ``metadata`` is its subscription, ``assignment`` its assignment; both
+    are empty while the group rebalances."""
 
     member_id: str
     client_id: str
@@ -45,8 +44,8 @@ class DescribedMember(NamedTuple):
 
 
 class DescribedGroup(NamedTuple):
-    """A group. ``state`` is Kafka's name (``Stable``, ``Empty``, ``Dead``, ...), ``protocol`` the
-    assignor that members have agreed on."""
+    """A group. ``state`` is Kafka's name (``Stable``, ``Empty``, ``Dead``, ...), ``protocol`` is
+    the name of the members' assignor."""
 
     group_id: str
     error_code: int
@@ -58,23 +57,22 @@ class DescribedGroup(NamedTuple):
 
 
 class DescribeGroupsResult(NamedTuple):
-    """One entry per group asked for."""
+    """One entry per group of the request."""
 
     groups: tuple[DescribedGroup, ...]
     throttle_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeGroupsCall(CodecCall[DescribeGroupsResult]):
-    """Classic groups with their members. Must go to the groups' coordinator."""
+@dataclass(frozen=True)
+class DescribeGroupsCall(
+    CodecCall[DescribeGroupsResult], api_key=ApiKey.DESCRIBE_GROUPS, versions=(0, 6)
+):
+    """Describes classic groups and their members. Must go to the groups' coordinator."""
 
-    api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_GROUPS
-    min_version: ClassVar[int] = 0
-    max_version: ClassVar[int] = 6
     groups: tuple[str, ...]
 
-    def _fields(self, version: int) -> dict[str, Any]:
-        return {"groups": list(self.groups), "include_authorized_operations": False}
+    def _fields(self) -> dict[str, Any]:
+        return {"groups": list(self.groups)}
 
     def _result(self, message: Any) -> DescribeGroupsResult:
         groups = tuple(
@@ -101,58 +99,40 @@ class DescribeGroupsCall(CodecCall[DescribeGroupsResult]):
         return DescribeGroupsResult(groups, message.throttle_time_ms or 0)
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetCommitCall(CodecCall[PartitionCodes]):
-    """Set the offsets of a group without members. Must go to its coordinator."""
+@dataclass(frozen=True)
+class OffsetCommitCall(CodecCall[PartitionCodes], api_key=ApiKey.OFFSET_COMMIT, versions=(2, 9)):
+    """Sets the offsets of a group that has no members. Must go to its coordinator."""
 
-    api_key: ClassVar[ApiKey] = ApiKey.OFFSET_COMMIT
-    min_version: ClassVar[int] = 2
-    max_version: ClassVar[int] = 9
     group_id: str
     offsets: Mapping[TopicPartition, int]
 
-    def _fields(self, version: int) -> dict[str, Any]:
-        topics: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-        for (topic, partition), offset in self.offsets.items():
-            topics[topic].append(
-                {
-                    "partition_index": partition,
-                    "committed_offset": offset,
-                    "committed_leader_epoch": -1,
-                    "committed_metadata": "",
-                }
-            )
-        return {
-            "group_id": self.group_id,
-            "generation_id_or_member_epoch": -1,
-            "member_id": "",
-            "group_instance_id": None,
-            "retention_time_ms": -1,
-            "topics": [
-                {"name": topic, "partitions": partitions} for topic, partitions in topics.items()
-            ],
-        }
+    def _fields(self) -> dict[str, Any]:
+        topics = [
+            {"name": topic, "partitions": [self._partition(topic, number) for number in numbers]}
+            for topic, numbers in by_topic(self.offsets).items()
+        ]
+        return {"group_id": self.group_id, "topics": topics}
+
+    def _partition(self, topic: str, number: int) -> dict[str, Any]:
+        offset = self.offsets[TopicPartition(topic, number)]
+        return {"partition_index": number, "committed_offset": offset, "committed_metadata": ""}
 
     def _result(self, message: Any) -> PartitionCodes:
-        codes = {
-            TopicPartition(topic.name, p.partition_index): p.error_code
-            for topic in message.topics
-            for p in topic.partitions
-        }
+        codes = {tp: p.error_code for tp, p in partitions_in(message.topics)}
         return PartitionCodes(codes, message.throttle_time_ms or 0)
 
 
 class ConsumerAssignment(NamedTuple):
-    """The partitions that a member was given, and what its assignor told it besides."""
+    """The partitions that are assigned to a member, and the user data of its assignor."""
 
     partitions: tuple[TopicPartition, ...]
     user_data: bytes | None
 
 
 def user_data_in(metadata: Buffer) -> bytes | None:
-    """What a consumer's assignor tells its leader. Later versions add fields behind it.
+    """The user data in a consumer's subscription. Later versions add fields behind it.
 
-    Raises :class:`~kafkaclient.errors.ProtocolError` when ``metadata`` is no subscription.
+    Raises :class:`~kafkaclient.errors.ProtocolError` if ``metadata`` is not a subscription.
     """
     reader = Reader(metadata, flexible=False)
     reader.int16()
@@ -162,7 +142,10 @@ def user_data_in(metadata: Buffer) -> bytes | None:
 
 
 def assignment_in(assignment: Buffer) -> ConsumerAssignment:
-    """Raises :class:`~kafkaclient.errors.ProtocolError` when ``assignment`` is none."""
+    """The partitions and user data in a consumer's assignment.
+
+    Raises :class:`~kafkaclient.errors.ProtocolError` if ``assignment`` is not an assignment.
+    """
     reader = Reader(assignment, flexible=False)
     reader.int16()
     partitions = []
@@ -176,5 +159,4 @@ def _nullable_bytes(reader: Reader) -> bytes | None:
     size = reader.int32()
     if size < 0:
         return None
-    start = reader.advance(size)
-    return bytes(reader.data[start : reader.position])
+    return bytes(reader.take(size))

@@ -1,10 +1,10 @@
 """Metadata, versions 4 to 13, encoded and decoded by hand.
 
-A producer may know ten thousand partitions, and asks for all of them every few minutes while the
-event loop has other things to do. Two shortcuts make that cheap: a topic whose bytes are those of
-the last answer is not decoded again (:class:`ToldTopics`), and partitions with as many replicas
-as the one before are unpacked in one go (:class:`_Shape`). Version 9 is the first flexible one
-(KIP-482); 7 added leader epochs, 10 topic ids (KIP-516), 13 the error for all (KIP-1102).
+A producer may use ten thousand partitions, and requests their metadata every few minutes on a busy
+event loop. Two shortcuts make decoding cheap. A topic whose bytes have not changed since the last
+response is not decoded again (:class:`TopicCache`). Consecutive partitions with equal numbers of
+replicas are unpacked together (:class:`_Shape`). Version 7 added leader epochs, 9 is the first
+flexible version (KIP-482), 10 added topic ids (KIP-516), 13 the top-level error (KIP-1102).
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import struct
 from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import itemgetter
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from kafkaclient.errors import ProtocolError
 from kafkaclient.wire.api import ApiKey, BrokerInfo, Call
 from kafkaclient.wire.reader import Reader
 from kafkaclient.wire.results import MetadataResult, PartitionView, TopicInfo
-from kafkaclient.wire.writer import INT32, NO_TAGS, compact_string, string, uvarint
+from kafkaclient.wire.writer import INT32, NO_TAGS, compact_string, framed, request, string, uvarint
 
 if TYPE_CHECKING:
     from kafkaclient.types import Buffer
 
-__all__ = ["MetadataCall", "ToldTopics"]
+__all__ = ["MetadataCall", "TopicCache"]
 
 _FIRST_WITH_OFFLINE_REPLICAS = 5
 _FIRST_WITH_EPOCHS = 7
@@ -35,23 +35,21 @@ _FIRST_WITH_TOPIC_IDS = 10
 _LAST_WITH_CLUSTER_OPERATIONS = 10
 _FIRST_WITH_ERROR = 13
 
-_REQUEST_HEADER = struct.Struct(">hhi")
 _NO_ID = bytes(16)
 
-# The least bytes an element takes, which bounds the counts a hostile peer can claim.
-_MIN_BROKER = 10
+# The smallest size of an element in bytes, which limits the counts that a peer can claim.
 _MIN_TOPIC = 5
 _MIN_PARTITION = 12
 _NODE = 4
 
 _BEFORE_NODES = 14
 _MOST_NODES = 126
-"""As many replicas as a compact array counts in one byte."""
+"""The most replicas that a compact array counts in one byte."""
 
 
-class ToldTopics:
-    """The topics that brokers told of last, to know again what has not changed since: it is given
-    back as the same object."""
+class TopicCache:
+    """The topics in the last responses, with their bytes. A topic with unchanged bytes is returned
+    as the same object."""
 
     __slots__ = ("_topics", "_version")
 
@@ -60,46 +58,40 @@ class ToldTopics:
         self._topics: dict[str, tuple[bytes, TopicInfo]] = {}
 
     def forget(self, name: str) -> None:
-        """The topic is not asked for any more."""
+        """Remove a topic that is not requested any more."""
         self._topics.pop(name, None)
 
     def at(self, data: bytes, start: int, name: str, version: int) -> tuple[int, TopicInfo] | None:
-        """The topic that stands at ``start``, and where it ends, if it is as it was. No topic's
-        bytes begin with another's: the counts in them say how long they are."""
-        told = self._topics.get(name)
-        if told is None or version != self._version or not data.startswith(told[0], start):
+        """The position behind the topic at ``start``, and the topic; None if it has changed. The
+        bytes of a topic contain their counts, so no topic's bytes are a prefix of another's."""
+        known = self._topics.get(name)
+        if known is None or version != self._version or not data.startswith(known[0], start):
             return None
-        return start + len(told[0]), told[1]
+        return start + len(known[0]), known[1]
 
     def keep(self, encoded: bytes, topic: TopicInfo, version: int) -> None:
-        if version != self._version:  # the bytes of another version mean something else
+        if version != self._version:  # bytes of different versions cannot be compared
             self._version = version
             self._topics.clear()
         self._topics[topic.name] = encoded, topic
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataCall(Call[MetadataResult]):
-    """Brokers, topics and leaders. ``topics`` None asks for all topics, ``()`` for none.
+@dataclass(frozen=True)
+class MetadataCall(Call[MetadataResult], api_key=ApiKey.METADATA, versions=(4, 13)):
+    """Requests brokers, topics and leaders. ``topics`` None means all topics, ``()`` no topic.
 
-    What ``told`` knows again is not decoded again.
+    Topics that are unchanged in ``cache`` are not decoded again.
     """
 
-    # Version 4 is the first that can forbid the broker to create the topics it is asked about.
-    api_key: ClassVar[ApiKey] = ApiKey.METADATA
-    min_version: ClassVar[int] = 4
-    max_version: ClassVar[int] = 13
+    # Version 4 is the first that can forbid the broker to create missing topics.
     topics: tuple[str, ...] | None = ()
     allow_auto_topic_creation: bool = True
-    told: ToldTopics | None = field(default=None, repr=False, compare=False)
+    cache: TopicCache | None = field(default=None, repr=False, compare=False)
 
     def encode(self, version: int, correlation_id: int, client_id: str) -> bytes:
         flexible = version >= _FIRST_FLEXIBLE
         tags = NO_TAGS if flexible else b""
-        frame = bytearray(INT32.size)
-        frame += _REQUEST_HEADER.pack(self.api_key, version, correlation_id)
-        frame += string(client_id)  # never compact: see the schema of RequestHeader
-        frame += tags
+        frame = request(self.api_key, version, correlation_id, client_id, flexible=flexible)
         count = -1 if self.topics is None else len(self.topics)
         frame += uvarint(count + 1) if flexible else INT32.pack(count)
         before = _NO_ID if version >= _FIRST_WITH_TOPIC_IDS else b""
@@ -108,12 +100,10 @@ class MetadataCall(Call[MetadataResult]):
             frame += before + text(topic) + tags
         frame.append(self.allow_auto_topic_creation)
         if _FIRST_WITH_OPERATIONS <= version <= _LAST_WITH_CLUSTER_OPERATIONS:
-            frame.append(0)  # the operations that are allowed on the cluster are not asked for,
+            frame.append(0)  # without the operations that are permitted on the cluster
         if version >= _FIRST_WITH_OPERATIONS:
-            frame.append(0)  # nor those on the topics
-        frame += tags
-        INT32.pack_into(frame, 0, len(frame) - INT32.size)
-        return bytes(frame)
+            frame.append(0)  # without the operations that are permitted on the topics
+        return framed(frame + tags)
 
     def decode(self, version: int, payload: Buffer) -> MetadataResult:
         try:
@@ -124,56 +114,56 @@ class MetadataCall(Call[MetadataResult]):
 
     def _decode(self, version: int, data: bytes) -> MetadataResult:
         reader = Reader(data, flexible=version >= _FIRST_FLEXIBLE)
-        reader.skip_tagged_fields()  # of the response header
+        reader.tagged_fields()  # of the response header
         throttle_ms = reader.int32()
-        brokers = tuple(BrokerInfo.read(reader) for _ in reader.array(_MIN_BROKER))
+        brokers = BrokerInfo.read_array(reader)
         cluster_id = reader.nullable_string()
         controller_id = reader.int32()
-        told = self.told or ToldTopics()
-        # What was not asked for is not remembered: there would be no end to it.
-        asked = None if self.topics is None else frozenset(self.topics)
-        topics = [_topic(reader, data, version, told, asked) for _ in reader.array(_MIN_TOPIC)]
+        cache = self.cache or TopicCache()
+        # Only requested topics are kept: otherwise the memory would grow without limit.
+        requested = None if self.topics is None else frozenset(self.topics)
+        topics = [_topic(reader, data, version, cache, requested) for _ in reader.array(_MIN_TOPIC)]
         if _FIRST_WITH_OPERATIONS <= version <= _LAST_WITH_CLUSTER_OPERATIONS:
             reader.int32()
         error_code = reader.int16() if version >= _FIRST_WITH_ERROR else 0
-        reader.skip_tagged_fields()
-        # A null name answers a question by topic id, which is never asked here.
+        reader.tagged_fields()
+        # The name is null if the request named the topic by id, which this client never does.
         known = tuple(topic for topic in topics if topic is not None)
         return MetadataResult(brokers, cluster_id, controller_id, known, throttle_ms, error_code)
 
 
 def _topic(
-    reader: Reader, data: bytes, version: int, told: ToldTopics, asked: frozenset[str] | None
+    reader: Reader, data: bytes, version: int, cache: TopicCache, requested: frozenset[str] | None
 ) -> TopicInfo | None:
     start = reader.position
     error_code = reader.int16()
     name = reader.nullable_string()
-    known = None if name is None else told.at(data, start, name, version)
+    known = None if name is None else cache.at(data, start, name, version)
     if known is not None:
         reader.position, topic = known
         return topic
     topic_id = None
     if version >= _FIRST_WITH_TOPIC_IDS:
-        at = reader.advance(len(_NO_ID))
-        if data[at : reader.position] != _NO_ID:
-            topic_id = UUID(bytes=data[at : reader.position])
+        encoded_id = bytes(reader.take(len(_NO_ID)))
+        if encoded_id != _NO_ID:
+            topic_id = UUID(bytes=encoded_id)
     is_internal = reader.int8() != 0
     partitions = _partitions(reader, version)
     if version >= _FIRST_WITH_OPERATIONS:
         reader.int32()
-    reader.skip_tagged_fields()
+    reader.tagged_fields()
     if name is None:
         return None
     topic = TopicInfo(name, error_code, topic_id, is_internal, partitions)
-    if asked is None or name in asked:
-        told.keep(data[start : reader.position], topic, version)
+    if requested is None or name in requested:
+        cache.keep(data[start : reader.position], topic, version)
     return topic
 
 
 # --- partitions ---------------------------------------------------------------------------------
 
 _Nodes = dict[bytes, tuple[tuple[int, ...], tuple[int, ...]]]
-"""Replicas and in-sync replicas by the bytes that tell them; many partitions have the same."""
+"""Encoded bytes -> replicas and in-sync replicas; many partitions have the same."""
 
 
 def _partitions(reader: Reader, version: int) -> tuple[PartitionView, ...]:
@@ -190,21 +180,21 @@ def _partitions(reader: Reader, version: int) -> tuple[PartitionView, ...]:
 
 
 def _partition(reader: Reader, version: int) -> PartitionView:
-    """A partition of any form, field by field."""
-    reader.int16()  # the error says no more than the leader does
+    """The next partition, whatever its shape, field by field."""
+    reader.int16()  # the error has no information that the leader does not have
     partition, leader = reader.int32(), reader.int32()
     epoch = reader.int32() if version >= _FIRST_WITH_EPOCHS else -1
     replicas = tuple([reader.int32() for _ in reader.array(_NODE)])
     isr = tuple([reader.int32() for _ in reader.array(_NODE)])
     if version >= _FIRST_WITH_OFFLINE_REPLICAS:
         reader.advance(_NODE * len(reader.array(_NODE)))
-    reader.skip_tagged_fields()
+    reader.tagged_fields()
     return PartitionView(partition, leader, epoch, replicas, isr)
 
 
 class _Shape:
-    """The layout, from version 7 on, of partitions with so many replicas, in-sync and offline ones,
-    and without tagged fields. Those that follow one another are unpacked in one go."""
+    """The layout, from version 7 on, of partitions without tagged fields that have these numbers of
+    replicas, in-sync and offline replicas. Consecutive partitions are unpacked together."""
 
     __slots__ = ("_counts", "_expected", "_isr", "_nodes", "_partition", "_replicas")
 
@@ -224,28 +214,28 @@ class _Shape:
         self._replicas, self._isr = slices[:2]
         self._counts, self._expected = itemgetter(*counts), tuple(expected)
         self._nodes = struct.Struct(layout)
-        # Two bytes for the error: it says no more than the leader does.
+        # The first two bytes are the error, as in _partition().
         self._partition = struct.Struct(f">2xiii{self._nodes.size}s")
 
     def unpack(self, reader: Reader, most: int, found: list[PartitionView], nodes: _Nodes) -> None:
-        """Add partitions to ``found``, ``most`` at the most, until one has another shape. The
-        first one has this one."""
+        """Add at most ``most`` partitions to ``found``, until one has another shape. The first
+        partition has this shape."""
         size, start, before = self._partition.size, reader.position, len(found)
         most = min(most, reader.remaining // size)
         run = self._partition.iter_unpack(reader.data[start : start + most * size])
-        new, add = tuple.__new__, found.append  # made as a tuple, a partition costs half
+        new, add = tuple.__new__, found.append  # half the time of the constructor
         for partition, leader, epoch, encoded in run:
-            told = nodes.get(encoded)
-            if told is None:
-                told = self._told_nodes(encoded)
-                if told is None:
+            both = nodes.get(encoded)
+            if both is None:
+                both = self._replicas_in(encoded)
+                if both is None:
                     break
-                nodes[encoded] = told
-            add(new(PartitionView, (partition, leader, epoch, told[0], told[1])))
+                nodes[encoded] = both
+            add(new(PartitionView, (partition, leader, epoch, *both)))
         reader.advance(size * (len(found) - before))
 
-    def _told_nodes(self, encoded: bytes) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-        """Replicas and in-sync replicas; None when the bytes have another shape."""
+    def _replicas_in(self, encoded: bytes) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+        """Replicas and in-sync replicas; None if the bytes have another shape."""
         fields = self._nodes.unpack(encoded)
         if self._counts(fields) != self._expected:
             return None
@@ -256,8 +246,8 @@ _shape = lru_cache(maxsize=256)(_Shape)
 
 
 def _shape_at(reader: Reader, version: int) -> _Shape | None:
-    """The shape of the partition that comes next; None for one that is cut off, has tagged fields
-    or an unusual number of replicas, or is told in a version of before 2019."""
+    """The shape of the next partition. None if the partition is cut off, has tagged fields or an
+    unusual number of replicas, or the version is older than 7."""
     if version < _FIRST_WITH_EPOCHS:
         return None
     data, end, flexible = reader.data, reader.end, version >= _FIRST_FLEXIBLE

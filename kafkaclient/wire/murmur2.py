@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
-"""The hash that places keyed records, equal to the Java client's (KIP-794 keeps it).
+"""The hash that gives keyed records their partition, equal to the Java client's.
 
-This file is the source of the compiled ``_murmur2`` as well; ``_murmur2.pxd`` has the C types.
+This file is also the source of the compiled ``_murmur2``; ``_murmur2.pxd`` has the C types.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["murmur2", "partition_for_key"]
 if not cython.compiled:  # in C: see _murmur2.pxd
 
     def _uint32(data: bytes, at: int) -> int:
-        """Four bytes as a little-endian number, on every machine."""
+        """Four bytes as a little-endian number."""
         return int.from_bytes(data[at : at + 4], "little")
 
 
@@ -36,8 +36,8 @@ def murmur2(data: Buffer) -> int:
 def partition_for_key(key: Buffer, partition_count: int) -> int:
     """The partition of a keyed record: ``toPositive(murmur2(key)) % partition_count``.
 
-    ``partition_count`` counts all partitions of the topic, available or not. Raises ValueError
-    when it is not positive.
+    ``partition_count`` includes partitions without a leader. Raises ValueError if it is not
+    positive.
     """
     if partition_count < 1:
         raise ValueError(f"partition_count must be at least 1, not {partition_count}")

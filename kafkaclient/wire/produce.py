@@ -1,7 +1,7 @@
-"""Produce, the hot path, versions 3 to 13, encoded and decoded by hand.
+"""Produce, versions 3 to 13, encoded and decoded by hand because it is the hot path.
 
-Version 9 is the first flexible one (KIP-482); 8 added the refused records (KIP-467), 10 the hints
-about new leaders (KIP-951). Version 13 names topics by id (KIP-516).
+Version 8 added the rejected records (KIP-467), 9 is the first flexible version (KIP-482), 10 added
+hints about new leaders (KIP-951), 13 names topics by id (KIP-516).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kafkaclient.wire.results import PartitionResult, ProduceResult, RecordError
 from kafkaclient.wire.writer import INT32, NO_TAGS, compact_string, string, uvarint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from kafkaclient.types import Buffer
 
@@ -41,25 +41,25 @@ _FIRST_WITH_RECORD_ERRORS = 8
 _FIRST_FLEXIBLE = 9
 _FIRST_WITH_LEADER_HINTS = 10
 FIRST_OF_TRANSACTIONS_V2 = 12
-"""From here on a Produce makes its partitions part of the transaction by itself (KIP-890)."""
+"""From this version on Produce adds its partitions to the transaction (KIP-890)."""
 FIRST_WITH_TOPIC_IDS = 13
-"""Before that version topics go by name."""
+"""Earlier versions name topics by name."""
 
 _ID_SIZE = 16
 
-# What a named tuple's own constructor does, without the detour over a Python function.
+# As a named tuple's own constructor, without a call of a Python function.
 _new = tuple.__new__
 
 _REQUEST_HEADER = struct.Struct(">hhi")
 _ACKS_TIMEOUT = struct.Struct(">hi")
-# Partition, error code, base offset and log append time of an answer.
-_PARTITION = struct.Struct(">ihqq")
+# A partition's number, error code, base offset, log append time, and log start offset.
+_PARTITION = struct.Struct(">ihqqq")
+_PARTITION_WITHOUT_LOG_START = struct.Struct(">ihqq")
 
-# The least bytes an element takes, which bounds the counts a hostile peer can claim.
+# The smallest size of an element in bytes, which limits the counts that a peer can claim.
 _MIN_TOPIC = 2
 _MIN_PARTITION = 22
 _MIN_RECORD_ERROR = 5
-_MIN_ENDPOINT = 10
 
 
 def encode_request(
@@ -71,14 +71,16 @@ def encode_request(
     topics: Sequence[tuple[str | bytes, Sequence[tuple[int, Buffer]]]],
     transactional_id: str | None = None,
 ) -> list[Buffer]:
-    """A Produce request as the pieces to write one after the other.
+    """A Produce request, as the pieces to write one after the other.
 
-    ``topics``: per topic, by name or from version 13 on by the 16 bytes of its id, its (partition,
-    record batch) pairs. The batches are passed through untouched, so that no byte of them is
-    copied. Raises UnsupportedVersionError for a version outside 3 to 13, ValueError for a string
-    of more than 32767 bytes before version 9 and for a topic named in the other way.
+    ``topics``: for each topic, by name or from version 13 on by the 16 bytes of its id, the
+    (partition, record batch) pairs. The batches are not copied. Raises UnsupportedVersionError for
+    a version outside 3 to 13, and ValueError for a string of more than 32767 bytes before version 9
+    or a topic that this version cannot name in this way.
     """
-    _check_version(version)
+    if not MIN_VERSION <= version <= MAX_VERSION:
+        raise _unsupported(version)
+    by_id = version >= FIRST_WITH_TOPIC_IDS
     flexible = version >= _FIRST_FLEXIBLE
     text, count = (compact_string, uvarint) if flexible else (string, INT32.pack)
     tags = NO_TAGS if flexible else b""
@@ -96,7 +98,9 @@ def encode_request(
     size = 0
     first = small
     for topic, partitions in topics:
-        small += _named(topic, version, text)
+        if isinstance(topic, bytes) is not by_id or (by_id and len(topic) != _ID_SIZE):
+            raise ValueError(f"Produce version {version} cannot name a topic by {topic!r}")
+        small += topic if isinstance(topic, bytes) else text(topic)
         small += count(len(partitions) + extra)
         for partition, batch in partitions:
             small += INT32.pack(partition)
@@ -113,87 +117,62 @@ def encode_request(
     return pieces
 
 
-def _named(topic: str | bytes, version: int, text: Callable[[str], bytes]) -> bytes:
-    by_id = version >= FIRST_WITH_TOPIC_IDS
-    if isinstance(topic, bytes) is not by_id or (by_id and len(topic) != _ID_SIZE):
-        raise ValueError(f"Produce version {version} cannot name a topic by {topic!r}")
-    return topic if isinstance(topic, bytes) else text(topic)
-
-
 def decode_response(
     version: int, payload: Buffer, names: Mapping[bytes, str] | None = None
 ) -> ProduceResult:
-    """Read the answer, from the bytes that follow the frame's size and correlation id.
+    """The values of a response, from the bytes behind the frame's size and correlation id.
 
-    ``names``: for version 13, which topic has which id; one that is not there goes by the id in
-    hexadecimal. Raises :class:`~kafkaclient.errors.ProtocolError` when the bytes are not such an
-    answer, and UnsupportedVersionError for a version outside 3 to 13.
+    ``names``: the topics by their ids, for version 13; the name of an unknown id is the id in
+    hexadecimal. Raises :class:`~kafkaclient.errors.ProtocolError` if the bytes are not such a
+    response, and UnsupportedVersionError for a version outside 3 to 13.
     """
-    _check_version(version)
+    if not MIN_VERSION <= version <= MAX_VERSION:
+        raise _unsupported(version)
     reader = Reader(payload, flexible=version >= _FIRST_FLEXIBLE)
-    reader.skip_tagged_fields()  # of the response header
+    reader.tagged_fields()  # of the response header
     partitions: list[PartitionResult] = []
     for _ in reader.array(_MIN_TOPIC):
         if version >= FIRST_WITH_TOPIC_IDS:
-            start = reader.advance(_ID_SIZE)
-            topic_id = bytes(reader.data[start : start + _ID_SIZE])
+            topic_id = bytes(reader.take(_ID_SIZE))
             topic = (names or {}).get(topic_id) or topic_id.hex()
         else:
             topic = reader.string()
-        partitions += [_partition(reader, version, topic) for _ in reader.array(_MIN_PARTITION)]
-        reader.skip_tagged_fields()
-    throttle_ms = reader.int32()
+        for _ in reader.array(_MIN_PARTITION):
+            partitions.append(_partition(reader, version, topic))  # noqa: PERF401 - no extra call
+        reader.tagged_fields()
+    (throttle_ms,) = reader.unpack(INT32)
     tags = reader.tagged_fields()
-    endpoints = _endpoints(tags[0]) if version >= _FIRST_WITH_LEADER_HINTS and 0 in tags else ()
+    hints = tags.get(0) if version >= _FIRST_WITH_LEADER_HINTS else None
+    endpoints = () if hints is None else BrokerInfo.read_tag(hints)
     return _new(ProduceResult, (partitions, throttle_ms, endpoints))
 
 
-def _check_version(version: int) -> None:
-    if not MIN_VERSION <= version <= MAX_VERSION:
-        raise UnsupportedVersionError(
-            f"Produce version {version}: this client speaks {MIN_VERSION} to {MAX_VERSION}"
-        )
+def _unsupported(version: int) -> UnsupportedVersionError:
+    return UnsupportedVersionError(
+        f"Produce version {version}: this client supports {MIN_VERSION} to {MAX_VERSION}"
+    )
 
 
 def _partition(reader: Reader, version: int, topic: str) -> PartitionResult:
-    partition, error_code, base_offset, log_append_time_ms = _PARTITION.unpack_from(
-        reader.data, reader.advance(_PARTITION.size)
-    )
-    log_start_offset = reader.int64() if version >= _FIRST_WITH_LOG_START_OFFSET else -1
-    record_errors: tuple[RecordError, ...] = ()
+    if version >= _FIRST_WITH_LOG_START_OFFSET:
+        fixed = reader.unpack(_PARTITION)
+    else:
+        fixed = (*reader.unpack(_PARTITION_WITHOUT_LOG_START), -1)
+    record_errors: list[RecordError] = []
     error_message = None
     if version >= _FIRST_WITH_RECORD_ERRORS:
-        record_errors = tuple([_record_error(reader) for _ in reader.array(_MIN_RECORD_ERROR)])
+        for _ in reader.array(_MIN_RECORD_ERROR):
+            error = RecordError(reader.int32(), reader.nullable_string())
+            reader.tagged_fields()
+            record_errors.append(error)
         error_message = reader.nullable_string()
     tags = reader.tagged_fields()
     leader_id = leader_epoch = -1
     if version >= _FIRST_WITH_LEADER_HINTS and 0 in tags:
         hint = Reader(tags[0], flexible=True)
         leader_id, leader_epoch = hint.int32(), hint.int32()
-    fields = (
-        topic,
-        partition,
-        error_code,
-        base_offset,
-        log_append_time_ms,
-        log_start_offset,
-        record_errors,
-        error_message,
-        leader_id,
-        leader_epoch,
-    )
-    return _new(PartitionResult, fields)
-
-
-def _record_error(reader: Reader) -> RecordError:
-    error = RecordError(reader.int32(), reader.nullable_string())
-    reader.skip_tagged_fields()
-    return error
-
-
-def _endpoints(tag: memoryview) -> tuple[BrokerInfo, ...]:
-    reader = Reader(tag, flexible=True)
-    return tuple([BrokerInfo.read(reader) for _ in reader.array(_MIN_ENDPOINT)])
+    rest = (tuple(record_errors), error_message, leader_id, leader_epoch)
+    return _new(PartitionResult, (topic, *fixed, *rest))
 
 
 use_compiled(globals())

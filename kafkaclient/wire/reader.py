@@ -1,18 +1,20 @@
-"""Reads the Kafka protocol's primitive types from bytes that a peer chose.
+"""Reads the Kafka protocol's primitive types from bytes that a peer sent.
 
-Every length is checked against what is left before anything is read or allocated, so that a
-hostile peer can neither read past the end nor make this process allocate more than it sent.
+Every length is checked against the remaining bytes before anything is read or allocated. A hostile
+peer can neither cause a read past the end nor an allocation larger than what it sent.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkaclient.compiled_modules import use_compiled
 from kafkaclient.errors import ProtocolError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kafkaclient.types import Buffer
 
 __all__ = ["Reader"]
@@ -23,13 +25,14 @@ _INT32 = struct.Struct(">i").unpack_from
 _INT64 = struct.Struct(">q").unpack_from
 
 _UVARINT_MAX_BYTES = 5
+_NO_FIELDS: Mapping[int, memoryview] = {}
 
 
 class Reader:
-    """A position in a buffer. ``flexible`` chooses KIP-482's compact strings, arrays and tags.
+    """A position in a buffer. ``flexible`` selects KIP-482's compact strings, arrays and tags.
 
-    Every method raises :class:`~kafkaclient.errors.ProtocolError` when the bytes run out or are
-    malformed.
+    Every method raises :class:`~kafkaclient.errors.ProtocolError` if the buffer ends too early or
+    its bytes are malformed.
     """
 
     __slots__ = ("data", "end", "flexible", "position")
@@ -46,12 +49,26 @@ class Reader:
         return self.end - self.position
 
     def advance(self, size: int) -> int:
-        """Step over ``size`` bytes; returns the position before them."""
+        """Skip ``size`` bytes; returns the position before them."""
         start = self.position
         if size < 0 or size > self.end - start:
             raise _ends_early(size, start, self.end)
         self.position = start + size
         return start
+
+    def take(self, size: int) -> memoryview:
+        """The next ``size`` bytes, without a copy."""
+        start = self.advance(size)
+        return self.data[start : self.position]
+
+    def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
+        """The next fields, of a fixed layout."""
+        start = self.position
+        size = layout.size
+        if size > self.end - start:
+            raise _ends_early(size, start, self.end)
+        self.position = start + size
+        return layout.unpack_from(self.data, start)
 
     def int8(self) -> int:
         value: int = _INT8(self.data, self.advance(1))[0]
@@ -100,9 +117,9 @@ class Reader:
         return value
 
     def array(self, element_size: int) -> range:
-        """The indices of an array whose elements take at least ``element_size`` bytes each.
+        """The indices of an array whose elements have at least ``element_size`` bytes each.
 
-        A null array reads as an empty one.
+        A null array counts as an empty array.
         """
         count = self.uvarint() - 1 if self.flexible else self.int32()
         if count < -1 or count * element_size > self.end - self.position:
@@ -112,33 +129,27 @@ class Reader:
             )
         return range(max(count, 0))
 
-    def tagged_fields(self) -> dict[int, memoryview]:
-        """The raw tagged fields by tag; empty when the message is not flexible."""
+    def tagged_fields(self) -> Mapping[int, memoryview]:
+        """The raw tagged fields by tag; empty if the message is not flexible.
+
+        A caller that knows no tags calls it to skip them, as KIP-482 requires.
+        """
         if not self.flexible:
-            return {}
-        fields: dict[int, memoryview] = {}
-        for _ in range(self._tag_count()):
-            tag = self.uvarint()
-            size = self.uvarint()
-            start = self.advance(size)
-            fields[tag] = self.data[start : self.position]
-        return fields
-
-    def skip_tagged_fields(self) -> None:
-        """Step over tagged fields that nobody here knows (KIP-482 requires ignoring them)."""
-        if self.flexible:
-            for _ in range(self._tag_count()):
-                self.uvarint()
-                self.advance(self.uvarint())
-
-    def _tag_count(self) -> int:
+            return _NO_FIELDS
+        if self.position < self.end and not self.data[self.position]:  # by far the most frequent
+            self.position += 1
+            return _NO_FIELDS
         count = self.uvarint()
         if count * 2 > self.end - self.position:
             raise ProtocolError(
                 f"{count} tagged fields before byte {self.position}, "
                 f"but only {self.end - self.position} bytes are left"
             )
-        return count
+        fields: dict[int, memoryview] = {}
+        for _ in range(count):
+            tag = self.uvarint()
+            fields[tag] = self.take(self.uvarint())
+        return fields
 
 
 def _ends_early(size: int, start: int, end: int) -> ProtocolError:

@@ -1,17 +1,18 @@
-"""The calls that move replicas (KIP-455), and the one that tells how large they are."""
+"""AlterPartitionReassignments and ListPartitionReassignments (KIP-455), and DescribeLogDirs."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
-from kafkaclient.wire.codec import CodecCall, or_unknown
+from kafkaclient.wire.codec import CodecCall, by_topic, or_unknown, partitions_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
+
+    from kafkaclient.types import TopicPartition
 
 __all__ = [
     "AlterReassignmentsCall",
@@ -27,11 +28,8 @@ __all__ = [
 ]
 
 
-# --- reassignments ----------------------------------------------------------------------------
-
-
 class ReassignmentOutcome(NamedTuple):
-    """What became of one partition of an AlterPartitionReassignments call."""
+    """The outcome for one partition of an AlterPartitionReassignments request."""
 
     partition: TopicPartition
     error_code: int
@@ -39,7 +37,7 @@ class ReassignmentOutcome(NamedTuple):
 
 
 class AlterReassignmentsResult(NamedTuple):
-    """``error_code`` is of the whole request; one outcome per partition otherwise."""
+    """The error code of the whole request, or one outcome per partition."""
 
     error_code: int
     error_message: str | None
@@ -47,17 +45,18 @@ class AlterReassignmentsResult(NamedTuple):
     throttle_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class AlterReassignmentsCall(CodecCall[AlterReassignmentsResult]):
-    """Give partitions other replicas (KIP-455); None cancels a move that is under way."""
+@dataclass(frozen=True)
+class AlterReassignmentsCall(
+    CodecCall[AlterReassignmentsResult],
+    api_key=ApiKey.ALTER_PARTITION_REASSIGNMENTS,
+    versions=(0, 0),
+):
+    """Assigns other replicas to partitions; None cancels a reassignment."""
 
-    api_key: ClassVar[ApiKey] = ApiKey.ALTER_PARTITION_REASSIGNMENTS
-    min_version: ClassVar[int] = 0
-    max_version: ClassVar[int] = 0
     replicas: Mapping[TopicPartition, tuple[int, ...] | None]
     timeout_ms: int = 30_000
 
-    def _fields(self, version: int) -> dict[str, Any]:
+    def _fields(self) -> dict[str, Any]:
         topics: dict[str, list[dict[str, Any]]] = defaultdict(list)
         for (topic, partition), replicas in self.replicas.items():
             wanted = None if replicas is None else list(replicas)
@@ -69,11 +68,8 @@ class AlterReassignmentsCall(CodecCall[AlterReassignmentsResult]):
 
     def _result(self, message: Any) -> AlterReassignmentsResult:
         outcomes = tuple(
-            ReassignmentOutcome(
-                TopicPartition(topic.name, p.partition_index), p.error_code, p.error_message
-            )
-            for topic in message.responses
-            for p in topic.partitions
+            ReassignmentOutcome(tp, p.error_code, p.error_message)
+            for tp, p in partitions_in(message.responses)
         )
         return AlterReassignmentsResult(
             message.error_code, message.error_message, outcomes, message.throttle_time_ms
@@ -81,7 +77,7 @@ class AlterReassignmentsCall(CodecCall[AlterReassignmentsResult]):
 
 
 class OngoingReassignment(NamedTuple):
-    """A move under way: all replicas of the partition, and which of them come and go."""
+    """A reassignment in progress: all replicas, and which of them are added and removed."""
 
     partition: TopicPartition
     replicas: tuple[int, ...]
@@ -90,7 +86,7 @@ class OngoingReassignment(NamedTuple):
 
 
 class ListReassignmentsResult(NamedTuple):
-    """The moves under way; partitions that do not move are left out."""
+    """The reassignments in progress; other partitions are left out."""
 
     error_code: int
     error_message: str | None
@@ -98,51 +94,37 @@ class ListReassignmentsResult(NamedTuple):
     throttle_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class ListReassignmentsCall(CodecCall[ListReassignmentsResult]):
-    """The moves under way (KIP-455). ``partitions`` None asks for those of every topic."""
+@dataclass(frozen=True)
+class ListReassignmentsCall(
+    CodecCall[ListReassignmentsResult], api_key=ApiKey.LIST_PARTITION_REASSIGNMENTS, versions=(0, 0)
+):
+    """Lists the reassignments in progress. ``partitions`` None means all topics."""
 
-    api_key: ClassVar[ApiKey] = ApiKey.LIST_PARTITION_REASSIGNMENTS
-    min_version: ClassVar[int] = 0
-    max_version: ClassVar[int] = 0
     partitions: tuple[TopicPartition, ...] | None = None
     timeout_ms: int = 30_000
 
-    def _fields(self, version: int) -> dict[str, Any]:
-        return {
-            "timeout_ms": self.timeout_ms,
-            "topics": None if self.partitions is None else _by_topic(self.partitions),
-        }
+    def _fields(self) -> dict[str, Any]:
+        topics = None
+        if self.partitions is not None:
+            wanted = by_topic(self.partitions).items()
+            topics = [{"name": name, "partition_indexes": indexes} for name, indexes in wanted]
+        return {"timeout_ms": self.timeout_ms, "topics": topics}
 
     def _result(self, message: Any) -> ListReassignmentsResult:
         moves = tuple(
             OngoingReassignment(
-                TopicPartition(topic.name, p.partition_index),
-                tuple(p.replicas),
-                tuple(p.adding_replicas),
-                tuple(p.removing_replicas),
+                tp, tuple(p.replicas), tuple(p.adding_replicas), tuple(p.removing_replicas)
             )
-            for topic in message.topics
-            for p in topic.partitions
+            for tp, p in partitions_in(message.topics)
         )
         return ListReassignmentsResult(
             message.error_code, message.error_message, moves, message.throttle_time_ms
         )
 
 
-def _by_topic(partitions: Iterable[TopicPartition]) -> list[dict[str, Any]]:
-    topics: dict[str, list[int]] = defaultdict(list)
-    for topic, partition in partitions:
-        topics[topic].append(partition)
-    return [{"name": name, "partition_indexes": indexes} for name, indexes in topics.items()]
-
-
-# --- log directories --------------------------------------------------------------------------
-
-
 class ReplicaSize(NamedTuple):
-    """A replica on a disk: its bytes, by how many records it lags behind (``is_future``: behind
-    the replica that it is to take the place of on this broker)."""
+    """A replica on a disk: its size in bytes, and its lag in records. A future replica
+    (``is_future``) lags behind the replica of this broker that it will replace."""
 
     partition: TopicPartition
     size: int
@@ -151,7 +133,7 @@ class ReplicaSize(NamedTuple):
 
 
 class LogDir(NamedTuple):
-    """One log directory of a broker; the bytes are -1 before version 4 (KIP-827)."""
+    """One log directory of a broker; the byte counts are -1 before version 4 (KIP-827)."""
 
     path: str
     error_code: int
@@ -161,23 +143,22 @@ class LogDir(NamedTuple):
 
 
 class DescribeLogDirsResult(NamedTuple):
-    """The log directories of the broker asked."""
+    """The log directories of one broker."""
 
     error_code: int
     directories: tuple[LogDir, ...]
     throttle_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeLogDirsCall(CodecCall[DescribeLogDirsResult]):
-    """What is on a broker's disks (KIP-113). ``topics`` None asks for all of them."""
+@dataclass(frozen=True)
+class DescribeLogDirsCall(
+    CodecCall[DescribeLogDirsResult], api_key=ApiKey.DESCRIBE_LOG_DIRS, versions=(1, 4)
+):
+    """Describes a broker's log directories (KIP-113). ``topics`` None means all topics."""
 
-    api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_LOG_DIRS
-    min_version: ClassVar[int] = 1
-    max_version: ClassVar[int] = 4
-    topics: Mapping[str, Sequence[int]] | None = field(default=None)
+    topics: Mapping[str, Sequence[int]] | None = None
 
-    def _fields(self, version: int) -> dict[str, Any]:
+    def _fields(self) -> dict[str, Any]:
         if self.topics is None:
             return {"topics": None}
         wanted = [{"topic": t, "partitions": list(each)} for t, each in self.topics.items()]
@@ -189,14 +170,8 @@ class DescribeLogDirsCall(CodecCall[DescribeLogDirsResult]):
                 found.log_dir,
                 found.error_code,
                 tuple(
-                    ReplicaSize(
-                        TopicPartition(topic.name, p.partition_index),
-                        p.partition_size,
-                        p.offset_lag,
-                        p.is_future_key,
-                    )
-                    for topic in found.topics
-                    for p in topic.partitions
+                    ReplicaSize(tp, p.partition_size, p.offset_lag, p.is_future_key)
+                    for tp, p in partitions_in(found.topics)
                 ),
                 or_unknown(found.total_bytes),
                 or_unknown(found.usable_bytes),

@@ -1,19 +1,23 @@
-"""Decodes the records of batches into columns, in one pass and without an object per record.
+"""Decodes the records of batches into columns.
 
-``_record_columns.pyx`` has the compiled form: the same names, columns and errors.
+``_record_columns.pyx`` has the compiled form: the same names, columns and errors, in one pass and
+without an object per record.
 """
 
 from __future__ import annotations
 
 from array import array
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from kafkaclient.compiled_modules import use_compiled
 from kafkaclient.errors import ProtocolError
 from kafkaclient.wire.column_buffers import BlobColumn, ColumnBuffers, HeaderColumn
-from kafkaclient.wire.record_reader import MIN_RECORD_BYTES, read_records
+from kafkaclient.wire.record_reader import MIN_RECORD_BYTES, Record, read_records
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kafkaclient.types import Buffer
 
 __all__ = ["RecordColumns"]
@@ -24,57 +28,27 @@ _UINT64 = 2**64
 _INT64_MAX = 2**63 - 1
 
 
-class _Blobs:
-    def __init__(self) -> None:
-        self.offsets = array("i", [0])
-        self.data = bytearray()
-        self.null_rows: list[int] = []
-
-    def put(self, content: bytes | None) -> None:
-        if content is None:
-            self.null_rows.append(len(self.offsets) - 1)
-        else:
-            self.data += content
-        self.offsets.append(len(self.data))
-
-    def cut(self, rows: int) -> None:
-        del self.offsets[rows + 1 :]
-        del self.data[self.offsets[-1] :]
-        while self.null_rows and self.null_rows[-1] >= rows:
-            self.null_rows.pop()
-
-    def column(self) -> BlobColumn:
-        valid = None
-        if self.null_rows:
-            valid = bytearray(b"\xff") * ((len(self.offsets) + 6) // 8)
-            for row in self.null_rows:
-                valid[row >> 3] &= ~(1 << (row & 7))
-        return BlobColumn(bytearray(self.offsets), self.data, valid, len(self.null_rows))
-
-
 class RecordColumns:
-    """Columns that grow batch by batch. ``headers``: whether to make a column of them as well;
-    ``size_hint``: about how many bytes of records will come."""
+    """Columns of records, to which batches are added.
+
+    ``headers``: whether there is a column of headers. ``size_hint``: about how many bytes of
+    records will be added.
+    """
 
     def __init__(self, headers: bool = False, size_hint: int = 0) -> None:
         del size_hint  # lists grow by themselves
         self._with_headers = headers
-        self._offsets = array("q")
-        self._timestamps = array("q")
-        self._types = array("i")
-        self._key, self._value = _Blobs(), _Blobs()
-        self._starts = array("i", [0])
-        self._names, self._contents = _Blobs(), _Blobs()
+        self._rows: list[tuple[int, int, int, Record]] = []  # offset, timestamp, its type, record
+        self._content_bytes = 0
 
     @property
     def rows(self) -> int:
-        return len(self._offsets)
+        return len(self._rows)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the records, about as they were encoded: empty ones count, too."""
-        blobs = (self._key, self._value, self._names, self._contents)
-        return sum(len(each.data) for each in blobs) + MIN_RECORD_BYTES * self.rows
+        """The approximate size of the encoded records; an empty record counts as 7 bytes."""
+        return self._content_bytes + MIN_RECORD_BYTES * self.rows
 
     def append(
         self,
@@ -86,65 +60,70 @@ class RecordColumns:
         start: int,
         end: int,
     ) -> None:
-        """Add those of a batch's ``count`` records (decompressed) that are at the offsets from
-        ``start`` to ``end``, excluded. ``append_time`` is the timestamp of all of them, if the
-        broker gave one (LogAppendTime), else -1.
+        """Add the records of a batch that are at the offsets from ``start`` to ``end``, excluded.
 
-        Raises :class:`~kafkaclient.errors.ProtocolError` for bytes that are not such records, of
-        which then none is added; ValueError when columns would become larger than 2**31-1 bytes.
+        ``records`` has the ``count`` records of the batch, decompressed. ``append_time`` is the
+        timestamp of all records if the broker set it (LogAppendTime), otherwise -1.
+
+        Raises :class:`~kafkaclient.errors.ProtocolError` for bytes that are not such records; then
+        no record is added. Raises ValueError if the columns would exceed 2**31-1 bytes.
         """
         if count < 0 or count * MIN_RECORD_BYTES > len(records):
             raise ProtocolError(f"batch of {count} records in {len(records)} bytes")
         if self.nbytes + len(records) > _MAX_BYTES:
             raise ValueError("too much for columns with offsets of 32 bits")
-        rows, entries = self.rows, len(self._names.offsets) - 1
-        try:
-            for record in read_records(bytes(records), count, base_timestamp):
-                offset = _offset(base_offset, record.offset_delta)
-                if not start <= offset < end:
-                    continue
-                stamped = append_time >= 0
-                self._timestamps.append(append_time if stamped else _signed(record.timestamp))
-                self._types.append(int(stamped))
-                self._key.put(record.key)
-                self._value.put(record.value)
-                if self._with_headers:
-                    for name, content in record.headers:
-                        self._names.put(name.encode())
-                        self._contents.put(content)
-                    self._starts.append(len(self._names.offsets) - 1)
-                self._offsets.append(offset)
-        except ProtocolError:
-            self._cut(rows, entries)
-            raise
-
-    def _cut(self, rows: int, entries: int) -> None:
-        for numbers in (self._offsets, self._timestamps, self._types):
-            del numbers[rows:]
-        for blobs in (self._key, self._value):
-            blobs.cut(rows)
-        if self._with_headers:
-            del self._starts[rows + 1 :]
-            self._names.cut(entries)
-            self._contents.cut(entries)
+        stamped = append_time >= 0
+        added = []
+        size = 0
+        for record in read_records(bytes(records), count, base_timestamp):
+            offset = _offset(base_offset, record.offset_delta)
+            if start <= offset < end:
+                timestamp = append_time if stamped else _signed(record.timestamp)
+                added.append((offset, timestamp, int(stamped), record))
+                size += len(record.key or b"") + len(record.value or b"")
+                for name, content in record.headers if self._with_headers else ():
+                    size += len(name.encode()) + len(content or b"")
+        self._rows += added
+        self._content_bytes += size
 
     def take(self) -> ColumnBuffers:
-        """The columns; nothing can be added any more."""
+        """The columns; no batch can be added afterwards."""
+        records = [row[3] for row in self._rows]
         headers = None
         if self._with_headers:
-            entries = len(self._names.offsets) - 1
+            entries = [entry for record in records for entry in record.headers]
             headers = HeaderColumn(
-                bytearray(self._starts), entries, self._names.column(), self._contents.column()
+                _offsets([len(record.headers) for record in records]),
+                len(entries),
+                _blobs([name.encode() for name, _ in entries]),
+                _blobs([content for _, content in entries]),
             )
         return ColumnBuffers(
             self.rows,
-            bytearray(self._offsets),
-            bytearray(self._timestamps),
-            bytearray(self._types),
-            self._key.column(),
-            self._value.column(),
+            bytearray(array("q", [row[0] for row in self._rows])),
+            bytearray(array("q", [row[1] for row in self._rows])),
+            bytearray(array("i", [row[2] for row in self._rows])),
+            _blobs([record.key for record in records]),
+            _blobs([record.value for record in records]),
             headers,
         )
+
+
+def _blobs(contents: Sequence[bytes | None]) -> BlobColumn:
+    nulls = [row for row, content in enumerate(contents) if content is None]
+    valid = None
+    if nulls:
+        valid = bytearray(b"\xff") * ((len(contents) + 7) // 8)
+        for row in nulls:
+            valid[row >> 3] &= ~(1 << (row & 7))
+    plain = [content or b"" for content in contents]
+    return BlobColumn(
+        _offsets([len(content) for content in plain]), bytearray().join(plain), valid, len(nulls)
+    )
+
+
+def _offsets(lengths: Sequence[int]) -> bytearray:
+    return bytearray(array("i", accumulate(lengths, initial=0)))
 
 
 def _offset(base: int, delta: int) -> int:
@@ -154,7 +133,7 @@ def _offset(base: int, delta: int) -> int:
 
 
 def _signed(timestamp: int) -> int:
-    """Within 64 bits, as Java's long."""
+    """The timestamp within 64 bits, as a Java long."""
     timestamp %= _UINT64
     return timestamp - _UINT64 if timestamp > _INT64_MAX else timestamp
 

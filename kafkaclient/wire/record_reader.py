@@ -1,6 +1,6 @@
-"""Reads record batches (format 2, KIP-98): for splitting a batch, for the fake cluster, for tests.
+"""Reads record batches (format 2, KIP-98) one record at a time.
 
-Everything here may be fed bytes that a peer chose: the only error raised is
+The bytes may come from a peer: whatever they are, the only exception is
 :class:`~kafkaclient.errors.ProtocolError`.
 """
 
@@ -43,19 +43,19 @@ HEADER = struct.Struct(">qiibIhiqqqhii")
 BATCH_OVERHEAD = HEADER.size
 """Bytes of a batch's header: 61."""
 LENGTH_OVERHEAD = 12
-"""The header's base offset and length, which the length does not count."""
+"""Bytes of the base offset and the length, which the length does not include."""
 CRC_START = 21
-"""The checksum covers everything from the attributes on."""
+"""The checksum begins here, at the attributes."""
 MAGIC = 2
 CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
-"""The batch holds the end of a transaction, which is no record of an application."""
+"""The batch is the marker at the end of a transaction."""
 
 _VARINT_MAX_BYTES = 10
 MIN_RECORD_BYTES = 7
-"""A record without key, value and headers."""
+"""The size of a record without key, value and headers."""
 
 
 class BatchHeader(NamedTuple):
@@ -101,9 +101,9 @@ class Record(NamedTuple):
 
 
 def batch_header(batch: Buffer) -> BatchHeader:
-    """The header of the batch that ``batch`` starts with.
+    """The header of the batch at the beginning of ``batch``.
 
-    Raises ProtocolError when it is not a batch of format 2, or not all of it is there.
+    Raises ProtocolError if it is not a batch of format 2, or is incomplete.
     """
     if len(batch) < BATCH_OVERHEAD:
         raise ProtocolError(f"a batch needs {BATCH_OVERHEAD} bytes of header, got {len(batch)}")
@@ -116,18 +116,18 @@ def batch_header(batch: Buffer) -> BatchHeader:
 
 
 def verify_crc(batch: Buffer) -> bool:
-    """Whether the batch's checksum (CRC-32C) matches its bytes; ProtocolError as above."""
+    """Whether the batch's checksum (CRC-32C) matches; raises as :func:`batch_header`."""
     return checksum_matches(batch_header(batch), batch)
 
 
 def checksum_matches(header: BatchHeader, batch: Buffer) -> bool:
-    """The same for a header that has been read."""
+    """Whether the batch's checksum matches, for a header that was read before."""
     checksum: int = crc32c.crc32c(memoryview(batch)[CRC_START : header.size])
     return checksum == header.crc
 
 
 def iter_records(batch: Buffer) -> Iterator[Record]:
-    """The records of one batch, decompressed; ProtocolError on the first that is malformed."""
+    """The records of one batch, decompressed; raises ProtocolError at a malformed record."""
     header = batch_header(batch)
     body = memoryview(batch)[BATCH_OVERHEAD : header.size]
     if not header.record_count >= 0:
@@ -138,7 +138,7 @@ def iter_records(batch: Buffer) -> Iterator[Record]:
 
 
 def read_records(data: bytes, count: int, base_timestamp: int) -> Iterator[Record]:
-    """``count`` records, decompressed already; ProtocolError on the first that is malformed."""
+    """``count`` decompressed records; raises ProtocolError at a malformed record."""
     if count * MIN_RECORD_BYTES > len(data):
         raise ProtocolError(f"batch of {count} records in {len(data)} bytes")
     position = 0

@@ -1,6 +1,6 @@
 """Builds record batches (format 2, KIP-98), the unit in which Kafka stores and sends records.
 
-What happens once per record is in ``record_buffer.py``; what happens once per batch is here.
+This module has the work per batch, ``record_buffer.py`` the work per record.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 MAX_RECORD_OVERHEAD = 21
-"""The most bytes of a record besides its fields: length 5, attributes 1, deltas 10 and 5."""
+"""The most bytes of a record without its fields: length 5, attributes 1, deltas 10 and 5."""
 
 _NO_PARTITION_LEADER_EPOCH = -1
 _NO_PRODUCER = -1
@@ -59,14 +59,14 @@ _PRODUCER_OFFSET = 43
 class BatchBuilder(RecordBuffer):
     """One record batch: append records, seal it, stamp it, send its buffer.
 
-    ``capacity`` (bytes, header included) bounds the size before compression; memory is taken as
-    it is needed. :meth:`seal` and what follows it raise RuntimeError when called out of order.
+    ``capacity`` (bytes, header included) limits the size before compression. :meth:`seal` and the
+    methods after it raise RuntimeError if they are called in the wrong order.
     """
 
     __slots__ = ("_attributes", "_batch", "_checksum_due")
 
     def __init__(self, capacity: int) -> None:
-        RecordBuffer.__init__(self, capacity)  # super() would cost as much as all the rest
+        RecordBuffer.__init__(self, capacity)  # super() would double the time
         self._batch: bytearray | None = None
         self._attributes = 0
         self._checksum_due = True
@@ -82,7 +82,7 @@ class BatchBuilder(RecordBuffer):
 
     @property
     def codec(self) -> Codec:
-        """How the sealed batch is compressed: NONE also when compression gained nothing."""
+        """The codec of the sealed batch; NONE if compression did not make it smaller."""
         if self._batch is None:
             raise _not_sealed()
         return Codec(self._attributes & ~TRANSACTIONAL)
@@ -90,17 +90,17 @@ class BatchBuilder(RecordBuffer):
     def seal(self, codec: int = Codec.NONE, level: int | None = None) -> None:
         """Close the batch for records, compress them and write the header.
 
-        Records that would not get smaller stay uncompressed, so that a sealed batch is never
-        larger than :attr:`size`. Raises RuntimeError for an empty batch or one sealed before.
+        Records that would not become smaller stay uncompressed: a sealed batch is never larger than
+        :attr:`size`. Raises RuntimeError for an empty batch or a sealed one.
 
-        The same in steps, the second of which another thread may do: :meth:`close`, :func:`pack`
-        of what it returns, :meth:`replace`.
+        The steps are :meth:`close`, :func:`pack`, which may run in another thread, and
+        :meth:`replace`.
         """
         chosen = Codec(codec)
         self.replace(chosen, pack(chosen, self.close(), level))
 
     def close(self) -> bytearray:
-        """Take no more records; the batch as it is sealed without compression."""
+        """Close the batch for records; returns it without compression."""
         if self._batch is not None:
             raise RuntimeError("the batch is sealed already")
         if self.count == 0:
@@ -110,7 +110,7 @@ class BatchBuilder(RecordBuffer):
         return batch
 
     def replace(self, codec: int, packed: bytearray | None) -> None:
-        """Put what :func:`pack` has made in the place of the batch's records."""
+        """Replace the batch by the result of :func:`pack`, unless it is None."""
         if packed is not None:
             self._batch = packed
             self._attributes = Codec(codec).value
@@ -123,10 +123,10 @@ class BatchBuilder(RecordBuffer):
         base_sequence: int,
         transactional: bool = False,
     ) -> None:
-        """Give the sealed batch its place in an idempotent producer's sequence (KIP-98).
+        """Write an idempotent producer's id, epoch and sequence into the sealed batch (KIP-98).
 
-        May be called again before the batch is sent another time, but not while a live connection
-        still holds its buffer. A batch that is never stamped is sent without a producer id.
+        It may be called again before a retry, but not while an open connection still has the
+        buffer. A batch that was never stamped is sent without a producer id.
         """
         batch = self._batch
         if batch is None:
@@ -138,12 +138,12 @@ class BatchBuilder(RecordBuffer):
         self._checksum_due = True
 
     def buffer(self) -> memoryview:
-        """The sealed batch as it goes over the wire, without a copy."""
+        """The bytes of the sealed batch, without a copy."""
         batch = self._batch
         if batch is None:
             raise _not_sealed()
         if self._checksum_due:
-            # Only here, so that sealing and stamping do not each read all of the batch.
+            # Computed only here: sealing and stamping would each read the whole batch.
             checksum = crc32c.crc32c(memoryview(batch)[CRC_START:])
             _CRC.pack_into(batch, _CRC_OFFSET, checksum)
             self._checksum_due = False
@@ -153,7 +153,7 @@ class BatchBuilder(RecordBuffer):
         HEADER.pack_into(
             batch,
             0,
-            0,  # base offset: the broker's business
+            0,  # base offset: the broker sets it
             len(batch) - LENGTH_OVERHEAD,
             _NO_PARTITION_LEADER_EPOCH,
             MAGIC,
@@ -174,7 +174,7 @@ def _not_sealed() -> RuntimeError:
 
 
 def pack(codec: Codec, batch: bytearray, level: int | None = None) -> bytearray | None:
-    """The batch's records compressed, behind room for its header; None if that gains nothing."""
+    """The compressed records behind 61 bytes for the header; None if they are not smaller."""
     if codec is Codec.NONE:
         return None
     records = memoryview(batch)[BATCH_OVERHEAD:]
@@ -183,9 +183,9 @@ def pack(codec: Codec, batch: bytearray, level: int | None = None) -> bytearray 
 
 
 def record_size_upper_bound(key: Buffer | None, value: Buffer | None, headers: Headers = ()) -> int:
-    """The most bytes a record can take at any place of any batch.
+    """The largest size of a record in bytes, wherever it is in a batch.
 
-    With :data:`BATCH_OVERHEAD` added it is the most that a batch of this one record can take
-    (Java: estimateSizeInBytesUpperBound), which is what ``max.request.size`` is held against.
+    Plus :data:`BATCH_OVERHEAD` it is the largest size of a batch with this record alone, which must
+    not exceed ``max.request.size`` (Java: estimateSizeInBytesUpperBound).
     """
     return MAX_RECORD_OVERHEAD + fields_size(key, value, headers)

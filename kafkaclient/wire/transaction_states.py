@@ -1,10 +1,10 @@
-"""What coordinators tell of transactions that are not one's own (KIP-664)."""
+"""ListTransactions and DescribeTransactions: the transactions of all clients (KIP-664)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
@@ -22,20 +22,20 @@ __all__ = [
 
 
 class TxnState(StrEnum):
-    """What a coordinator has come to with a transactional id (Java: ``TransactionState``)."""
+    """The state of a transactional id at its coordinator (Java: ``TransactionState``)."""
 
     EMPTY = "Empty"
-    """Nothing was written yet under the epoch of now."""
+    """Nothing was written yet with the current producer epoch."""
     ONGOING = "Ongoing"
     PREPARE_COMMIT = "PrepareCommit"
     PREPARE_ABORT = "PrepareAbort"
     COMPLETE_COMMIT = "CompleteCommit"
-    """Nothing is open, and what was last was committed."""
+    """No transaction is open; the last one was committed."""
     COMPLETE_ABORT = "CompleteAbort"
     PREPARE_EPOCH_FENCE = "PrepareEpochFence"
     DEAD = "Dead"
     UNKNOWN = "Unknown"
-    """Of a broker that is newer than this client."""
+    """The broker is newer than this client."""
 
     @classmethod
     def _missing_(cls, value: object) -> TxnState:
@@ -43,7 +43,7 @@ class TxnState(StrEnum):
 
 
 class TransactionListing(NamedTuple):
-    """A transactional id, and where its last transaction stands."""
+    """A transactional id, and the state of its last transaction."""
 
     transactional_id: str
     producer_id: int
@@ -51,23 +51,22 @@ class TransactionListing(NamedTuple):
 
 
 class ListedTransactions(NamedTuple):
-    """The answer of one broker to ListTransactions: what it coordinates."""
+    """The transactional ids that one broker coordinates."""
 
     error_code: int
     transactions: tuple[TransactionListing, ...]
     throttle_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ListTransactionsCall(CodecCall[ListedTransactions]):
-    """The transactional ids that a broker coordinates, of these states (none: of all)."""
+@dataclass(frozen=True)
+class ListTransactionsCall(
+    CodecCall[ListedTransactions], api_key=ApiKey.LIST_TRANSACTIONS, versions=(0, 0)
+):
+    """Lists the transactional ids that a broker coordinates; empty ``states`` means all states."""
 
-    api_key: ClassVar[ApiKey] = ApiKey.LIST_TRANSACTIONS
-    min_version: ClassVar[int] = 0
-    max_version: ClassVar[int] = 0
     states: tuple[TxnState, ...] = ()
 
-    def _fields(self, _version: int) -> dict[str, Any]:
+    def _fields(self) -> dict[str, Any]:
         return {"state_filters": [str(state) for state in self.states], "producer_id_filters": []}
 
     def _result(self, message: Any) -> ListedTransactions:
@@ -79,8 +78,8 @@ class ListTransactionsCall(CodecCall[ListedTransactions]):
 
 
 class TransactionDescription(NamedTuple):
-    """A transactional id as its coordinator knows it. ``started_ms`` is -1 without an open
-    transaction; ``partitions`` are those of the open one that have no marker yet."""
+    """A transactional id as its coordinator describes it. ``started_ms`` is -1 without an open
+    transaction. ``partitions``: the partitions of the open transaction that have no marker yet."""
 
     transactional_id: str
     state: TxnState
@@ -92,36 +91,35 @@ class TransactionDescription(NamedTuple):
 
 
 class DescribedTransactions(NamedTuple):
-    """The answer to DescribeTransactions for one id; ``description`` is None with an error."""
+    """The response for one transactional id; ``description`` is None with an error."""
 
     error_code: int
     description: TransactionDescription | None
     throttle_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeTransactionsCall(CodecCall[DescribedTransactions]):
-    """What the coordinator of an id knows of it."""
+@dataclass(frozen=True)
+class DescribeTransactionsCall(
+    CodecCall[DescribedTransactions], api_key=ApiKey.DESCRIBE_TRANSACTIONS, versions=(0, 0)
+):
+    """Describes a transactional id. Must go to its coordinator."""
 
-    api_key: ClassVar[ApiKey] = ApiKey.DESCRIBE_TRANSACTIONS
-    min_version: ClassVar[int] = 0
-    max_version: ClassVar[int] = 0
     transactional_id: str
 
-    def _fields(self, _version: int) -> dict[str, Any]:
+    def _fields(self) -> dict[str, Any]:
         return {"transactional_ids": [self.transactional_id]}
 
     def _result(self, message: Any) -> DescribedTransactions:
-        (told,) = message.transaction_states
-        if told.error_code:
-            return DescribedTransactions(told.error_code, None, message.throttle_time_ms)
+        (found,) = message.transaction_states
+        if found.error_code:
+            return DescribedTransactions(found.error_code, None, message.throttle_time_ms)
         description = TransactionDescription(
-            told.transactional_id,
-            TxnState(told.transaction_state),
-            told.producer_id,
-            told.producer_epoch,
-            told.transaction_timeout_ms,
-            told.transaction_start_time_ms,
-            frozenset(TopicPartition(t.topic, p) for t in told.topics for p in t.partitions),
+            found.transactional_id,
+            TxnState(found.transaction_state),
+            found.producer_id,
+            found.producer_epoch,
+            found.transaction_timeout_ms,
+            found.transaction_start_time_ms,
+            frozenset(TopicPartition(t.topic, p) for t in found.topics for p in t.partitions),
         )
         return DescribedTransactions(0, description, message.throttle_time_ms)

@@ -1,22 +1,21 @@
-"""The calls of a transactional producer (KIP-98, KIP-447, KIP-890), with their answers.
+"""The calls of idempotent and transactional producers (KIP-98, KIP-447, KIP-890), and OffsetFetch.
 
-Version ranges end where this client stops, not where the codec does: AddPartitionsToTxn from 4 on
-is spoken between brokers only, OffsetFetch from 10 on names topics by id.
+Some version ranges end below what the codec supports: from version 4 on only brokers send
+AddPartitionsToTxn, and from version 10 on OffsetFetch names topics by id.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 from kafkaclient.wire.api import ApiKey
-from kafkaclient.wire.codec import CodecCall, InitProducerIdCall
+from kafkaclient.wire.codec import CodecCall, by_topic, or_unknown, partitions_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 __all__ = [
     "AddOffsetsToTxnCall",
@@ -28,6 +27,8 @@ __all__ = [
     "FetchedOffset",
     "FetchedOffsets",
     "FindCoordinatorCall",
+    "InitProducerIdCall",
+    "InitProducerIdResult",
     "InitTransactionsCall",
     "OffsetFetchCall",
     "PartitionCodes",
@@ -37,20 +38,18 @@ __all__ = [
     "TxnOffsetCommitV2Call",
 ]
 
-_FIRST_BATCHED = 4
 _NOT_ATTEMPTED = 55
-_FIRST_FETCH_OF_GROUPS = 8
 
 
 class CoordinatorKind(IntEnum):
-    """What a coordinator coordinates; Kafka's numbers."""
+    """The two kinds of coordinators (Java: ``CoordinatorType``)."""
 
     GROUP = 0
     TRANSACTION = 1
 
 
 class CoordinatorFound(NamedTuple):
-    """The broker that coordinates a group or a transactional id."""
+    """The coordinator of a group or a transactional id."""
 
     error_code: int
     error_message: str | None
@@ -59,20 +58,20 @@ class CoordinatorFound(NamedTuple):
 
 
 class PartitionCodes(NamedTuple):
-    """An error code for each partition asked about; 0 is none."""
+    """An error code for each partition of the request; 0 means no error."""
 
     codes: Mapping[TopicPartition, int]
     throttle_ms: int = 0
 
     @property
     def error_code(self) -> int:
-        """The first error met. OPERATION_NOT_ATTEMPTED only says that another one failed."""
+        """The first error; OPERATION_NOT_ATTEMPTED only if there is no other."""
         failed = [code for code in self.codes.values() if code]
         return min(failed, key=lambda code: code == _NOT_ATTEMPTED, default=0)
 
 
 class TxnEnded(NamedTuple):
-    """The answer to EndTxn; the identity to go on with is -1 before version 5 (KIP-890)."""
+    """The outcome; producer id and epoch of the next transaction, -1 before version 5 (KIP-890)."""
 
     error_code: int
     producer_id: int
@@ -81,7 +80,7 @@ class TxnEnded(NamedTuple):
 
 
 class FetchedOffset(NamedTuple):
-    """A group's committed offset of one partition; ``offset`` is -1 when there is none."""
+    """A group's committed offset of one partition; ``offset`` is -1 if there is none."""
 
     error_code: int
     offset: int
@@ -90,7 +89,7 @@ class FetchedOffset(NamedTuple):
 
 
 class FetchedOffsets(NamedTuple):
-    """The answer to OffsetFetch."""
+    """A group's committed offsets."""
 
     group_error_code: int
     offsets: Mapping[TopicPartition, FetchedOffset]
@@ -98,33 +97,31 @@ class FetchedOffsets(NamedTuple):
 
     @property
     def error_code(self) -> int:
-        """The group's error, else the first of a partition."""
+        """The group's error, otherwise the first error of a partition."""
         codes = (self.group_error_code, *(o.error_code for o in self.offsets.values()))
         return next((code for code in codes if code), 0)
 
 
 class TxnIdentity(NamedTuple):
-    """Who asks: every call within a transaction carries it."""
+    """The identity of the producer, in every request of a transaction."""
 
     transactional_id: str
     producer_id: int
     producer_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class FindCoordinatorCall(CodecCall[CoordinatorFound]):
-    """Who coordinates a group or a transactional id; any broker knows."""
+@dataclass(frozen=True)
+class FindCoordinatorCall(
+    CodecCall[CoordinatorFound], api_key=ApiKey.FIND_COORDINATOR, versions=(1, 5)
+):
+    """Finds the coordinator of a group or a transactional id; any broker knows it."""
 
-    api_key: ClassVar[ApiKey] = ApiKey.FIND_COORDINATOR
-    min_version: ClassVar[int] = 1
-    max_version: ClassVar[int] = 5
     kind: CoordinatorKind
     key: str
 
-    def _fields(self, version: int) -> dict[str, Any]:
-        if version >= _FIRST_BATCHED:
-            return {"key_type": int(self.kind), "coordinator_keys": [self.key]}
-        return {"key_type": int(self.kind), "key": self.key}
+    def _fields(self) -> dict[str, Any]:
+        # Version 4 is the first that can find several coordinators (KIP-699).
+        return {"key_type": int(self.kind), "key": self.key, "coordinator_keys": [self.key]}
 
     def _result(self, message: Any) -> CoordinatorFound:
         found = message.coordinators[0] if message.coordinators else message
@@ -133,28 +130,59 @@ class FindCoordinatorCall(CodecCall[CoordinatorFound]):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class InitTransactionsCall(InitProducerIdCall):
-    """InitProducerId with a transactional id: ends what an older instance left open, and fences it.
+class InitProducerIdResult(NamedTuple):
+    """The identity of an idempotent producer; both numbers are -1 with an error."""
 
-    Version 3 can raise the epoch of the own identity (KIP-360), which recovery needs.
-    """
+    error_code: int
+    producer_id: int
+    producer_epoch: int
+    throttle_ms: int
 
-    min_version: ClassVar[int] = 3
+
+@dataclass(frozen=True)
+class InitProducerIdCall(
+    CodecCall[InitProducerIdResult], api_key=ApiKey.INIT_PRODUCER_ID, versions=(0, 5)
+):
+    """Requests a new producer id, or from version 3 on the next epoch of one (KIP-360)."""
+
+    transactional_id: str | None = None
+    timeout_ms: int = 60_000
+    producer_id: int = -1
+    producer_epoch: int = -1
+
+    def _fields(self) -> dict[str, Any]:
+        return {
+            "transactional_id": self.transactional_id,
+            "transaction_timeout_ms": self.timeout_ms,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.producer_epoch,
+        }
+
+    def _result(self, message: Any) -> InitProducerIdResult:
+        return InitProducerIdResult(
+            message.error_code,
+            message.producer_id,
+            message.producer_epoch,
+            message.throttle_time_ms,
+        )
 
 
-@dataclass(frozen=True, slots=True)
-class AddPartitionsToTxnCall(CodecCall[PartitionCodes]):
-    """Make partitions part of the transaction before anything is written to them (not with
-    transactions v2, where Produce does it)."""
+class InitTransactionsCall(InitProducerIdCall, versions=(3, 5)):
+    """InitProducerId with a transactional id: ends the transaction of an older instance and fences
+    that instance. Recovery needs version 3, which can raise the producer's own epoch (KIP-360)."""
 
-    api_key: ClassVar[ApiKey] = ApiKey.ADD_PARTITIONS_TO_TXN
-    min_version: ClassVar[int] = 0
-    max_version: ClassVar[int] = 3
+
+@dataclass(frozen=True)
+class AddPartitionsToTxnCall(
+    CodecCall[PartitionCodes], api_key=ApiKey.ADD_PARTITIONS_TO_TXN, versions=(0, 3)
+):
+    """Adds partitions to the transaction before their first record is written (transactions v1; in
+    v2 Produce adds them)."""
+
     identity: TxnIdentity
     partitions: tuple[TopicPartition, ...]
 
-    def _fields(self, _version: int) -> dict[str, Any]:
+    def _fields(self) -> dict[str, Any]:
         identity = self.identity
         return {
             "v3_and_below_transactional_id": identity.transactional_id,
@@ -162,7 +190,7 @@ class AddPartitionsToTxnCall(CodecCall[PartitionCodes]):
             "v3_and_below_producer_epoch": identity.producer_epoch,
             "v3_and_below_topics": [
                 {"name": topic, "partitions": numbers}
-                for topic, numbers in _by_topic(self.partitions).items()
+                for topic, numbers in by_topic(self.partitions).items()
             ],
         }
 
@@ -175,40 +203,35 @@ class AddPartitionsToTxnCall(CodecCall[PartitionCodes]):
         return PartitionCodes(codes, message.throttle_time_ms)
 
 
-@dataclass(frozen=True, slots=True)
-class AddOffsetsToTxnCall(CodecCall[TxnEnded]):
-    """Make a group's offsets part of the transaction (not with transactions v2)."""
+@dataclass(frozen=True)
+class AddOffsetsToTxnCall(CodecCall[TxnEnded], api_key=ApiKey.ADD_OFFSETS_TO_TXN, versions=(0, 4)):
+    """Adds a group's offsets to the transaction (transactions v1)."""
 
-    api_key: ClassVar[ApiKey] = ApiKey.ADD_OFFSETS_TO_TXN
-    min_version: ClassVar[int] = 0
-    max_version: ClassVar[int] = 4
     identity: TxnIdentity
     group_id: str
 
-    def _fields(self, _version: int) -> dict[str, Any]:
+    def _fields(self) -> dict[str, Any]:
         return {**self.identity._asdict(), "group_id": self.group_id}
 
     def _result(self, message: Any) -> TxnEnded:
         return TxnEnded(message.error_code, -1, -1, message.throttle_time_ms)
 
 
-@dataclass(frozen=True, slots=True)
-class TxnOffsetCommitCall(CodecCall[PartitionCodes]):
-    """Commit a group's offsets with the transaction that they were made part of.
+@dataclass(frozen=True)
+class TxnOffsetCommitCall(
+    CodecCall[PartitionCodes], api_key=ApiKey.TXN_OFFSET_COMMIT, versions=(3, 4)
+):
+    """Commits a group's offsets with the transaction.
 
-    Version 3 carries the member and its generation, so that a group fences those it has given up
-    on (KIP-447).
+    Version 3 is the first with the member and its generation: the group's coordinator fences
+    members that the group has removed (KIP-447).
     """
 
-    api_key: ClassVar[ApiKey] = ApiKey.TXN_OFFSET_COMMIT
-    min_version: ClassVar[int] = 3
-    max_version: ClassVar[int] = 4
     identity: TxnIdentity
     group: ConsumerGroupMetadata
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
 
-    def _fields(self, _version: int) -> dict[str, Any]:
-        topics = _by_topic(self.offsets)
+    def _fields(self) -> dict[str, Any]:
         return {
             **self.identity._asdict(),
             "group_id": self.group.group_id,
@@ -216,109 +239,76 @@ class TxnOffsetCommitCall(CodecCall[PartitionCodes]):
             "member_id": self.group.member_id,
             "group_instance_id": self.group.group_instance_id,
             "topics": [
-                {
-                    "name": topic,
-                    "partitions": [
-                        self._partition(TopicPartition(topic, number)) for number in numbers
-                    ],
-                }
-                for topic, numbers in topics.items()
+                {"name": topic, "partitions": [self._partition(topic, n) for n in numbers]}
+                for topic, numbers in by_topic(self.offsets).items()
             ],
         }
 
-    def _partition(self, tp: TopicPartition) -> dict[str, Any]:
-        offset = self.offsets[tp]
+    def _partition(self, topic: str, number: int) -> dict[str, Any]:
+        offset = self.offsets[TopicPartition(topic, number)]
         return {
-            "partition_index": tp.partition,
+            "partition_index": number,
             "committed_offset": offset.offset,
             "committed_leader_epoch": offset.leader_epoch,
             "committed_metadata": offset.metadata,
         }
 
     def _result(self, message: Any) -> PartitionCodes:
-        codes = {
-            TopicPartition(topic.name, p.partition_index): p.error_code
-            for topic in message.topics
-            for p in topic.partitions
-        }
+        codes = {tp: p.error_code for tp, p in partitions_in(message.topics)}
         return PartitionCodes(codes, message.throttle_time_ms)
 
 
-@dataclass(frozen=True, slots=True)
-class TxnOffsetCommitV2Call(TxnOffsetCommitCall):
-    """By version 5 the offsets become part of the transaction with this call (KIP-890)."""
-
-    min_version: ClassVar[int] = 5
-    max_version: ClassVar[int] = 5
+class TxnOffsetCommitV2Call(TxnOffsetCommitCall, versions=(5, 5)):
+    """Version 5 also adds the offsets to the transaction (KIP-890)."""
 
 
-@dataclass(frozen=True, slots=True)
-class EndTxnCall(CodecCall[TxnEnded]):
-    """Commit or abort."""
+@dataclass(frozen=True)
+class EndTxnCall(CodecCall[TxnEnded], api_key=ApiKey.END_TXN, versions=(0, 4)):
+    """Commits or aborts the transaction."""
 
-    api_key: ClassVar[ApiKey] = ApiKey.END_TXN
-    min_version: ClassVar[int] = 0
-    max_version: ClassVar[int] = 4
     identity: TxnIdentity
     commit: bool
 
-    def _fields(self, _version: int) -> dict[str, Any]:
+    def _fields(self) -> dict[str, Any]:
         return {**self.identity._asdict(), "committed": self.commit}
 
     def _result(self, message: Any) -> TxnEnded:
         return TxnEnded(
             message.error_code,
-            -1 if message.producer_id is None else message.producer_id,
-            -1 if message.producer_epoch is None else message.producer_epoch,
+            or_unknown(message.producer_id),
+            or_unknown(message.producer_epoch),
             message.throttle_time_ms,
         )
 
 
-@dataclass(frozen=True, slots=True)
-class EndTxnV2Call(EndTxnCall):
-    """By version 5 the transaction ends with a new epoch (KIP-890)."""
-
-    min_version: ClassVar[int] = 5
-    max_version: ClassVar[int] = 5
+class EndTxnV2Call(EndTxnCall, versions=(5, 5)):
+    """In version 5 the response has the next producer epoch (KIP-890)."""
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetFetchCall(CodecCall[FetchedOffsets]):
-    """A group's committed offsets. ``require_stable``: an offset that an open transaction is about
-    to change is answered with UNSTABLE_OFFSET_COMMIT (KIP-447, version 7)."""
+@dataclass(frozen=True)
+class OffsetFetchCall(CodecCall[FetchedOffsets], api_key=ApiKey.OFFSET_FETCH, versions=(7, 9)):
+    """Requests a group's committed offsets. With ``require_stable`` a partition whose offset is
+    part of an open transaction gets UNSTABLE_OFFSET_COMMIT (KIP-447, version 7)."""
 
-    api_key: ClassVar[ApiKey] = ApiKey.OFFSET_FETCH
-    min_version: ClassVar[int] = 7
-    max_version: ClassVar[int] = 9
     group_id: str
     partitions: tuple[TopicPartition, ...]
     require_stable: bool = True
 
-    def _fields(self, version: int) -> dict[str, Any]:
+    def _fields(self) -> dict[str, Any]:
         topics = [
             {"name": topic, "partition_indexes": numbers}
-            for topic, numbers in _by_topic(self.partitions).items()
+            for topic, numbers in by_topic(self.partitions).items()
         ]
-        fields: dict[str, Any] = {"require_stable": self.require_stable}
-        if version < _FIRST_FETCH_OF_GROUPS:
-            return fields | {"group_id": self.group_id, "topics": topics}
-        group = {"group_id": self.group_id, "member_id": None, "member_epoch": -1}
-        return fields | {"groups": [group | {"topics": topics}]}
+        group = {"group_id": self.group_id, "topics": topics}
+        # Version 8 is the first with several groups (KIP-709).
+        return {**group, "groups": [group], "require_stable": self.require_stable}
 
     def _result(self, message: Any) -> FetchedOffsets:
         group = message.groups[0] if message.groups else message
         offsets = {
-            TopicPartition(topic.name, p.partition_index): FetchedOffset(
+            tp: FetchedOffset(
                 p.error_code, p.committed_offset, p.committed_leader_epoch, p.metadata or ""
             )
-            for topic in group.topics
-            for p in topic.partitions
+            for tp, p in partitions_in(group.topics)
         }
         return FetchedOffsets(group.error_code, offsets, message.throttle_time_ms)
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    topics: defaultdict[str, list[int]] = defaultdict(list)
-    for topic, partition in partitions:
-        topics[topic].append(partition)
-    return dict(topics)

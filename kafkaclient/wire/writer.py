@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from functools import lru_cache
 
-__all__ = ["INT16", "INT32", "NO_TAGS", "compact_string", "string", "uvarint"]
+__all__ = ["INT16", "INT32", "NO_TAGS", "compact_string", "framed", "request", "string", "uvarint"]
 
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
@@ -13,14 +13,31 @@ INT32 = struct.Struct(">i")
 NO_TAGS = b"\x00"
 """The end of a struct without tagged fields (KIP-482)."""
 
+_REQUEST_HEADER = struct.Struct(">hhi")
 
-# The same few texts and numbers are written again and again.
-_remembered = lru_cache(maxsize=1024)
+# The same few texts and numbers are written in every request.
+_cached = lru_cache(maxsize=1024)
 
 
-@_remembered
+def request(
+    api_key: int, version: int, correlation_id: int, client_id: str, *, flexible: bool
+) -> bytearray:
+    """The beginning of a request: 4 bytes for the frame's size, and the header."""
+    frame = bytearray(INT32.size)
+    frame += _REQUEST_HEADER.pack(api_key, version, correlation_id)
+    frame += string(client_id)  # never compact: see the schema of RequestHeader
+    return frame + NO_TAGS if flexible else frame
+
+
+def framed(request: bytearray) -> bytes:
+    """The request, with its size in the first 4 bytes."""
+    INT32.pack_into(request, 0, len(request) - INT32.size)
+    return bytes(request)
+
+
+@_cached
 def string(text: str | None) -> bytes:
-    """Raises ValueError for more than 32767 bytes."""
+    """A string with a length of 2 bytes; raises ValueError for more than 32767 bytes."""
     if text is None:
         return INT16.pack(-1)
     encoded = text.encode()
@@ -29,7 +46,7 @@ def string(text: str | None) -> bytes:
     return INT16.pack(len(encoded)) + encoded
 
 
-@_remembered
+@_cached
 def compact_string(text: str | None) -> bytes:
     if text is None:
         return uvarint(0)
@@ -37,7 +54,7 @@ def compact_string(text: str | None) -> bytes:
     return uvarint(len(encoded) + 1) + encoded
 
 
-@_remembered
+@_cached
 def uvarint(value: int) -> bytes:
     out = bytearray()
     while value >= 0x80:

@@ -8,7 +8,7 @@ import pytest
 
 from kafkaclient.errors import BrokerConnectionError
 from kafkaclient.testing.clock import virtual_time
-from kafkaclient.wire.codec import MetadataCall
+from kafkaclient.wire.metadata import MetadataCall
 from tests.cluster.memory_cluster import Bench, now, view_of
 
 

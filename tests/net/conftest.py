@@ -7,6 +7,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import trustme
 
 from kafkaclient.net.connection import Connection
 
@@ -115,6 +116,11 @@ class Wire:
 async def _settle() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
+
+
+@pytest.fixture(scope="session")
+def authority() -> trustme.CA:
+    return trustme.CA()
 
 
 @pytest.fixture(scope="session")

@@ -22,11 +22,6 @@ PASSWORD = "key-password"
 
 
 @pytest.fixture(scope="module")
-def authority() -> trustme.CA:
-    return trustme.CA()
-
-
-@pytest.fixture(scope="module")
 def leaf(authority: trustme.CA) -> trustme.LeafCert:
     return authority.issue_cert("client@example.org")
 

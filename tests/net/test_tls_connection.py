@@ -38,11 +38,6 @@ def run(request: pytest.FixtureRequest) -> Iterator[Callable[[Coroutine[Any, Any
         yield runner.run
 
 
-@pytest.fixture(scope="module")
-def authority() -> trustme.CA:
-    return trustme.CA()
-
-
 class Peer(asyncio.Protocol):
     """Answers ApiVersions, and every other request with its SHA-256."""
 

@@ -246,7 +246,7 @@ async def test_a_topic_created_anew_is_another_topic(fake, tools):
         fake.delete_topic("t")
         fake.create_topic("t", 6, 3)
         tools.fill(fake, 0, 5)
-        with pytest.raises(UnknownTopicError, match="created anew"):
+        with pytest.raises(UnknownTopicError, match="created again"):
             await anext(reading)
 
 
@@ -342,7 +342,7 @@ async def test_a_broker_that_does_not_get_on(fake, tools):
     }
     fake.control(ApiKey.FETCH, {"responses": [told]}, keep=True)
     async with tools.reader(fake) as reader:
-        with pytest.raises(UnreadableBatchError, match="no batch reaches the offset"):
+        with pytest.raises(UnreadableBatchError, match="no batch reaches the requested offset"):
             await tools.values(reader.read({P1: (5, 9)}))
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from uuid import NAMESPACE_OID, UUID, uuid5
 
 import pytest
 
-import kafkaclient.wire.codec  # noqa: F401 - quiets kafka-python's import in the tests below
+from kafkaclient.wire.codec import decode_request
 from tests.forms import load_form
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+    from kafkaclient.wire.api import Call
 
 _FORMS: dict[tuple[str, bool], ModuleType] = {
     (name, compiled): load_form(f"kafkaclient.wire.{name}", compiled=compiled)
@@ -18,6 +21,17 @@ _FORMS: dict[tuple[str, bool], ModuleType] = {
     for compiled in (True, False)
 }
 _BUILT = "._" in repr(_FORMS["murmur2", True].murmur2.__module__)
+
+
+def sent(call: Call[Any], version: int) -> Any:
+    """A call's request, as a broker reads it."""
+    frame = decode_request(call.encode(version, 1, "me")[4:])
+    assert (frame.api_key, frame.version, frame.client_id) == (call.api_key, version, "me")
+    return frame.message
+
+
+def id_of(topic: str) -> UUID:
+    return uuid5(NAMESPACE_OID, topic)
 
 
 def _form(name: str, request: pytest.FixtureRequest) -> Any:

@@ -18,17 +18,14 @@ from kafkaclient.wire.admin import (
     ConfigOperation,
     ConfigOutcome,
     ConfigSource,
-    CreatePartitionsCall,
-    CreatePartitionsResult,
     DescribeConfigsCall,
     DescribeConfigsResult,
     DescribedConfigs,
     DescribeQuorumCall,
     DescribeQuorumResult,
     IncrementalAlterConfigsCall,
-    NewPartitions,
 )
-from kafkaclient.wire.codec import CodecCall, decode_request, encode_response
+from kafkaclient.wire.codec import CodecCall, encode_response
 from kafkaclient.wire.groups import (
     ConsumerAssignment,
     DescribedGroup,
@@ -51,8 +48,9 @@ from kafkaclient.wire.reassignments import (
     ReassignmentOutcome,
     ReplicaSize,
 )
-from kafkaclient.wire.results import TopicOutcome
+from kafkaclient.wire.topics import CreatePartitionsCall, NewPartitions, TopicOutcome, TopicOutcomes
 from kafkaclient.wire.transactions import PartitionCodes
+from tests.wire.conftest import sent
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 
@@ -61,7 +59,7 @@ CALLS: list[tuple[CodecCall[Any], dict[str, Any], Any]] = [
     (
         CreatePartitionsCall((NewPartitions("t", 5, ((1, 2), (2, 3))),)),
         {"results": [{"name": "t", "error_code": 39, "error_message": "no"}]},
-        CreatePartitionsResult((TopicOutcome("t", 39, "no"),), 7),
+        TopicOutcomes((TopicOutcome("t", 39, "no"),), 7),
     ),
     (
         DescribeConfigsCall(((ConfigKind.TOPIC, "t"),), ("retention.ms",)),
@@ -246,12 +244,6 @@ EVERY = [
     for case in CALLS
     for version in range(case[0].min_version, case[0].max_version + 1)
 ]
-
-
-def sent(call: CodecCall[Any], version: int) -> Any:
-    frame = decode_request(call.encode(version, 1, "me")[4:])
-    assert (frame.api_key, frame.version, frame.client_id) == (call.api_key, version, "me")
-    return frame.message
 
 
 @pytest.mark.parametrize(("call", "fields", "meaning", "version"), EVERY)

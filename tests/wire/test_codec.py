@@ -11,27 +11,20 @@ from kafka.protocol.producer import ProduceRequest
 
 from kafkaclient.errors import ProtocolError, UnsupportedVersionError
 from kafkaclient.wire.api import ApiKey, BrokerInfo
-from kafkaclient.wire.codec import (
-    ApiVersions,
-    ApiVersionsCall,
+from kafkaclient.wire.api_versions import ApiVersions, ApiVersionsCall
+from kafkaclient.wire.codec import decode_request, encode_response
+from kafkaclient.wire.metadata import MetadataCall
+from kafkaclient.wire.offsets import ListOffsetsCall, ListOffsetsResult, PartitionOffset
+from kafkaclient.wire.results import MetadataResult, PartitionView, TopicInfo
+from kafkaclient.wire.topics import (
     CreateTopicsCall,
-    CreateTopicsResult,
     DeleteTopicsCall,
-    DeleteTopicsResult,
-    InitProducerIdCall,
-    InitProducerIdResult,
-    ListOffsetsCall,
-    ListOffsetsResult,
-    MetadataCall,
-    MetadataResult,
     NewTopic,
-    PartitionOffset,
-    TopicInfo,
     TopicOutcome,
-    decode_request,
-    encode_response,
+    TopicOutcomes,
 )
-from kafkaclient.wire.results import PartitionView
+from kafkaclient.wire.transactions import InitProducerIdCall, InitProducerIdResult
+from tests.wire.conftest import sent
 
 TOPIC_ID = uuid.UUID(int=77)
 
@@ -84,12 +77,12 @@ CALLS: list[tuple[Any, dict[str, Any], Any]] = [
             "throttle_time_ms": 5,
             "topics": [{"name": "t", "error_code": 36, "error_message": "exists"}],
         },
-        CreateTopicsResult((TopicOutcome("t", 36, "exists"),), 5),
+        TopicOutcomes((TopicOutcome("t", 36, "exists"),), 5),
     ),
     (
         DeleteTopicsCall(("t",)),
         {"throttle_time_ms": 5, "responses": [{"name": "t", "error_code": 3}]},
-        DeleteTopicsResult((TopicOutcome("t", 3, None),), 5),
+        TopicOutcomes((TopicOutcome("t", 3, None),), 5),
     ),
     (
         ListOffsetsCall({"t": (0, 1)}),
@@ -154,10 +147,6 @@ def test_random_answers_are_read_or_refused(data, case):
 
 
 # --- requests in detail -------------------------------------------------------------------------
-
-
-def sent(call, version):
-    return decode_request(call.encode(version, 1, "c")[4:]).message
 
 
 def test_metadata_asks_for_all_some_or_no_topics():
@@ -230,8 +219,8 @@ def test_pick_takes_the_newest_common_version():
 @pytest.mark.parametrize(
     ("key", "oldest", "newest", "message"),
     [
-        (ApiKey.PRODUCE, 4, 5, "PRODUCE: the broker speaks 6 to 9, this client 4 to 5"),
-        (ApiKey.PRODUCE, 10, 12, "PRODUCE: the broker speaks 6 to 9, this client 10 to 12"),
+        (ApiKey.PRODUCE, 4, 5, "PRODUCE: the broker supports 6 to 9, this client 4 to 5"),
+        (ApiKey.PRODUCE, 10, 12, "PRODUCE: the broker supports 6 to 9, this client 10 to 12"),
         (ApiKey.METADATA, 0, 9, "does not offer METADATA"),
     ],
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from uuid import NAMESPACE_OID, UUID, uuid5
 
 import pytest
 from hypothesis import given
@@ -21,16 +20,13 @@ from kafkaclient.wire.fetch import (
     FetchPartition,
     FetchTopic,
 )
+from tests.wire.conftest import id_of
 
 VERSIONS = range(4, 17)
 versions = st.sampled_from(VERSIONS)
 int32 = st.integers(-(2**31), 2**31 - 1)
 int64 = st.integers(-(2**63), 2**63 - 1)
 names = st.text(min_size=1, max_size=12)
-
-
-def id_of(topic: str) -> UUID:
-    return uuid5(NAMESPACE_OID, topic)
 
 
 wanted = st.builds(FetchPartition, st.integers(0, 2**31 - 1), int64, int32, int32)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kafkaclient.errors import ProtocolError
 from kafkaclient.wire.api import ApiKey, BrokerInfo
 from kafkaclient.wire.codec import decode_request, encode_response
-from kafkaclient.wire.metadata import MetadataCall, ToldTopics
+from kafkaclient.wire.metadata import MetadataCall, TopicCache
 from kafkaclient.wire.results import MetadataResult, PartitionView, TopicInfo
 
 versions = st.sampled_from(range(4, 14))
@@ -179,26 +179,26 @@ def test_hostile_answers_are_read_or_refused(data, version, topics, at):
 
 @given(st.lists(st.tuples(versions, topic_lists), max_size=6))
 def test_what_was_told_before_changes_no_answer(answers):
-    told = ToldTopics()
+    told = TopicCache()
     for version, topics in answers:
         payload = encoded(version, topics)
         fresh = MetadataCall().decode(version, payload)
-        assert MetadataCall(None, told=told).decode(version, payload) == fresh
-        again = MetadataCall(None, told=told).decode(version, payload)
+        assert MetadataCall(None, cache=told).decode(version, payload) == fresh
+        again = MetadataCall(None, cache=told).decode(version, payload)
         assert again == fresh
 
 
 @given(version=versions, topics=topic_lists)
 def test_a_topic_that_is_told_once_more_is_the_same_object(version, topics):
-    told = ToldTopics()
-    first = MetadataCall(None, told=told).decode(version, encoded(version, topics)).topics
+    told = TopicCache()
+    first = MetadataCall(None, cache=told).decode(version, encoded(version, topics)).topics
     other = encoded(version, topics[::-1], throttle_time_ms=3)
-    again = MetadataCall(None, told=told).decode(version, other).topics[::-1]
+    again = MetadataCall(None, cache=told).decode(version, other).topics[::-1]
     assert all(a is b for a, b in zip(first, again, strict=True))
 
 
 def test_only_the_topic_that_changed_is_decoded():
-    told, call = ToldTopics(), MetadataCall()
+    told, call = TopicCache(), MetadataCall()
     topics = [
         {
             "error_code": 0,
@@ -208,7 +208,7 @@ def test_only_the_topic_that_changed_is_decoded():
         }
         for n, name in enumerate(("a", "b", "c"))
     ]
-    call = MetadataCall(None, told=told)
+    call = MetadataCall(None, cache=told)
     a, b, c = call.decode(13, encoded(13, topics)).topics
     topics[1]["partitions"][0]["leader_id"] = 2
     a2, b2, c2 = call.decode(13, encoded(13, topics)).topics

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import contextlib
-from uuid import NAMESPACE_OID, UUID, uuid5
 
 import pytest
 from hypothesis import given
@@ -12,6 +11,7 @@ from kafkaclient.errors import ProtocolError, UnsupportedVersionError
 from kafkaclient.wire.api import BrokerInfo
 from kafkaclient.wire.codec import decode_request, encode_response
 from kafkaclient.wire.produce import PartitionResult, decode_response, encode_request
+from tests.wire.conftest import id_of
 
 VERSIONS = range(3, 14)
 versions = st.sampled_from(VERSIONS)
@@ -46,10 +46,6 @@ responses = st.lists(
 endpoints = st.lists(
     st.builds(dict, node_id=int32, host=names, port=int32, rack=nullable_names), max_size=3
 )
-
-
-def id_of(topic: str) -> UUID:
-    return uuid5(NAMESPACE_OID, topic)
 
 
 def asked(version: int, topic: str) -> str | bytes:

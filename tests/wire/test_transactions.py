@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafkaclient.errors import ProtocolError
 from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
-from kafkaclient.wire.codec import CodecCall, decode_request, encode_response
+from kafkaclient.wire.codec import CodecCall, encode_response
 from kafkaclient.wire.transaction_states import (
     DescribedTransactions,
     DescribeTransactionsCall,
@@ -36,6 +36,7 @@ from kafkaclient.wire.transactions import (
     TxnOffsetCommitCall,
     TxnOffsetCommitV2Call,
 )
+from tests.wire.conftest import sent
 
 WHO = TxnIdentity("tx", 5, 3)
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -61,12 +62,6 @@ EVERY = [
     for call in CALLS
     for version in range(call.min_version, call.max_version + 1)
 ]
-
-
-def sent(call: CodecCall[Any], version: int) -> Any:
-    frame = decode_request(call.encode(version, 1, "me")[4:])
-    assert (frame.api_key, frame.version) == (call.api_key, version)
-    return frame.message
 
 
 def answered(call: CodecCall[Any], version: int, **fields: Any) -> Any:

@@ -17,7 +17,7 @@ from kafkaclient.admin.topics import live_brokers, partitions_of, topic_error
 from kafkaclient.broker_errors import broker_error, denied
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.admin import ConfigKind, DescribeConfigsCall
-from kafkaclient.wire.codec import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsCall
+from kafkaclient.wire.offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, ListOffsetsCall
 from kafkaclient.wire.reassignments import DescribeLogDirsCall
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The credentials that the options name, as a mechanism for each authentication."""
+"""Makes the mechanism for each authentication, with the credentials of the options."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import time
 from typing import TYPE_CHECKING
 
 from kafkaclient.errors import SaslAuthenticationError
-from kafkaclient.net.sasl.oauthbearer import OAuthBearer
+from kafkaclient.net.sasl.mechanisms import OAuthBearer, Plain
 from kafkaclient.net.sasl.oidc import ClientCredentials
-from kafkaclient.net.sasl.plain import Plain
 from kafkaclient.net.sasl.scram import KeyCache, Scram256, Scram512
 from kafkaclient.net.sasl.tokens import TokenSource
 from kafkaclient.net.tls import https_context
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaclient.config.security import SecurityOptions
-    from kafkaclient.net.sasl.mechanism import Mechanism
+    from kafkaclient.net.sasl.mechanisms import Mechanism
     from kafkaclient.net.sasl.tokens import Token
 
 __all__ = ["Login"]
@@ -26,7 +25,7 @@ _SCRAM = {kind.name: kind for kind in (Scram256, Scram512)}
 
 
 class Login:
-    """Of one client. ``wall_clock``: seconds since the epoch, for the life of tokens."""
+    """The credentials of one client. ``wall_clock`` returns seconds since the epoch."""
 
     def __init__(
         self, options: SecurityOptions, wall_clock: Callable[[], float] = time.time
@@ -49,7 +48,7 @@ class Login:
             self._tokens = TokenSource(provider, wall_clock)
 
     async def mechanism(self) -> Mechanism:
-        """A fresh one; waits for a token if one is needed, and raises what
+        """A new mechanism; waits for a token with OAUTHBEARER, and raises what
         :meth:`TokenSource.get` raises."""
         if self._tokens is not None:
             return OAuthBearer(await self.token())
@@ -59,12 +58,12 @@ class Login:
         return kind(self._username, self._password, cache=self._keys)
 
     async def token(self) -> Token:
-        """The token to use now, with OAUTHBEARER; raises what :meth:`TokenSource.get` raises."""
+        """The current OAUTHBEARER token; raises what :meth:`TokenSource.get` raises."""
         assert self._tokens is not None
         self._offered = await self._tokens.get()
         return self._offered
 
     def refused(self, error: BaseException) -> None:
-        """Authentication has failed: the next attempt gets another token."""
+        """Authentication has failed: discard the token, so that the next attempt gets another."""
         if self._tokens is not None and isinstance(error, SaslAuthenticationError):
             self._tokens.drop(self._offered)

@@ -1,4 +1,4 @@
-"""Tokens by OIDC's client credentials (KIP-768): one POST to the identity provider."""
+"""Fetches tokens with OIDC client credentials (KIP-768): one POST to the identity provider."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _QUOTED = 300
 class ClientCredentials:
     """A :class:`~kafkaclient.net.sasl.tokens.TokenProvider`.
 
-    The standard library's HTTP, in a thread of the event loop's default executor: it is one
-    request every few minutes. ``context``: how the identity provider's certificate is verified;
-    None: against what the operating system trusts. ``timeout_s`` is for each step on the network.
+    It sends one request every few minutes, with the standard library's HTTP client in a thread of
+    the event loop's default executor. ``context`` verifies the identity provider's certificate;
+    None means the operating system's truststore. ``timeout_s`` limits each network operation.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class ClientCredentials:
         form = {"grant_type": "client_credentials"}
         if scope:
             form["scope"] = scope
-        # As Java's HttpJwtRetriever: Basic, without encoding id and secret for URLs first.
+        # As in Java's HttpJwtRetriever: Basic, without URL encoding of id and secret.
         login = base64.b64encode(f"{client_id}:{client_secret}".encode()).decode()
         self._request = urllib.request.Request(  # noqa: S310 - the config accepts http(s) only
             url,
@@ -67,15 +67,15 @@ class ClientCredentials:
         return f"<ClientCredentials at {self._where}>"
 
     async def token(self) -> Token:
-        """Raises :class:`~kafkaclient.errors.AuthenticationError` when the client is refused or the
-        answer makes no sense, BrokerConnectionError when asking again may help."""
-        asked_at = self._wall_clock()
+        """A new token. Raises :class:`~kafkaclient.errors.AuthenticationError` if the client is
+        refused or the response is invalid, BrokerConnectionError if a retry may help."""
+        requested_at = self._wall_clock()
         answer = await asyncio.get_running_loop().run_in_executor(None, self._post)
         value, life = answer.get("access_token"), answer.get("expires_in")
         if not isinstance(value, str) or not value:
             raise AuthenticationError(f"{self._where} answered without an access_token")
         try:
-            expires_at = None if life is None else asked_at + float(life)
+            expires_at = None if life is None else requested_at + float(life)
         except (TypeError, ValueError):
             expires_at = None
         return Token(value, expires_at)
@@ -101,12 +101,12 @@ class ClientCredentials:
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
-            raise AuthenticationError(f"{self._where} answered with something else than JSON")
+            raise AuthenticationError(f"{self._where} answered with something other than JSON")
         return answer
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """The secret is for the address that was configured, and for no other."""
+    """Follows no redirect: the secret must only go to the configured address."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None

@@ -1,5 +1,7 @@
-"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677, KIP-84): both sides prove that they know the
-password, and neither sends it."""
+"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677, KIP-84).
+
+Both sides prove that they know the password, and neither sends it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import hmac
 import secrets
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from kafkaclient.net.sasl.mechanism import RefusedError
+from kafkaclient.net.sasl.mechanisms import RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,11 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["MAX_ITERATIONS", "MIN_ITERATIONS", "KeyCache", "Scram256", "Scram512"]
 
 MIN_ITERATIONS = 4096
-"""Fewer are refused, as in Java (``ScramMechanism.minIterations``): they make the password cheap to
-guess for whoever pretends to be a broker."""
+"""The fewest accepted iterations, as in Java (``ScramMechanism.minIterations``). With fewer a false
+broker could guess the password cheaply."""
 
 MAX_ITERATIONS = 1_000_000
-"""More are refused; half a second of processor time. Kafka itself creates at most 16384."""
+"""The most accepted iterations: half a second of processor time. Kafka creates at most 16384."""
 
 _NO_CHANNEL_BINDING = "n,,"
 
@@ -36,8 +38,8 @@ class _Keys(NamedTuple):
 
 
 class KeyCache:
-    """The keys last made of a password. All brokers of a cluster have the same salt, so that the
-    iterations are computed for the first connection only (RFC 5802, section 5.1)."""
+    """The keys last computed from a password. All brokers of a cluster have the same salt, so only
+    the first connection computes the iterations (RFC 5802, section 5.1)."""
 
     __slots__ = ("_of", "keys")
 
@@ -49,8 +51,8 @@ class KeyCache:
         wanted = (mechanism.digest, salt, iterations)
         keys = self.keys
         if keys is None or self._of != wanted:
-            # Like Java's ScramFormatter, and unlike the RFC, without SASLprep: brokers store keys
-            # made of the plain UTF-8 bytes, and a password would not match if it were prepared.
+            # Without SASLprep, like Java's ScramFormatter and unlike the RFC: brokers store keys of
+            # the plain UTF-8 bytes, which a prepared password would not match.
             salted = hashlib.pbkdf2_hmac(mechanism.digest, password.encode(), salt, iterations)
             keys = _Keys(
                 hmac.digest(salted, b"Client Key", mechanism.digest),
@@ -101,7 +103,7 @@ class _Scram:
             raise RefusedError("the broker's SCRAM nonce does not continue this client's")
         if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
             raise RefusedError(
-                f"the broker asks for {iterations} SCRAM iterations; accepted are "
+                f"the broker demands {iterations} SCRAM iterations; accepted are "
                 f"{MIN_ITERATIONS} to {MAX_ITERATIONS}"
             )
         keys = self._cache.get(self._password, type(self), salt, iterations)

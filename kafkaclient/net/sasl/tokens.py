@@ -1,4 +1,4 @@
-"""Tokens for OAUTHBEARER: what applications provide, kept while they are good."""
+"""Tokens for OAUTHBEARER, from the application's provider, kept while they are valid."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 __all__ = ["Token", "TokenProvider", "TokenSource", "check_token"]
 
 _USED_SHARE = 0.8
-"""After how much of its life a token is replaced; Java's sasl.login.refresh.window.factor."""
+"""The share of its lifetime for which a token is used (sasl.login.refresh.window.factor)."""
 
 _ASSUMED_LIFE_S = 300.0
-"""For tokens that do not say when they end."""
+"""The lifetime of tokens without an expiry time."""
 
-# RFC 6750's b64token, without being strict about where '=' stands; RFC 7628's extensions.
+# RFC 6750's b64token, with '=' in any place; RFC 7628's extensions.
 _TOKEN = re.compile(r"[-A-Za-z0-9._~+/=]+")
 _EXTENSION_NAME = re.compile(r"[A-Za-z]+")
 _EXTENSION_VALUE = re.compile(r"[\x20-\x7E\t\r\n]+")
@@ -32,8 +32,8 @@ _EXTENSION_VALUE = re.compile(r"[\x20-\x7E\t\r\n]+")
 class Token:
     """A bearer token.
 
-    ``expires_at``: when it ends, in seconds since the epoch; None: not known, it is then used for
-    5 minutes. ``extensions``: SASL extensions (KIP-342), such as ``{"logicalCluster": "lkc-1"}``.
+    ``expires_at``: its expiry time in seconds since the epoch; a token with None is used for 5
+    minutes. ``extensions``: SASL extensions (KIP-342), such as ``{"logicalCluster": "lkc-1"}``.
     """
 
     value: str = field(repr=False)
@@ -42,7 +42,7 @@ class Token:
 
 
 def check_token(token: Token) -> None:
-    """Raises ValueError, without the token in it, for what cannot be sent."""
+    """Raise ValueError for a token that cannot be sent. The message does not contain the token."""
     if not _TOKEN.fullmatch(token.value):
         raise ValueError("the token is empty, or has characters that no bearer token has")
     for name, value in token.extensions.items():
@@ -53,23 +53,23 @@ def check_token(token: Token) -> None:
 
 
 class TokenProvider(Protocol):
-    """What ``sasl_oauth_token_provider`` may be, besides an async function () -> Token."""
+    """The type of ``sasl_oauth_token_provider``; an async function () -> Token works as well."""
 
     async def token(self) -> Token:
-        """A token that is good from now on.
+        """A valid token.
 
-        Called when the first connection is made, and when 80 % of the last token's life have
-        passed. What it raises is told with the connections that failed for want of a token, and
-        they are tried again, except after an :class:`~kafkaclient.errors.AuthenticationError`:
-        that one ends a start at once.
+        Called for the first connection, and after 80 % of the last token's lifetime. If it raises,
+        the connections that need a token fail with that error and are retried. After an
+        :class:`~kafkaclient.errors.AuthenticationError` they are not retried, and the client's
+        start fails at once.
         """
         ...
 
 
 class TokenSource:
-    """Asks a provider when there is no token, or the last one is old; one asks for all.
+    """The current token of a provider. All connections share one request for a new token.
 
-    ``wall_clock``: seconds since the epoch.
+    ``wall_clock`` returns seconds since the epoch.
     """
 
     def __init__(
@@ -77,36 +77,36 @@ class TokenSource:
         provider: TokenProvider | Callable[[], Awaitable[Token]],
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        ask: Any = getattr(provider, "token", provider)
-        self._ask: Callable[[], Awaitable[Token]] = ask
+        request: Any = getattr(provider, "token", provider)
+        self._request_token: Callable[[], Awaitable[Token]] = request
         self._wall_clock = wall_clock
         self._lock = asyncio.Lock()
         self._token: Token | None = None
         self._good_until = 0.0
 
     async def get(self) -> Token:
-        """The token to use now.
+        """The current token.
 
-        Raises an AuthenticationError of the provider's as it is, and
-        :class:`~kafkaclient.errors.BrokerConnectionError` for its other failures.
+        Raises the provider's own KafkaError, AuthenticationError if the provider is defective, and
+        :class:`~kafkaclient.errors.BrokerConnectionError` for its other exceptions.
         """
         async with self._lock:
             if self._token is None or self._wall_clock() >= self._good_until:
-                asked_at = self._wall_clock()
+                requested_at = self._wall_clock()
                 token = await self._fetch()
                 ends = token.expires_at
-                life = _ASSUMED_LIFE_S if ends is None else max(0.0, ends - asked_at)
-                self._token, self._good_until = token, asked_at + _USED_SHARE * life
+                life = _ASSUMED_LIFE_S if ends is None else max(0.0, ends - requested_at)
+                self._token, self._good_until = token, requested_at + _USED_SHARE * life
             return self._token
 
     def drop(self, token: Token | None) -> None:
-        """A broker refused this one: do not offer it again."""
+        """Do not use this token again: a broker has refused it."""
         if token is self._token:
             self._token = None
 
     async def _fetch(self) -> Token:
         try:
-            given = self._ask()
+            given = self._request_token()
             if not isawaitable(given):
                 raise TypeError("the token provider is not async")  # noqa: TRY301
             token: Any = await given
@@ -118,7 +118,7 @@ class TokenSource:
         except KafkaError:
             raise
         except (TypeError, ValueError) as error:
-            # A defect of the provider's: it does not pass by itself.
+            # A defect of the provider, which a retry does not help.
             raise AuthenticationError(f"no token for OAUTHBEARER: {error}") from error
         except Exception as error:
             raise BrokerConnectionError(

@@ -11,7 +11,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from kafkaclient.producer.time_constants import NEVER
-from kafkaclient.wire.codec import ApiVersionsCall
+from kafkaclient.wire.api_versions import ApiVersionsCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable

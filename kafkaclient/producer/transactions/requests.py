@@ -9,7 +9,7 @@ from kafkaclient.cluster.coordinator import Outcome, outcome_of
 from kafkaclient.errors import KafkaError, ProducerFencedError, UnsupportedVersionError
 from kafkaclient.producer.batches.sequence import NO_PRODUCER_ID, ProducerIdentity
 from kafkaclient.types import OffsetAndMetadata, PreparedTransaction
-from kafkaclient.wire.codec import ApiVersionsCall
+from kafkaclient.wire.api_versions import ApiVersionsCall
 from kafkaclient.wire.transactions import (
     AddOffsetsToTxnCall,
     AddPartitionsToTxnCall,

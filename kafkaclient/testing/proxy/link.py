@@ -361,7 +361,7 @@ def _produce_acks(data: bytes, start: int, size: int, version: int) -> int | Non
     try:
         reader.nullable_string()  # client id
         reader.flexible = version >= _FIRST_FLEXIBLE_PRODUCE
-        reader.skip_tagged_fields()
+        reader.tagged_fields()
         reader.nullable_string()  # transactional id
         return reader.int16()
     except ProtocolError:

@@ -2,9 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaclient.net.sasl.mechanism import RefusedError
-from kafkaclient.net.sasl.oauthbearer import OAuthBearer
-from kafkaclient.net.sasl.plain import Plain
+from kafkaclient.net.sasl.mechanisms import OAuthBearer, Plain, RefusedError
 from kafkaclient.net.sasl.tokens import Token, check_token
 
 

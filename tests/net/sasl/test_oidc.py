@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 import pytest
-import trustme
 
 from kafkaclient.config import ProducerConfig
 from kafkaclient.errors import AuthenticationError, BrokerConnectionError, ConfigError
@@ -21,6 +20,8 @@ from kafkaclient.net.sasl.oidc import ClientCredentials
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    import trustme
 
 SECRET = "client-secret"
 CLIENT = {
@@ -65,11 +66,6 @@ class Issuer:
 def issuer() -> Iterator[Issuer]:
     issuer = Issuer()
     yield from _serving(issuer)
-
-
-@pytest.fixture(scope="module")
-def authority() -> trustme.CA:
-    return trustme.CA()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafkaclient.net.sasl.mechanism import RefusedError
+from kafkaclient.net.sasl.mechanisms import RefusedError
 from kafkaclient.net.sasl.scram import MAX_ITERATIONS, KeyCache, Scram256, Scram512
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"

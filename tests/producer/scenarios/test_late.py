@@ -353,10 +353,10 @@ async def test_a_broker_that_takes_no_bytes_has_nothing_set_aside(late: StartLoa
         await load.run(1024, 0.5)
         lanes = producer._core.sender.lanes
         assert lanes.has_capacity(0)
-        lanes.get(0).connection._writable = False
+        lanes.get(0).connection.writable = False
         assert not lanes.has_capacity(0)
         assert not lanes.is_healthy(0)
-        lanes.get(0).connection._writable = True
+        lanes.get(0).connection.writable = True
 
 
 @virtual_time

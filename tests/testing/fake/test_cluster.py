@@ -21,16 +21,12 @@ from kafkaclient.testing.fake import (
 )
 from kafkaclient.testing.fake.apis import APIS
 from kafkaclient.wire.api import ApiKey
-from kafkaclient.wire.codec import (
-    LATEST_TIMESTAMP,
-    ApiVersionsCall,
-    CreateTopicsCall,
-    InitProducerIdCall,
-    ListOffsetsCall,
-    MetadataCall,
-    NewTopic,
-    encode_response,
-)
+from kafkaclient.wire.api_versions import ApiVersionsCall
+from kafkaclient.wire.codec import encode_response
+from kafkaclient.wire.metadata import MetadataCall
+from kafkaclient.wire.offsets import LATEST_TIMESTAMP, ListOffsetsCall
+from kafkaclient.wire.topics import CreateTopicsCall, NewTopic
+from kafkaclient.wire.transactions import InitProducerIdCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable

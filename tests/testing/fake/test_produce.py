@@ -12,8 +12,8 @@ from kafkaclient.testing.fake import ErrorCode, FakeCluster, delay
 from kafkaclient.testing.fake.apis.produce import VERSIONS
 from kafkaclient.wire import produce
 from kafkaclient.wire.api import ApiKey
-from kafkaclient.wire.codec import MetadataCall
 from kafkaclient.wire.compression import Codec
+from kafkaclient.wire.metadata import MetadataCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,7 @@ from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import DROP
 from kafkaclient.wire import produce
 from kafkaclient.wire.api import ApiKey
-from kafkaclient.wire.codec import MetadataCall
+from kafkaclient.wire.metadata import MetadataCall
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ import pytest
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import ErrorCode, FakeCluster
 from kafkaclient.types import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
-from kafkaclient.wire.codec import ApiVersionsCall, InitProducerIdCall
+from kafkaclient.wire.api_versions import ApiVersionsCall
 from kafkaclient.wire.transactions import (
     AddOffsetsToTxnCall,
     AddPartitionsToTxnCall,
@@ -17,6 +17,7 @@ from kafkaclient.wire.transactions import (
     EndTxnCall,
     EndTxnV2Call,
     FindCoordinatorCall,
+    InitProducerIdCall,
     OffsetFetchCall,
     TxnIdentity,
     TxnOffsetCommitCall,

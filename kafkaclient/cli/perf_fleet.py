@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from kafkaclient.cli.output import progress_bar, stderr_console
 from kafkaclient.cli.perf_report import print_summary, show_run
-from kafkaclient.cli.run import stderr_console
 from kafkaclient.errors import ConfigError
 from kafkaclient.perf.growth import growth_followed
 from kafkaclient.perf.record import write_runs
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from rich.console import Console
+    from rich.progress import Progress, TaskID
 
     from kafkaclient.cli.perf_plan import PerfTestPlan
     from kafkaclient.perf.run import Run
@@ -93,16 +93,12 @@ def _arrivals(
 
 
 def _progress(console: Console) -> Progress:
-    return Progress(
+    return progress_bar(
+        console,
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         TextColumn("{task.fields[records]}"),
         TextColumn("{task.fields[producers]}"),
         TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        redirect_stdout=sys.stdout.isatty(),
-        redirect_stderr=False,
-        disable=not console.is_terminal,
     )

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
-from kafkaclient.cli.properties import read_properties, split_pairs
-from kafkaclient.cli.run import stderr_console
+import typer
+
+from kafkaclient.cli.properties import BOOTSTRAP, SERIALIZERS, pairs, read_properties
 from kafkaclient.errors import ConfigError
 from kafkaclient.perf.load import LoadSpec
 from kafkaclient.perf.payload import (
@@ -44,10 +45,7 @@ ID_PREFIX = "performance-producer-"
 DEFAULT_TRANSACTION_MS = 3000
 # The setting is shown and written to files, so it must not contain credentials.
 _MAYBE_SECRET = ("sasl.", "sasl_", "ssl.", "ssl_")
-_NOT_IN_SETTING = frozenset(
-    {"bootstrap.servers", "client.id", "linger.ms", "telemetry", "transactional.id"}
-)
-_SERIALIZERS = frozenset({"key.serializer", "value.serializer"})
+_NOT_IN_SETTING = frozenset({BOOTSTRAP, "client.id", "linger.ms", "telemetry", "transactional.id"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +65,8 @@ class PerfTestPlan:
     @property
     def labels(self) -> Labels:
         named = {
-            name: self.config[name]
-            for name in self.config
+            name: value
+            for name, value in self.config.items()
             if name not in _NOT_IN_SETTING and not name.startswith(_MAYBE_SECRET)
         }
         if self.spec.transaction_s is not None:
@@ -95,22 +93,21 @@ def client_config(
     config = {"client.id": _CLIENT_ID}
     if file is not None:
         config |= read_properties(file)
-    config |= split_pairs(words or ())
+    config |= pairs(words, "--command-property")
     if bootstrap is not None:
-        config["bootstrap.servers"] = bootstrap
-    if "bootstrap.servers" not in config:
+        config[BOOTSTRAP] = bootstrap
+    if BOOTSTRAP not in config:
         raise ConfigError(
             "no brokers to connect to: give --bootstrap-server host:port, or bootstrap.servers "
             "by --command-property or --command-config"
         )
-    # A file for Kafka's tool may name Java classes, in place of which the tool uses its own.
-    return {name: value for name, value in config.items() if name not in _SERIALIZERS}
+    return {name: value for name, value in config.items() if name not in SERIALIZERS}
 
 
 def transaction_length(
     config: dict[str, str], given_id: str | None, duration_ms: int | None
 ) -> int | None:
-    """The length of a transaction in ms, whose id is put into ``config``; None: no transactions."""
+    """The length of transactions in ms; None: no transactions. Puts their id into ``config``."""
     if given_id is not None:
         config["transactional.id"] = given_id
     elif duration_ms is not None:
@@ -159,5 +156,5 @@ def payloads(
     found = tuple(read_payloads(file, "\n" if delimiter == "\\n" else delimiter))
     if not found:
         raise ConfigError(f"--payload-file {file} is empty")
-    stderr_console().print(f"Number of records read from {file}: {len(found)}")
+    typer.echo(f"Number of records read from {file}: {len(found)}", err=True)
     return found

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from kafkaclient.cli.output import stderr_console
 from kafkaclient.cli.perf_fleet import run_fleet
 from kafkaclient.cli.perf_plan import (
     DEFAULT_TRANSACTION_MS,
@@ -27,7 +28,7 @@ from kafkaclient.cli.perf_report import (
     progress_shown,
     show_run,
 )
-from kafkaclient.cli.run import FAILED, run_blocking, run_command, stderr_console
+from kafkaclient.cli.run import FAILED, run_blocking, run_command
 from kafkaclient.errors import ConfigError
 from kafkaclient.perf.clients import CLIENTS, make_client
 from kafkaclient.perf.load import Load

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Group
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from kafkaclient.cli.run import WIDE, run_blocking, stderr_console, stdout_console
+from kafkaclient.cli.output import WIDE, plain_table, progress_bar, stderr_console, stdout_console
+from kafkaclient.cli.run import run_blocking
 from kafkaclient.errors import ConfigError
 from kafkaclient.spark.failures import spark_failures
 from kafkaclient.spark.progress import report_progress
@@ -26,11 +26,21 @@ from kafkaclient.spark.session import QUICK_START, spark_session
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from rich.progress import Progress
+    from rich.table import Table
+
     from kafkaclient.spark.report.findings import Findings
 
 __all__ = ["report"]
 
-_STARTING = "starting Spark"
+_RUN_COLUMNS = (
+    *("run", "batches", "records/s", "MB/s", "failed", "avg ms", "p50", "p99", "p99.9", "max"),
+    *("p99/first", "broker skew", "regretted"),
+)
+_BROKER_COLUMNS = (
+    *("run", "broker", "batches", "deciding p99", "waiting p99", "broker p50", "broker p99"),
+    *("whole p99", "took", "others took", "regretted"),
+)
 
 
 def report(
@@ -41,7 +51,7 @@ def report(
             metavar="DIR...",
             exists=True,
             file_okay=False,
-            help="Folders of telemetry; each folder, and each folder in it, is a run.",
+            help="Folders with telemetry; each folder, and each folder in it, is a run.",
         ),
     ],
     out: Annotated[
@@ -60,8 +70,8 @@ def report(
 ) -> None:
     """Report on the batches that producers recorded with the option telemetry.
 
-    Percentiles of latency by run, topic, broker and partition; skew in every second; the latency of
-    chosen brokers beside the other brokers; runs side by side, each compared with the first.
+    Shows percentiles of latency by run, topic, broker and partition, the skew in each second, and
+    the latency of chosen brokers beside the other brokers. Each run is compared with the first.
 
     Example: kafkaclient report facts/before facts/after --out build/report
     """
@@ -70,7 +80,7 @@ def report(
         sys.stdout.write((out / "summary.json").read_text("utf-8"))
     else:
         stdout_console(WIDE).print(Group(*_tables(found)))
-    stderr_console().print(f"written: {out / 'report.html'}", markup=False, soft_wrap=True)
+    typer.echo(f"written: {out / 'report.html'}", err=True)
 
 
 def _report(folders: Sequence[Path], out: Path, master: str | None, window_ms: float) -> Any:
@@ -109,27 +119,20 @@ def _report(folders: Sequence[Path], out: Path, master: str | None, window_ms: f
 
 @contextmanager
 def _shown() -> Iterator[tuple[Progress, Any]]:
-    console = stderr_console()
-    progress = Progress(
+    progress = progress_bar(
+        stderr_console(),
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.fields[tasks]}"),
         TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
     )
     with progress:
-        yield progress, progress.add_task(_STARTING, total=None, tasks="")
+        yield progress, progress.add_task("starting Spark", total=None, tasks="")
 
 
 def _tables(found: Sequence[Findings]) -> Iterator[Table | str]:
-    runs = _table(
-        "Runs",
-        *("run", "batches", "records/s", "MB/s", "failed", "avg ms", "p50", "p99", "p99.9", "max"),
-        *("p99/first", "broker skew", "regretted"),
-    )
+    runs = plain_table("Runs", _RUN_COLUMNS, left=("run",))
     first = found[0].part("whole").get("p99_ms")
     for run in found:
         whole = run.part("whole")
@@ -147,42 +150,30 @@ def _tables(found: Sequence[Findings]) -> Iterator[Table | str]:
         )
     yield runs
     yield ""
-    brokers = _table(
-        "Brokers, ms",
-        *("run", "broker", "batches", "deciding p99", "waiting p99", "broker p50", "broker p99"),
-        *("whole p99", "took", "others took", "regretted"),
-    )
+    brokers = plain_table("Brokers, ms", _BROKER_COLUMNS, left=("run",))
     for run in found:
-        decided = {row["broker"]: row for row in run.decisions if row["broker"] is not None}
-        by_part = {
-            part: {row["broker"]: row for row in run.by("broker", part)}
+        decided = {row["broker"]: row for row in run.decisions}
+        by_part = [
+            {row["broker"]: row for row in run.by("broker", part)}
             for part in ("deciding", "waiting", "broker")
-        }
+        ]
         for whole in run.by("broker"):
             broker = whole["broker"]
             verdict = decided.get(broker, {})
-            deciding, waiting, answering = (rows.get(broker, {}) for rows in by_part.values())
+            deciding, waiting, answering = (rows.get(broker, {}) for rows in by_part)
+            times = (
+                *(deciding.get("p99_ms"), waiting.get("p99_ms")),
+                *(answering.get("p50_ms"), answering.get("p99_ms"), whole["p99_ms"]),
+                *(verdict.get("took_ms"), verdict.get("others_ms")),
+            )
             brokers.add_row(
                 run.run,
                 str(broker),
                 f"{whole['batches']:,}",
-                _ms(deciding.get("p99_ms")),
-                _ms(waiting.get("p99_ms")),
-                _ms(answering.get("p50_ms")),
-                _ms(answering.get("p99_ms")),
-                _ms(whole["p99_ms"]),
-                _ms(verdict.get("took_ms")),
-                _ms(verdict.get("others_ms")),
+                *map(_ms, times),
                 _share(verdict.get("regretted")),
             )
     yield brokers
-
-
-def _table(title: str, *headings: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
-    for place, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if place else "left")
-    return table
 
 
 def _ms(value: float | None) -> str:

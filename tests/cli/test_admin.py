@@ -10,9 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from kafkaclient.cli import admin as module
-from kafkaclient.cli.admin import pairs
 from kafkaclient.cli.app import app
-from kafkaclient.errors import ConfigError
 from kafkaclient.testing.fake import FakeCluster
 from tests.admin.conftest import can_fetch
 
@@ -218,21 +216,3 @@ def test_the_cluster_described(run: Run, fake: FakeCluster) -> None:
     table = run("cluster", "describe").stdout
     assert "1 topics, 4 partitions" in table
     assert "not up, though they have replicas: broker 2" in table
-
-
-@pytest.mark.parametrize(
-    ("words", "found"),
-    [
-        (["a=1", "b=2"], {"a": "1", "b": "2"}),
-        (["a=1,b=[2,3],c="], {"a": "1", "b": "2,3", "c": ""}),
-        ([], {}),
-    ],
-)
-def test_pairs(words, found) -> None:
-    assert pairs(words, "--x") == found
-
-
-@pytest.mark.parametrize("words", [["a"], ["=1"], ["a=1", "a=2"]])
-def test_what_are_no_pairs(words) -> None:
-    with pytest.raises(ConfigError, match="--x"):
-        pairs(words, "--x")

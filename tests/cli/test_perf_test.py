@@ -249,7 +249,7 @@ def test_failed_records_are_told_and_fail_the_command(perf_test: PerfTest) -> No
         (("--record-size", "1", "--throughput", "0"), "--throughput must be"),
         (("--record-size", "1", "--warmup-records", "100"), "--warmup-records 100 leaves none"),
         (("--record-size", "1", "--transaction-duration-ms", "0"), "greater than or equal to 1"),
-        (("--record-size", "1", "--command-property", "acks"), "'acks' is not an option of"),
+        (("--record-size", "1", "--command-property", "acks"), "takes NAME=VALUE, not 'acks'"),
         (("--record-size", "1", "--command-config", "/none"), "cannot read the options"),
         (("--record-size", "1", "no--bootstrap-server"), "no brokers to connect to"),
         (("--record-size", "1", "--producer", "none"), "no client 'none'"),

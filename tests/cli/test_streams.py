@@ -93,7 +93,7 @@ def test_balanced(fake: FakeCluster, run: Run) -> None:
     answer_with(fake, group({A: {TASKS[0]: -2}, B: {TASKS[1]: -2}}))
     shown = run("--check")
     assert shown.exit_code == 0
-    assert "balanced: nothing is to move" in shown.stdout
+    assert "balanced: no task is to move" in shown.stdout
 
 
 def test_a_member_with_nothing_to_do(fake: FakeCluster, run: Run) -> None:
@@ -107,7 +107,7 @@ def test_a_member_with_nothing_to_do(fake: FakeCluster, run: Run) -> None:
     [
         ("Empty", "no instance is running"),
         ("Dead", "there is no such group"),
-        ("PreparingRebalance", "it rebalances"),
+        ("PreparingRebalance", "the group is rebalancing"),
     ],
 )
 def test_nobody_is_there(fake: FakeCluster, run: Run, state: str, told: str) -> None:

@@ -13,7 +13,7 @@ from kafkaclient.cli.perf_report import print_summary, show_run
 from kafkaclient.errors import ConfigError
 from kafkaclient.perf.growth import growth_followed
 from kafkaclient.perf.record import write_runs
-from kafkaclient.perf.spark_load import Fleet, check_slots, merged, shares
+from kafkaclient.perf.spark_load import Fleet, ProducerPlan, check_slots, merged, shares
 from kafkaclient.spark.failures import spark_failures
 from kafkaclient.spark.progress import report_progress
 from kafkaclient.spark.session import QUICK_START, spark_session
@@ -63,8 +63,8 @@ def _run(
     spark: Any, plan: PerfTestPlan, producers: int, number: int, progress: Progress, task: TaskID
 ) -> tuple[Run, list[Run]]:
     labels = replace(plan.labels, run=number)
-    config = plan.config
-    plans = shares(plan.producer, plan.topic, config, plan.spec, labels, plan.records, producers)
+    whole = ProducerPlan(plan.producer, plan.topic, plan.config, plan.spec, labels, plan.records)
+    plans = shares(whole, producers)
     name = f"{producers} x {plan.producer} → {plan.topic}"
     name = name if plan.repeat == 1 else f"{name}, run {number}"
     progress.reset(task, total=plan.spec.num_records, description=name, records="", producers="")

@@ -32,7 +32,7 @@ from kafkaclient.cli.run import FAILED, run_blocking, run_command
 from kafkaclient.errors import ConfigError
 from kafkaclient.perf.clients import CLIENTS, make_client
 from kafkaclient.perf.load import Load
-from kafkaclient.perf.record import write_records
+from kafkaclient.perf.record import write_runs
 from kafkaclient.perf.run import measure
 
 if TYPE_CHECKING:
@@ -212,5 +212,6 @@ async def run_perf_test(plan: PerfTestPlan) -> list[Run]:
             print_line(metrics_lines(client.metrics()))
         show_run(console, run)
     if plan.json is not None:
-        write_records(plan.json, [run.record for run in runs])
+        records = [run.record.as_json() for run in runs]
+        write_runs(plan.json, records, **records[-1])
     return runs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import partial
 from math import isnan, nan
 from time import perf_counter
@@ -121,16 +122,7 @@ class KafkaclientClient:
         skew = load.skew.get(self._topic, nan)
         return Traffic(
             brokers=tuple(
-                BrokerTraffic(
-                    node_id=broker.node_id,
-                    bytes_sent=broker.bytes_sent,
-                    requests_sent=broker.requests_sent,
-                    queued_bytes=broker.queued_bytes,
-                    in_flight_requests=broker.in_flight_requests,
-                    window=broker.window,
-                    latency_s=broker.latency_s,
-                    exclusions=broker.exclusions,
-                )
+                BrokerTraffic(*(getattr(broker, field.name) for field in fields(BrokerTraffic)))
                 for broker in load.brokers
             ),
             partitions=tuple(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["RunRecord", "write_records", "write_runs"]
+__all__ = ["RunRecord", "write_runs"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,17 +50,7 @@ class RunRecord:
 
     def as_json(self) -> dict[str, Any]:
         """The record as plain JSON values, fields in their documented order."""
-        values = asdict(self)
-        return {field.name: _rounded(values[field.name]) for field in fields(self)}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """The record that :meth:`as_json` made; ignores fields that are not its own."""
-        known = {field.name: values[field.name] for field in fields(cls) if field.name in values}
-        for name in ("bytes_per_broker", "requests_per_broker"):
-            if known.get(name) is not None:
-                known[name] = tuple(known[name])
-        return cls(**known)
+        return {name: _rounded(value) for name, value in asdict(self).items()}
 
 
 def _rounded(value: Any) -> Any:
@@ -69,15 +59,6 @@ def _rounded(value: Any) -> Any:
 
 
 def write_runs(path: Path, runs: Sequence[dict[str, Any]], **more: Any) -> None:
-    """Write ``{"runs": [...]}``; the folder is made when it is missing."""
+    """Write a JSON object of ``runs`` and ``more``; creates the folder if it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({**more, "runs": list(runs)}, indent=2) + "\n", encoding="utf-8")
-
-
-def write_records(path: Path, records: Sequence[RunRecord]) -> None:
-    """Write the last record's fields, and under ``runs`` every record.
-
-    ``runs`` has the same form as in an experiment's ``summary.json``.
-    """
-    runs = [record.as_json() for record in records]
-    write_runs(path, runs, **runs[-1])

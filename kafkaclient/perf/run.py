@@ -69,7 +69,16 @@ def record_of(
 ) -> RunRecord:
     """The record of a load's outcome; ``rate`` is the target, None: as fast as possible."""
     record = _record(client, rate, outcome.summary, labels)
-    return _with_traffic(replace(record, errors=outcome.errors.total()), traffic)
+    record = replace(record, errors=outcome.errors.total())
+    if traffic is None:
+        return record
+    requests = traffic.requests_per_broker
+    return replace(
+        record,
+        bytes_per_broker=traffic.bytes_per_broker,
+        requests_per_broker=requests,
+        requests_per_s=sum(requests) / record.seconds if requests and record.seconds else None,
+    )
 
 
 def _record(client: str, rate: float | None, summary: Summary, labels: Labels) -> RunRecord:
@@ -90,16 +99,4 @@ def _record(client: str, rate: float | None, summary: Summary, labels: Labels) -
         p99_ms=percentile(99),
         p999_ms=percentile(99.9),
         max_ms=summary.max_ms,
-    )
-
-
-def _with_traffic(record: RunRecord, traffic: Traffic | None) -> RunRecord:
-    if traffic is None:
-        return record
-    requests = traffic.requests_per_broker
-    return replace(
-        record,
-        bytes_per_broker=traffic.bytes_per_broker,
-        requests_per_broker=requests,
-        requests_per_s=sum(requests) / record.seconds if requests and record.seconds else None,
     )

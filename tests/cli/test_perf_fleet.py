@@ -51,12 +51,12 @@ class Spark:
     def barrier(self) -> Spark:
         return self
 
-    def mapPartitions(self, work: Callable[[Any], Iterator[str]]) -> Spark:
+    def mapPartitions(self, work: Callable[[Any], Iterator[Any]]) -> Spark:
         self._work = work
         return self
 
-    def collect(self) -> list[str]:
-        return [text for plan in self._plans for text in self._work(iter([plan]))]
+    def collect(self) -> list[Any]:
+        return [each for plan in self._plans for each in self._work(iter([plan]))]
 
     def stop(self) -> None:
         self.stopped = True

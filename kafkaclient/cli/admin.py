@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from kafkaclient.admin import Admin, FileLimits
+from kafkaclient.cli.options import described
 from kafkaclient.cli.output import print_message
 from kafkaclient.cli.properties import BOOTSTRAP, SERIALIZERS, read_properties
 from kafkaclient.cli.run import FAILED, run_command
@@ -49,21 +50,18 @@ Connect: TypeAlias = Callable[..., AbstractAsyncContextManager[Admin]]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, nothing else.")]
 Yes = Annotated[bool, typer.Option("--yes", "--force", "-y", help="Do not ask for confirmation.")]
-LimitsFile = Annotated[
-    Path | None, typer.Option(help="File of partition limits, in place of those in the cluster.")
-]
-IgnoreLimits = Annotated[bool, typer.Option("--ignore-limits", help="Ignore the partition limits.")]
+LimitsFile = Annotated[Path | None, "File of partition limits, in place of those in the cluster."]
+IgnoreLimits = Annotated[bool, "Ignore the partition limits."]
 ValidateOnly = Annotated[
     bool,
-    typer.Option("--validate-only", help="Check whether the request is valid; change nothing."),
+    "Check whether the request is valid; change nothing.",
 ]
 _CONNECTION_OPTIONS = {
     "bootstrap_server": Annotated[
-        str | None,
-        typer.Option(help="host:port[,host:port...] of brokers; overrides --command-config."),
+        str | None, "host:port[,host:port...] of brokers; overrides --command-config."
     ],
     "command_config": Annotated[
-        Path | None, typer.Option(help="Properties file with options such as security.protocol.")
+        Path | None, "Properties file with options such as security.protocol."
     ],
 }
 
@@ -93,7 +91,7 @@ def on_cluster(command: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..
         for name, annotation in _CONNECTION_OPTIONS.items()
     )
     run.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
-    return run
+    return described(run)
 
 
 @asynccontextmanager

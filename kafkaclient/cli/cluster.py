@@ -9,6 +9,7 @@ import typer
 
 from kafkaclient.cli.admin import AsJson  # noqa: TC001 - typer reads the annotations
 from kafkaclient.cli.describe import describe
+from kafkaclient.cli.options import described
 from kafkaclient.cli.output import print_json, print_table, stderr_console
 from kafkaclient.cli.properties import pairs
 from kafkaclient.cli.run import run_command
@@ -41,17 +42,16 @@ Milliseconds = Annotated[float, typer.Argument(min=0, help="Milliseconds; 0 ends
 
 
 @app.command()
+@described
 def up(
     *,
     brokers: Annotated[int, typer.Option(min=1, max=15, help="How many brokers.")] = 3,
-    rack: Annotated[
-        list[str] | None, typer.Option(help="A broker's rack; once for each broker.")
-    ] = None,
+    rack: Annotated[list[str] | None, "A broker's rack; once for each broker."] = None,
     config: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="A broker setting; may be repeated."),
     ] = None,
-    version: Annotated[str, typer.Option(help="The Kafka version.")] = DEFAULT_VERSION,
+    version: Annotated[str, "The Kafka version."] = DEFAULT_VERSION,
     name: Name = DEFAULT_NAME,
     as_json: AsJson = False,
 ) -> None:

@@ -29,16 +29,12 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-Topic = Annotated[str | None, typer.Option(help="The topic.")]
+Topic = Annotated[str | None, "The topic."]
 Broker = Annotated[int | None, typer.Option(min=0, help="The broker's id.")]
-Defaults = Annotated[
-    bool, typer.Option("--broker-defaults", help="The dynamic defaults of all brokers.")
-]
-EntityType = Annotated[str | None, typer.Option(help="topics or brokers.")]
-EntityName = Annotated[str | None, typer.Option(help="The topic's name, or the broker's id.")]
-EntityDefault = Annotated[
-    bool, typer.Option("--entity-default", help="With --entity-type brokers: their defaults.")
-]
+Defaults = Annotated[bool, "The dynamic defaults of all brokers."]
+EntityType = Annotated[str | None, "topics or brokers."]
+EntityName = Annotated[str | None, "The topic's name, or the broker's id."]
+EntityDefault = Annotated[bool, "With --entity-type brokers: their defaults."]
 
 _SOURCES = {
     ConfigSource.DYNAMIC_TOPIC_CONFIG: "topic",
@@ -60,7 +56,7 @@ async def describe(
     entity_type: EntityType = None,
     entity_name: EntityName = None,
     entity_default: EntityDefault = False,
-    all_: Annotated[bool, typer.Option("--all", help="Also the keys with default values.")] = False,
+    all_: Annotated[bool, "Also the keys with default values."] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the configured values, and where each was set. Brokers never return sensitive values.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from kafkaclient.cli.options import described
 from kafkaclient.cli.output import stderr_console
 from kafkaclient.cli.perf_fleet import run_fleet
 from kafkaclient.cli.perf_plan import (
@@ -68,28 +69,22 @@ def repeat_flags(args: list[str]) -> Iterator[str]:
             yield from (flag, word)
 
 
+@described
 def perf_test(  # noqa: PLR0913 - the flags of Kafka's tool
     *,
-    topic: Annotated[str, typer.Option(help="Produce records to this topic.")],
+    topic: Annotated[str, "Produce records to this topic."],
     num_records: Annotated[int, typer.Option(min=1, help="Number of records to produce.")],
-    throughput: Annotated[
-        float, typer.Option(help="Records per second to hold on average; -1 for no limit.")
-    ],
+    throughput: Annotated[float, "Records per second to hold on average; -1 for no limit."],
     bootstrap_server: Annotated[
-        str | None,
-        typer.Option(help="host:port[,host:port...]; overrides bootstrap.servers."),
+        str | None, "host:port[,host:port...]; overrides bootstrap.servers."
     ] = None,
     record_size: Annotated[int | None, typer.Option(min=1, help="Record size in bytes.")] = None,
     payload_file: Annotated[
         Path | None,
         typer.Option(exists=True, dir_okay=False, help="UTF-8 file to draw payloads from."),
     ] = None,
-    payload_monotonic: Annotated[
-        bool, typer.Option("--payload-monotonic", help="Payloads are the numbers from 0.")
-    ] = False,
-    payload_delimiter: Annotated[
-        str, typer.Option(help="What separates the payloads in --payload-file.")
-    ] = "\\n",
+    payload_monotonic: Annotated[bool, "Payloads are the numbers from 0."] = False,
+    payload_delimiter: Annotated[str, "What separates the payloads in --payload-file."] = "\\n",
     command_property: Annotated[
         list[str] | None,
         typer.Option(
@@ -100,27 +95,21 @@ def perf_test(  # noqa: PLR0913 - the flags of Kafka's tool
         list[str] | None,
         typer.Option(metavar="NAME=VALUE...", help="(Deprecated) use --command-property."),
     ] = None,
-    command_config: Annotated[
-        Path | None, typer.Option(help="Properties file with producer options.")
-    ] = None,
+    command_config: Annotated[Path | None, "Properties file with producer options."] = None,
     producer_config: Annotated[
         Path | None, typer.Option("--producer.config", help="(Deprecated) use --command-config.")
     ] = None,
-    print_metrics: Annotated[
-        bool, typer.Option("--print-metrics", help="Print the producer's metrics at the end.")
-    ] = False,
+    print_metrics: Annotated[bool, "Print the producer's metrics at the end."] = False,
     warmup_records: Annotated[
-        int, typer.Option(help="Number of first records that the steady-state summary leaves out.")
+        int, "Number of first records that the steady-state summary leaves out."
     ] = 0,
     reporting_interval: Annotated[
         int, typer.Option(min=1, help="Milliseconds between progress lines.")
     ] = 5000,
     transactional_id: Annotated[
         str | None,
-        typer.Option(
-            help="Send in transactions under this id; overrides transactional.id. "
-            f"[default: {ID_PREFIX} and a random UUID, if only --transaction-duration-ms is given]"
-        ),
+        "Send in transactions under this id; overrides transactional.id. "
+        f"[default: {ID_PREFIX} and a random UUID, if only --transaction-duration-ms is given]",
     ] = None,
     transaction_duration_ms: Annotated[
         int | None,
@@ -130,14 +119,11 @@ def perf_test(  # noqa: PLR0913 - the flags of Kafka's tool
             f"[default: {DEFAULT_TRANSACTION_MS}, if there is a transactional id]",
         ),
     ] = None,
-    producer: Annotated[
-        str, typer.Option(help=f"Client to drive: {', '.join(CLIENTS)}.")
-    ] = "kafkaclient",
-    json: Annotated[Path | None, typer.Option(help="Write the run's record to this file.")] = None,
+    producer: Annotated[str, f"Client to drive: {', '.join(CLIENTS)}."] = "kafkaclient",
+    json: Annotated[Path | None, "Write the run's record to this file."] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Number of runs, one after the other.")] = 1,
     spark_master: Annotated[
-        str | None,
-        typer.Option(help="Run each producer in a task of this Spark master: 'local[4]', ..."),
+        str | None, "Run each producer in a task of this Spark master: 'local[4]', ..."
     ] = None,
     producers: Annotated[
         int, typer.Option(min=1, help="Producers in Spark's tasks, which share records and rate.")

@@ -91,20 +91,17 @@ async def generate(  # noqa: PLR0913 - the flags of Kafka's tool, and some more
             exists=True,
         ),
     ] = None,
-    topics: Annotated[str | None, typer.Option(help="The topics' names, joined by commas.")] = None,
+    topics: Annotated[str | None, "The topics' names, joined by commas."] = None,
     broker_list: Annotated[
-        str | None, typer.Option(help="Brokers to place replicas on, as in 0,1,2; default: all.")
+        str | None, "Brokers to place replicas on, as in 0,1,2; default: all."
     ] = None,
     replication_factor: Annotated[
         int | None,
         typer.Option(min=1, help="Keep the replicas, and add or remove only as many as needed."),
     ] = None,
-    disable_rack_aware: Annotated[
-        bool, typer.Option("--disable-rack-aware", help="Ignore racks.")
-    ] = False,
+    disable_rack_aware: Annotated[bool, "Ignore racks."] = False,
     out: Annotated[
-        Path | None,
-        typer.Option(help="File for the proposed plan.", callback=check_directory),
+        Path | None, typer.Option(help="File for the proposed plan.", callback=check_directory)
     ] = None,
     replication_quota: Quota = None,
     network_bandwidth: Network = None,
@@ -151,18 +148,10 @@ async def execute(  # noqa: PLR0913 - the flags of Kafka's tool, and some more
     replication_quota: Quota = None,
     network_bandwidth: Network = None,
     measure: Measure = 2.0,
-    allow_unsafe_quota: Annotated[
-        bool, typer.Option("--allow-unsafe-quota", help="Accept a quota outside the safe range.")
-    ] = False,
-    additional: Annotated[
-        bool, typer.Option("--additional", help="Begin even if other moves are under way.")
-    ] = False,
-    skip_dead: Annotated[
-        bool, typer.Option("--skip-dead", help="Leave out moves that need a broker that is down.")
-    ] = False,
-    no_wait: Annotated[
-        bool, typer.Option("--no-wait", help="Return at once; `verify` removes the throttles.")
-    ] = False,
+    allow_unsafe_quota: Annotated[bool, "Accept a quota outside the safe range."] = False,
+    additional: Annotated[bool, "Begin even if other moves are under way."] = False,
+    skip_dead: Annotated[bool, "Leave out moves that need a broker that is down."] = False,
+    no_wait: Annotated[bool, "Return at once; `verify` removes the throttles."] = False,
     rollback_file: Annotated[
         Path | None,
         typer.Option(

@@ -42,7 +42,7 @@ PlanFile = Annotated[
         "--reassignment-json-file", help="The plan, in the format of Kafka's tool.", exists=True
     ),
 ]
-Preserve = Annotated[bool, typer.Option("--preserve-throttles", help="Remove no throttles.")]
+Preserve = Annotated[bool, "Remove no throttles."]
 
 
 @on_cluster
@@ -52,11 +52,7 @@ async def verify(
     reassignment_json_file: PlanFile,
     preserve_throttles: Preserve = False,
     all_throttles: Annotated[
-        bool,
-        typer.Option(
-            "--all-throttles",
-            help="If nothing moves, also delete throttles of other tools, as Kafka's tool does.",
-        ),
+        bool, "If nothing moves, also delete throttles of other tools, as Kafka's tool does."
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -110,7 +106,7 @@ async def cancel(
     reassignment_json_file: Annotated[
         Path | None, typer.Option(help="Cancel the moves of this plan.", exists=True)
     ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Cancel all moves in the cluster.")] = False,
+    all_: Annotated[bool, "Cancel all moves in the cluster."] = False,
     preserve_throttles: Preserve = False,
     yes: Yes = False,
     as_json: AsJson = False,
@@ -167,9 +163,7 @@ async def watch(
     connect: Connect,
     *,
     interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two reports.")] = 1.0,
-    once: Annotated[
-        bool, typer.Option("--once", help="Report once, after an interval, and end.")
-    ] = False,
+    once: Annotated[bool, "Report once, after an interval, and end."] = False,
     as_json: AsJson = False,
 ) -> None:
     """Follow all moves under way until they are over, also moves that other tools began: how far

@@ -13,6 +13,7 @@ import typer
 from rich.console import Group
 from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from kafkaclient.cli.options import described
 from kafkaclient.cli.output import WIDE, plain_table, progress_bar, stderr_console, stdout_console
 from kafkaclient.cli.run import run_blocking
 from kafkaclient.errors import ConfigError
@@ -43,6 +44,7 @@ _BROKER_COLUMNS = (
 )
 
 
+@described
 def report(
     *,
     folders: Annotated[
@@ -54,12 +56,9 @@ def report(
             help="Folders with telemetry; each folder, and each folder in it, is a run.",
         ),
     ],
-    out: Annotated[
-        Path, typer.Option(help="Folder for report.html, summary.json, CSV and Parquet tables.")
-    ],
+    out: Annotated[Path, "Folder for report.html, summary.json, CSV and Parquet tables."],
     master: Annotated[
-        str | None,
-        typer.Option(help="Spark's master URL; its workers must see the folders. [local[*]]"),
+        str | None, "Spark's master URL; its workers must see the folders. [local[*]]"
     ] = None,
     window_ms: Annotated[
         float, typer.Option(min=1, help="Milliseconds within which decisions are compared.")

@@ -47,13 +47,8 @@ async def describe(
     connect: Connect,
     *,
     group: Annotated[str, typer.Argument(metavar="GROUP", help="The application.id.")],
-    wait: Annotated[
-        float, typer.Option(help="Seconds to wait at most while the group rebalances.")
-    ] = 5.0,
-    check: Annotated[
-        bool,
-        typer.Option("--check", help="Exit with 3 if tasks are yet to move to another instance."),
-    ] = False,
+    wait: Annotated[float, "Seconds to wait at most while the group rebalances."] = 5.0,
+    check: Annotated[bool, "Exit with 3 if tasks are yet to move to another instance."] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show which instance runs each task, which instances have copies, their lags, and when tasks

@@ -58,22 +58,15 @@ async def set_(
     connect: Connect,
     *,
     replication_quota: Annotated[
-        int,
-        typer.Option("--replication-quota", "--throttle", min=0, help="Bytes per second."),
+        int, typer.Option("--replication-quota", "--throttle", min=0, help="Bytes per second.")
     ],
     broker: Annotated[
         str | None,
-        typer.Option(
-            help="Throttle the replication to these brokers (as in 3,4) until they are in sync. "
-            "Without it: change the quota of the moves under way."
-        ),
+        "Throttle the replication to these brokers (as in 3,4) until they are in sync. "
+        "Without it: change the quota of the moves under way.",
     ] = None,
     wait: Annotated[
-        bool,
-        typer.Option(
-            "--wait",
-            help="With --broker: wait until they are in sync, then remove their throttles.",
-        ),
+        bool, "With --broker: wait until they are in sync, then remove their throttles."
     ] = False,
 ) -> None:
     """Change the quota of moves under way. With `--broker`, throttle brokers that will start empty,
@@ -113,14 +106,9 @@ async def set_(
 async def clear(
     connect: Connect,
     *,
-    all_: Annotated[
-        bool, typer.Option("--all", help="Also delete throttles that other tools set.")
-    ] = False,
+    all_: Annotated[bool, "Also delete throttles that other tools set."] = False,
     now: Annotated[
-        bool,
-        typer.Option(
-            "--now", help="Also remove throttles of moves under way, which are then unthrottled."
-        ),
+        bool, "Also remove throttles of moves under way, which are then unthrottled."
     ] = False,
     yes: Yes = False,
     as_json: AsJson = False,

@@ -44,9 +44,9 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-Topic = Annotated[str, typer.Option(help="The topic.")]
-_PATTERN_OPTION = typer.Option(help="A topic, or a regular expression that matches whole names.")
-Pattern = Annotated[str | None, _PATTERN_OPTION]
+Topic = Annotated[str, "The topic."]
+_PATTERN = "A topic, or a regular expression that matches whole names."
+Pattern = Annotated[str | None, _PATTERN]
 Assignment = Annotated[
     str | None,
     typer.Option(
@@ -54,12 +54,8 @@ Assignment = Annotated[
         help="The brokers of each new partition, the preferred leader first.",
     ),
 ]
-IfExists = Annotated[
-    bool, typer.Option("--if-exists", help="Do nothing if the topic does not exist.")
-]
-ExcludeInternal = Annotated[
-    bool, typer.Option("--exclude-internal", help="Leave out Kafka's own topics.")
-]
+IfExists = Annotated[bool, "Do nothing if the topic does not exist."]
+ExcludeInternal = Annotated[bool, "Leave out Kafka's own topics."]
 
 
 @app.command()
@@ -80,9 +76,7 @@ async def create(  # noqa: PLR0913 - the flags of Kafka's tool
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="A topic setting; may be repeated."),
     ] = None,
-    if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="Do nothing if the topic exists.")
-    ] = False,
+    if_not_exists: Annotated[bool, "Do nothing if the topic exists."] = False,
     validate_only: ValidateOnly = False,
     limits_file: LimitsFile = None,
     ignore_limits: IgnoreLimits = False,
@@ -155,15 +149,9 @@ async def describe(
     topic: Pattern = None,
     exclude_internal: ExcludeInternal = False,
     under_replicated_partitions: Annotated[
-        bool,
-        typer.Option(
-            "--under-replicated-partitions",
-            help="Only partitions with a replica that is not in sync.",
-        ),
+        bool, "Only partitions with a replica that is not in sync."
     ] = False,
-    unavailable_partitions: Annotated[
-        bool, typer.Option("--unavailable-partitions", help="Only partitions without a leader.")
-    ] = False,
+    unavailable_partitions: Annotated[bool, "Only partitions without a leader."] = False,
     if_exists: IfExists = False,
     as_json: AsJson = False,
 ) -> None:
@@ -201,7 +189,7 @@ async def describe(
 async def delete(
     connect: Connect,
     *,
-    topic: Annotated[str, _PATTERN_OPTION],
+    topic: Annotated[str, _PATTERN],
     if_exists: IfExists = False,
     yes: Yes = False,
     as_json: AsJson = False,

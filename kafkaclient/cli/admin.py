@@ -15,7 +15,7 @@ import typer
 from kafkaclient.admin import Admin, FileLimits
 from kafkaclient.cli.options import described
 from kafkaclient.cli.output import print_message
-from kafkaclient.cli.properties import BOOTSTRAP, SERIALIZERS, read_properties
+from kafkaclient.cli.properties import client_config
 from kafkaclient.cli.run import FAILED, run_command
 from kafkaclient.errors import ConfigError, PolicyViolationError
 
@@ -102,17 +102,7 @@ async def _connected(
     limits_file: Path | None = None,
     ignore_limits: bool = False,
 ) -> AsyncIterator[Admin]:
-    config: dict[str, object] = {"client.id": "kafkaclient-admin"}
-    if command_config is not None:
-        given = read_properties(command_config)
-        config |= {name: value for name, value in given.items() if name not in SERIALIZERS}
-    if bootstrap_server is not None:
-        config[BOOTSTRAP] = bootstrap_server
-    if BOOTSTRAP not in config:
-        raise ConfigError(
-            "no brokers to connect to: give --bootstrap-server host:port, or bootstrap.servers in "
-            "--command-config"
-        )
+    config = client_config("kafkaclient-admin", bootstrap_server, command_config)
     if ignore_limits and limits_file is not None:
         raise ConfigError("--limits-file and --ignore-limits: give one of them")
     if ignore_limits:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
 import typer
 
-from kafkaclient.cli.properties import BOOTSTRAP, SERIALIZERS, pairs, read_properties
+from kafkaclient.cli.properties import BOOTSTRAP
 from kafkaclient.errors import ConfigError
 from kafkaclient.perf.load import LoadSpec
 from kafkaclient.perf.payload import (
@@ -20,7 +21,7 @@ from kafkaclient.perf.payload import (
 from kafkaclient.perf.run import Labels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from kafkaclient.perf.payload import KeyValue
@@ -29,16 +30,14 @@ __all__ = [
     "DEFAULT_TRANSACTION_MS",
     "ID_PREFIX",
     "PerfTestPlan",
-    "client_config",
     "either",
     "load_spec",
-    "payloads",
+    "records",
     "transaction_length",
 ]
 
 T = TypeVar("T")
 
-_CLIENT_ID = "perf-producer-client"
 _DEFAULT_LINGER_MS = 5.0
 ID_PREFIX = "performance-producer-"
 """What a transactional id begins with if none is given."""
@@ -56,8 +55,7 @@ class PerfTestPlan:
     topic: str
     config: Mapping[str, str]
     spec: LoadSpec
-    record_size: int | None
-    payloads: tuple[bytes, ...] | None
+    records: Callable[[], Iterator[KeyValue]]
     print_metrics: bool
     json: Path | None
     repeat: int
@@ -76,32 +74,6 @@ class PerfTestPlan:
             setting=",".join(f"{name}={value}" for name, value in named.items()) or "default",
             linger_ms=float(linger),
         )
-
-    def records(self) -> Iterator[KeyValue]:
-        """The records of the load, the same in every run."""
-        if self.payloads is not None:
-            return file_payloads(self.payloads)
-        if self.record_size is not None:
-            return random_payloads(self.record_size)
-        return monotonic_payloads()
-
-
-def client_config(
-    bootstrap: str | None, words: list[str] | None, file: Path | None
-) -> dict[str, str]:
-    """The client's options: ``bootstrap`` overrides ``words``, and they override ``file``."""
-    config = {"client.id": _CLIENT_ID}
-    if file is not None:
-        config |= read_properties(file)
-    config |= pairs(words, "--command-property")
-    if bootstrap is not None:
-        config[BOOTSTRAP] = bootstrap
-    if BOOTSTRAP not in config:
-        raise ConfigError(
-            "no brokers to connect to: give --bootstrap-server host:port, or bootstrap.servers "
-            "by --command-property or --command-config"
-        )
-    return {name: value for name, value in config.items() if name not in SERIALIZERS}
 
 
 def transaction_length(
@@ -143,18 +115,23 @@ def load_spec(
     )
 
 
-def payloads(
+def records(
     record_size: int | None, file: Path | None, delimiter: str, monotonic: bool
-) -> tuple[bytes, ...] | None:
-    """The payloads in the file; None without one. Raises ConfigError unless one source is given."""
+) -> Callable[[], Iterator[KeyValue]]:
+    """A function that gives the records of the load, the same at each call; can be pickled.
+
+    Raises ConfigError unless exactly one source is given.
+    """
     if (record_size is not None) + (file is not None) + monotonic != 1:
         raise ConfigError(
             "give exactly one of --record-size, --payload-file and --payload-monotonic"
         )
+    if record_size is not None:
+        return partial(random_payloads, record_size)
     if file is None:
-        return None
+        return monotonic_payloads
     found = tuple(read_payloads(file, "\n" if delimiter == "\\n" else delimiter))
     if not found:
         raise ConfigError(f"--payload-file {file} is empty")
     typer.echo(f"Number of records read from {file}: {len(found)}", err=True)
-    return found
+    return partial(file_payloads, found)

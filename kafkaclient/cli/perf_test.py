@@ -16,10 +16,9 @@ from kafkaclient.cli.perf_plan import (
     DEFAULT_TRANSACTION_MS,
     ID_PREFIX,
     PerfTestPlan,
-    client_config,
     either,
     load_spec,
-    payloads,
+    records,
     transaction_length,
 )
 from kafkaclient.cli.perf_report import (
@@ -29,6 +28,7 @@ from kafkaclient.cli.perf_report import (
     progress_shown,
     show_run,
 )
+from kafkaclient.cli.properties import client_config
 from kafkaclient.cli.run import FAILED, run_blocking, run_command
 from kafkaclient.errors import ConfigError
 from kafkaclient.perf.clients import CLIENTS, make_client
@@ -142,9 +142,10 @@ def perf_test(  # noqa: PLR0913 - the flags of Kafka's tool
 
     def planned() -> PerfTestPlan:
         config = client_config(
+            "perf-producer-client",
             bootstrap_server,
-            either("--command-property", command_property, "--producer-props", producer_props),
             either("--command-config", command_config, "--producer.config", producer_config),
+            either("--command-property", command_property, "--producer-props", producer_props),
         )
         transaction_ms = transaction_length(config, transactional_id, transaction_duration_ms)
         return PerfTestPlan(
@@ -154,8 +155,7 @@ def perf_test(  # noqa: PLR0913 - the flags of Kafka's tool
             spec=load_spec(
                 num_records, throughput, warmup_records, reporting_interval, transaction_ms
             ),
-            record_size=record_size,
-            payloads=payloads(record_size, payload_file, payload_delimiter, payload_monotonic),
+            records=records(record_size, payload_file, payload_delimiter, payload_monotonic),
             print_metrics=print_metrics,
             json=json,
             repeat=repeat,
@@ -198,6 +198,6 @@ async def run_perf_test(plan: PerfTestPlan) -> list[Run]:
             print_line(metrics_lines(client.metrics()))
         show_run(console, run)
     if plan.json is not None:
-        records = [run.record.as_json() for run in runs]
-        write_runs(plan.json, records, **records[-1])
+        values = [run.record.as_json() for run in runs]
+        write_runs(plan.json, values, **values[-1])
     return runs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -36,11 +36,7 @@ from kafkaclient.cli.reassign_state import (
 from kafkaclient.errors import ConfigError, ReassignmentError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from kafkaclient.admin import Begun, Estimate
-    from kafkaclient.errors import KafkaError
-    from kafkaclient.types import TopicPartition
 
 __all__ = ["app"]
 
@@ -197,33 +193,26 @@ async def execute(  # noqa: PLR0913 - the flags of Kafka's tool, and some more
             f"with {limit} on each broker?",
             yes=yes,
         )
+        options: dict[str, Any] = {
+            "bytes_per_second": replication_quota,
+            "additional": additional,
+            "skip_dead": skip_dead,
+            "on_rollback": save_rollback,
+        }
         if no_wait:
-            begun = await admin.reassigner.begin(
-                plan.replicas,
-                replication_quota,
-                additional=additional,
-                skip_dead=skip_dead,
-                on_rollback=save_rollback,
-            )
+            begun = await admin.reassigner.begin(plan.replicas, **options)
             _print_begun(begun)
         else:
-            moves = admin.throttled(
-                plan.replicas,
-                bytes_per_second=replication_quota,
-                additional=additional,
-                skip_dead=skip_dead,
-                on_rollback=save_rollback,
-            )
-            failures: Mapping[TopicPartition, KafkaError] | None = None
+            moves = admin.throttled(plan.replicas, **options)
             try:
                 async with moves:
-                    _print_begun(moves.begun)
+                    begun = moves.begun
+                    _print_begun(begun)
                     await report.follow(moves.progress())
             except ReassignmentError as error:
                 if not error.failures:
                     raise
-                failures = error.failures
-            begun = moves.begun if failures is None else replace(moves.begun, failed=failures)
+                begun = replace(moves.begun, failed=error.failures)
     if as_json:
         print_json(
             {

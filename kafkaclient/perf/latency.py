@@ -127,20 +127,6 @@ class LatencyRecorder:
     after its interval. While no record is acknowledged, no window is reported.
     """
 
-    __slots__ = (
-        "_bytes",
-        "_interval",
-        "_latencies",
-        "_on_window",
-        "_start",
-        "_total",
-        "_window_bytes",
-        "_window_count",
-        "_window_max",
-        "_window_start",
-        "_window_total",
-    )
-
     def __init__(
         self, start: float, interval_s: float, on_window: Callable[[Window], None] | None = None
     ) -> None:

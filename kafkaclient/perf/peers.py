@@ -17,13 +17,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import BootstrapError, ConfigError, KafkaError
-from kafkaclient.perf.traffic import (
-    BrokerTraffic,
-    PartitionTraffic,
-    Traffic,
-    skew_of,
-    unheard,
-)
+from kafkaclient.perf.traffic import BrokerTraffic, PartitionTraffic, Traffic, skew_of, unheard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -255,12 +249,7 @@ class ConfluentClient:
             return None
         topic = self._statistics.get("topics", {}).get(self._topic, {})
         partitions = tuple(
-            PartitionTraffic(
-                part["partition"],
-                part["leader"],
-                part["txmsgs"],
-                part["txbytes"],
-            )
+            PartitionTraffic(part["partition"], part["leader"], part["txmsgs"], part["txbytes"])
             for part in topic.get("partitions", {}).values()
             if part["partition"] >= 0
         )

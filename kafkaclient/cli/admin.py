@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine
 
 __all__ = [
-    "EXIT_STATUS",
     "OVER_LIMIT",
     "AsJson",
     "Connect",
@@ -39,11 +38,6 @@ __all__ = [
 
 OVER_LIMIT = 3
 """Exit status when partition limits are exceeded, or do not allow a request."""
-
-EXIT_STATUS = (
-    "Exit status: 0 done, 1 failed, 2 wrong use, 3 partition limits (or a policy of the cluster) "
-    "do not allow it."
-)
 
 Connect: TypeAlias = Callable[..., AbstractAsyncContextManager[Admin]]
 """``async with connect(limits_file=None, ignore_limits=False) as admin``: a started client."""
@@ -105,13 +99,10 @@ async def _connected(
     config = client_config("kafkaclient-admin", bootstrap_server, command_config)
     if ignore_limits and limits_file is not None:
         raise ConfigError("--limits-file and --ignore-limits: give one of them")
-    if ignore_limits:
-        admin = Admin(config, limits=None)
-    elif limits_file is not None:
-        admin = Admin(config, limits=FileLimits(limits_file))
-    else:
-        admin = Admin(config)
-    async with admin:
+    options: dict[str, Any] = {}
+    if ignore_limits or limits_file is not None:
+        options["limits"] = None if limits_file is None else FileLimits(limits_file)
+    async with Admin(config, **options) as admin:
         yield admin
 
 

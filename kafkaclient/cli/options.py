@@ -31,5 +31,5 @@ def _option(parameter: inspect.Parameter) -> inspect.Parameter:
     if not (metadata and isinstance(metadata[0], str)):
         return parameter
     names = [f"--{parameter.name.rstrip('_').replace('_', '-')}"] if kind is bool else []
-    option: Any = Annotated[kind, typer.Option(*names, help=metadata[0])]  # type: ignore[valid-type]
+    option: Any = Annotated[kind, typer.Option(*names, help=metadata[0])]
     return parameter.replace(annotation=option)

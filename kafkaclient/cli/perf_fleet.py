@@ -12,17 +12,13 @@ from kafkaclient.cli.output import progress_bar, stderr_console
 from kafkaclient.cli.perf_report import print_summary, show_run
 from kafkaclient.errors import ConfigError
 from kafkaclient.perf.growth import growth_followed
-from kafkaclient.perf.record import write_runs
+from kafkaclient.perf.run import write_runs
 from kafkaclient.perf.spark_load import Fleet, ProducerPlan, check_slots, merged, shares
 from kafkaclient.spark.failures import spark_failures
 from kafkaclient.spark.progress import report_progress
 from kafkaclient.spark.session import QUICK_START, spark_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-
-    from rich.console import Console
     from rich.progress import Progress, TaskID
 
     from kafkaclient.cli.perf_plan import PerfTestPlan
@@ -38,7 +34,15 @@ def run_fleet(plan: PerfTestPlan, master: str, producers: int) -> list[Run]:
     check_slots(master, producers)
     console = stderr_console()
     runs, records = [], []
-    with _progress(console) as progress:
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.fields[records]}"),
+        TextColumn("{task.fields[producers]}"),
+        TimeElapsedColumn(),
+    )
+    with progress_bar(console, *columns) as progress:
         task = progress.add_task("starting Spark", total=None, records="", producers="")
         with spark_failures("starting Spark"):
             spark = spark_session(
@@ -78,27 +82,8 @@ def _run(
         facts = f"{records:,} of {plan.spec.num_records:,} arrived, {speed:,.0f}/s"
         progress.update(task, records=facts)
 
-    with report_progress(spark, ended), _arrivals(plan, progress, arrived):
+    # The producers may run on other machines, so the bar follows the records in the topic.
+    arrivals = growth_followed(plan.config, plan.topic, arrived)
+    with report_progress(spark, ended), nullcontext() if progress.disable else arrivals:
         alone = Fleet(spark).run(plans)
     return merged(alone, plan.producer, plan.spec, labels), alone
-
-
-def _arrivals(
-    plan: PerfTestPlan, progress: Progress, on_progress: Callable[[int], None]
-) -> AbstractContextManager[None]:
-    """Follow the records that arrive in the topic: the producers may run on other machines."""
-    if progress.disable:
-        return nullcontext()
-    return growth_followed(plan.config, plan.topic, on_progress)
-
-
-def _progress(console: Console) -> Progress:
-    return progress_bar(
-        console,
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TextColumn("{task.fields[records]}"),
-        TextColumn("{task.fields[producers]}"),
-        TimeElapsedColumn(),
-    )

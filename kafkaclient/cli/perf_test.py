@@ -33,8 +33,7 @@ from kafkaclient.cli.run import FAILED, run_blocking, run_command
 from kafkaclient.errors import ConfigError
 from kafkaclient.perf.clients import CLIENTS, make_client
 from kafkaclient.perf.load import Load
-from kafkaclient.perf.record import write_runs
-from kafkaclient.perf.run import measure
+from kafkaclient.perf.run import measure, write_runs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

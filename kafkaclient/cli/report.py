@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
@@ -27,7 +26,6 @@ from kafkaclient.spark.session import QUICK_START, spark_session
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from rich.progress import Progress
     from rich.table import Table
 
     from kafkaclient.spark.report.findings import Findings
@@ -88,7 +86,15 @@ def _report(folders: Sequence[Path], out: Path, master: str | None, window_ms: f
     job: Any = import_module("kafkaclient.spark.report.job")
     runs = find_runs(folders, telemetry.started_at)
     judgement = job.Judgement(window_s=window_ms / 1e3)
-    with _shown() as (progress, task):
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[tasks]}"),
+        TimeElapsedColumn(),
+    )
+    with progress_bar(stderr_console(), *columns) as progress:
+        task = progress.add_task("starting Spark", total=None, tasks="")
         with spark_failures("starting Spark"):
             spark = spark_session(
                 "kafkaclient report", master, job.SETTINGS, java_options=QUICK_START
@@ -114,20 +120,6 @@ def _report(folders: Sequence[Path], out: Path, master: str | None, window_ms: f
     write_findings(out, found, judgement)
     write_report(out / "report.html", found, judgement, made_with)
     return found
-
-
-@contextmanager
-def _shown() -> Iterator[tuple[Progress, Any]]:
-    progress = progress_bar(
-        stderr_console(),
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[tasks]}"),
-        TimeElapsedColumn(),
-    )
-    with progress:
-        yield progress, progress.add_task("starting Spark", total=None, tasks="")
 
 
 def _tables(found: Sequence[Findings]) -> Iterator[Table | str]:

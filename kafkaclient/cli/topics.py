@@ -11,7 +11,6 @@ import typer
 from kafkaclient.admin import ConfigResource, ConfigSource
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.cli.admin import (
-    EXIT_STATUS,
     AsJson,
     Connect,
     IgnoreLimits,
@@ -40,7 +39,8 @@ app = typer.Typer(
     "--config retention.ms=86400000 --bootstrap-server localhost:9092`, "
     "`kafkaclient topics describe --topic flights --bootstrap-server localhost:9092`.\n\n"
     "Only `create` creates topics, whatever the brokers' `auto.create.topics.enable` is. "
-    f"{EXIT_STATUS}",
+    "Exit status: 0 done, 1 failed, 2 wrong use, 3 partition limits (or a policy of the cluster) "
+    "do not allow it.",
     no_args_is_help=True,
 )
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 from typer.testing import CliRunner
 
+from kafkaclient.admin import Admin
 from kafkaclient.cli import admin as module
 from kafkaclient.cli.app import app
 from kafkaclient.testing.fake import FakeCluster
@@ -34,11 +36,7 @@ def fake() -> FakeCluster:
 
 @pytest.fixture
 def run(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Run:
-    class OnTheFake(module.Admin):
-        def __init__(self, *args, **options) -> None:
-            super().__init__(*args, dialer=fake, rng=Random(1), **options)
-
-    monkeypatch.setattr(module, "Admin", OnTheFake)
+    monkeypatch.setattr(module, "Admin", partial(Admin, dialer=fake, rng=Random(1)))
 
     def invoke(*words: object) -> Result:
         given = [*map(str, words), "--bootstrap-server", fake.bootstrap]

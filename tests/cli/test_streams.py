@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -34,11 +35,7 @@ def fake() -> FakeCluster:
 
 @pytest.fixture
 def run(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Run:
-    class OnTheFake(module.Admin):
-        def __init__(self, *args, **options) -> None:
-            super().__init__(*args, dialer=fake, rng=Random(1), **options)
-
-    monkeypatch.setattr(module, "Admin", OnTheFake)
+    monkeypatch.setattr(module, "Admin", partial(Admin, dialer=fake, rng=Random(1)))
 
     async def topics() -> None:
         async with Admin(fake.bootstrap, dialer=fake, rng=Random(1)) as admin:

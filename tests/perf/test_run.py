@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from kafkaclient.perf.record import RunRecord, write_runs
+from kafkaclient.perf.run import RunRecord, write_runs
 
 if TYPE_CHECKING:
     from pathlib import Path

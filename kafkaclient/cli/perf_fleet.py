@@ -13,7 +13,14 @@ from kafkaclient.cli.perf_report import print_summary, show_run
 from kafkaclient.errors import ConfigError
 from kafkaclient.perf.growth import growth_followed
 from kafkaclient.perf.run import write_runs
-from kafkaclient.perf.spark_load import Fleet, ProducerPlan, check_slots, merged, shares
+from kafkaclient.perf.spark_load import (
+    BARRIER_SETTINGS,
+    ProducerPlan,
+    check_slots,
+    merged,
+    run_together,
+    shares,
+)
 from kafkaclient.spark.failures import spark_failures
 from kafkaclient.spark.progress import report_progress
 from kafkaclient.spark.session import QUICK_START, spark_session
@@ -46,7 +53,7 @@ def run_fleet(plan: PerfTestPlan, master: str, producers: int) -> list[Run]:
         task = progress.add_task("starting Spark", total=None, records="", producers="")
         with spark_failures("starting Spark"):
             spark = spark_session(
-                "kafkaclient perf-test", master, Fleet.settings, java_options=QUICK_START
+                "kafkaclient perf-test", master, BARRIER_SETTINGS, java_options=QUICK_START
             )
         try:
             for number in range(1, plan.repeat + 1):
@@ -85,5 +92,5 @@ def _run(
     # The producers may run on other machines, so the bar follows the records in the topic.
     arrivals = growth_followed(plan.config, plan.topic, arrived)
     with report_progress(spark, ended), nullcontext() if progress.disable else arrivals:
-        alone = Fleet(spark).run(plans)
+        alone = run_together(spark, plans)
     return merged(alone, plan.producer, plan.spec, labels), alone

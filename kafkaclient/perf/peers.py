@@ -110,25 +110,26 @@ class AiokafkaClient:
         if self._producer is None:
             return None
         cluster = self._producer.client.cluster
-        partitions = sorted(cluster.partitions_for_topic(self._topic) or ())
-        leaders = {
-            number: cluster.leader_for_partition(self._module.TopicPartition(self._topic, number))
-            for number in partitions
-        }
-        sent: Counter[int] = Counter()
-        for number, leader in leaders.items():
-            sent[leader] += self._bytes[number]
-        traffic = tuple(
-            PartitionTraffic(number, leader, self._records[number], self._bytes[number])
-            for number, leader in leaders.items()
+        leader_of, partition_of = cluster.leader_for_partition, self._module.TopicPartition
+        partitions = tuple(
+            PartitionTraffic(
+                number,
+                leader_of(partition_of(self._topic, number)),
+                self._records[number],
+                self._bytes[number],
+            )
+            for number in sorted(cluster.partitions_for_topic(self._topic) or ())
         )
+        sent: Counter[int] = Counter()
+        for partition in partitions:
+            sent[partition.leader] += partition.bytes_sent
         return Traffic(
             brokers=tuple(
                 BrokerTraffic(broker.nodeId, sent[broker.nodeId], self._requests[broker.nodeId])
                 for broker in sorted(cluster.brokers(), key=lambda broker: broker.nodeId)
             ),
-            partitions=traffic,
-            skew=skew_of(traffic),
+            partitions=partitions,
+            skew=skew_of(partitions),
         )
 
     def metrics(self) -> Mapping[str, Any]:

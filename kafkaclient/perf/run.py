@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kafkaclient.perf.payload import KeyValue
     from kafkaclient.perf.traffic import Traffic
 
-__all__ = ["Labels", "Run", "RunRecord", "measure", "record_of", "write_runs"]
+__all__ = ["Labels", "Run", "RunRecord", "measure", "record_of", "summary_record", "write_runs"]
 
 _GIVE_UP_AFTER_S = 1.0
 
@@ -78,8 +78,6 @@ class Run:
     outcome: Outcome
     traffic: Traffic | None
     record: RunRecord
-    steady_state: RunRecord | None = None
-    """The figures after the warm-up, without counts by broker; None without a warm-up."""
 
 
 async def measure(
@@ -94,21 +92,15 @@ async def measure(
         raise
     await client.stop()
     traffic = client.traffic()
-    rate = load.spec.rate
-    steady = outcome.steady_state
-    return Run(
-        outcome,
-        traffic,
-        record_of(client.name, rate, outcome, traffic, labels),
-        None if steady is None else _record(client.name, rate, steady, labels),
-    )
+    record = record_of(client.name, load.spec.rate, outcome, traffic, labels)
+    return Run(outcome, traffic, record)
 
 
 def record_of(
     client: str, rate: float | None, outcome: Outcome, traffic: Traffic | None, labels: Labels
 ) -> RunRecord:
     """The record of a load's outcome; ``rate`` is the target, None: as fast as possible."""
-    record = _record(client, rate, outcome.summary, labels)
+    record = summary_record(client, rate, outcome.summary, labels)
     record = replace(record, errors=outcome.errors.total())
     if traffic is None:
         return record
@@ -121,7 +113,8 @@ def record_of(
     )
 
 
-def _record(client: str, rate: float | None, summary: Summary, labels: Labels) -> RunRecord:
+def summary_record(client: str, rate: float | None, summary: Summary, labels: Labels) -> RunRecord:
+    """The record of a summary, without the errors and the traffic."""
     percentile = summary.distribution.percentile_ms
     same = ("records", "seconds", "records_per_s", "mb_per_s", "avg_ms", "max_ms")
     return RunRecord(

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from kafkaclient.perf.payload import KeyValue
 
-__all__ = ["Fleet", "ProducerPlan", "check_slots", "merged", "shares"]
+__all__ = ["BARRIER_SETTINGS", "ProducerPlan", "check_slots", "merged", "run_together", "shares"]
 
-_BARRIER = {
+BARRIER_SETTINGS = {
     # A load that fails must not be sent again.
     "spark.stage.maxConsecutiveAttempts": "1",
     "spark.speculation": "false",
@@ -33,7 +33,7 @@ _BARRIER = {
     "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
     "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "60",
 }
-"""Settings for the Spark session of a fleet."""
+"""Settings of a Spark session for :func:`run_together`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,31 +76,23 @@ def shares(whole: ProducerPlan, producers: int) -> list[ProducerPlan]:
     ]
 
 
-class Fleet:
-    """Producers in the tasks of a Spark session; each task has an event loop and a client."""
+def run_together(spark: Any, plans: Sequence[ProducerPlan]) -> list[Run]:
+    """Run each plan in a Spark task, which has an event loop and a client; all start together.
 
-    settings: Mapping[str, str] = _BARRIER
-
-    def __init__(self, spark: Any) -> None:
-        if getattr(spark, "_sc", None) is None:
-            raise ConfigError(
-                "tasks start together by barriers of Spark's RDDs, and Spark Connect has none: "
-                "give the master's own URL"
-            )
-        self._context = spark.sparkContext
-
-    def run(self, plans: Sequence[ProducerPlan]) -> list[Run]:
-        """Run all plans at once; each needs a task slot.
-
-        Raises SparkJobError or ConfigError for the first plan that failed.
-        """
-        tasks = self._context.parallelize(plans, len(plans)).barrier()
-        with spark_failures(f"the load of {len(plans)} producers"):
-            results: list[Run | KafkaError] = tasks.mapPartitions(_work).collect()
-        for number, found in enumerate(results):
-            if isinstance(found, KafkaError):
-                raise type(found)(f"producer {number}: {found}")
-        return [found for found in results if isinstance(found, Run)]
+    Raises SparkJobError or ConfigError for the first plan that failed.
+    """
+    if getattr(spark, "_sc", None) is None:
+        raise ConfigError(
+            "tasks start together by barriers of Spark's RDDs, and Spark Connect has none: "
+            "give the master's own URL"
+        )
+    tasks = spark.sparkContext.parallelize(plans, len(plans)).barrier()
+    with spark_failures(f"the load of {len(plans)} producers"):
+        results: list[Run | KafkaError] = tasks.mapPartitions(_work).collect()
+    for number, found in enumerate(results):
+        if isinstance(found, KafkaError):
+            raise type(found)(f"producer {number}: {found}")
+    return [found for found in results if isinstance(found, Run)]
 
 
 def check_slots(master: str, producers: int) -> None:
@@ -127,7 +119,7 @@ def merged(runs: Sequence[Run], client: str, spec: LoadSpec, labels: Labels) -> 
         errors=errors,
     )
     traffic = merged_traffic([run.traffic for run in runs if run.traffic is not None])
-    return Run(outcome, traffic, record_of(client, spec.rate, outcome, traffic, labels), None)
+    return Run(outcome, traffic, record_of(client, spec.rate, outcome, traffic, labels))
 
 
 def _merged_summary(parts: Sequence[Summary]) -> Summary:

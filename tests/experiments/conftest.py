@@ -7,5 +7,5 @@ from kafkaclient.pages import page
 
 @pytest.fixture(autouse=True)
 def _without_plotly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages without plotly's script, whose 4 MB take a second to import."""
+    """Pages without plotly's large script."""
     monkeypatch.setattr(page, "_plotly_js", lambda: "")

@@ -15,7 +15,13 @@ from kafkaclient.perf.latency import Distribution, Summary
 from kafkaclient.perf.load import LoadSpec, Outcome
 from kafkaclient.perf.payload import random_payloads
 from kafkaclient.perf.run import Labels, Run, record_of
-from kafkaclient.perf.spark_load import Fleet, ProducerPlan, check_slots, merged, shares
+from kafkaclient.perf.spark_load import (
+    ProducerPlan,
+    check_slots,
+    merged,
+    run_together,
+    shares,
+)
 from kafkaclient.perf.traffic import BrokerTraffic, PartitionTraffic, Traffic
 from kafkaclient.spark.failures import SparkJobError
 
@@ -124,22 +130,22 @@ class Context:
 
 
 @pytest.fixture
-def fleet(monkeypatch: pytest.MonkeyPatch) -> Fleet:
+def spark(monkeypatch: pytest.MonkeyPatch) -> Any:
     barrier = type("B", (), {"get": type("C", (), {"barrier": lambda _self: None})})
     module = type("pyspark", (), {"BarrierTaskContext": barrier})
     monkeypatch.setattr(spark_load, "import_module", lambda _name: module)
     monkeypatch.setattr(spark_load, "loop_factory", lambda: None)
     context = Context()
-    return Fleet(type("Spark", (), {"_sc": context, "sparkContext": context})())
+    return type("Spark", (), {"_sc": context, "sparkContext": context})()
 
 
-def test_what_a_task_measured_arrives_whole(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_task_measured_arrives_whole(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     async def measured(plan: ProducerPlan) -> Run:
         await asyncio.sleep(0)
         return run([1.0] * plan.spec.num_records, 2.0, 150)
 
     monkeypatch.setattr(spark_load, "_measured", measured)
-    found = fleet.run(plans())
+    found = run_together(spark, plans())
     for before, after in zip([run([1.0] * n, 2.0, 150) for n in (4, 3, 3)], found, strict=True):
         assert after.outcome.summary.line() == before.outcome.summary.line()
         assert after.outcome.errors == before.outcome.errors
@@ -152,7 +158,7 @@ def test_what_a_task_measured_arrives_whole(fleet: Fleet, monkeypatch: pytest.Mo
     [(BootstrapError("nobody"), SparkJobError), (ConfigError("bad"), ConfigError)],
 )
 def test_a_task_that_fails_is_named(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, raised: Exception, expected: type[Exception]
+    spark: Any, monkeypatch: pytest.MonkeyPatch, raised: Exception, expected: type[Exception]
 ) -> None:
     async def measured(plan: ProducerPlan) -> Run:
         await asyncio.sleep(0)
@@ -162,12 +168,12 @@ def test_a_task_that_fails_is_named(
 
     monkeypatch.setattr(spark_load, "_measured", measured)
     with pytest.raises(expected, match=f"producer 1: {raised}"):
-        fleet.run(plans())
+        run_together(spark, plans())
 
 
 def test_spark_connect_has_no_barriers() -> None:
     with pytest.raises(ConfigError, match="Spark Connect"):
-        Fleet(object())
+        run_together(object(), plans())
 
 
 @pytest.mark.parametrize(

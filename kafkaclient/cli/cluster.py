@@ -80,23 +80,21 @@ def up(
 def status(*, name: Name = DEFAULT_NAME, as_json: AsJson = False) -> None:
     """Show the brokers, their addresses and what they are doing."""
 
-    async def run() -> bool:
+    async def run() -> None:
         cluster = await asyncio.to_thread(BackgroundCluster.find, name)
         if cluster is None:
             if as_json:
                 print_json({"running": False})
             else:
                 typer.echo("no cluster is running", err=True)
-            return False
+            raise typer.Exit(NOT_RUNNING)
         brokers = await cluster.status()
         if as_json:
             print_json({"running": True, **_addresses(cluster), "brokers": _rows(brokers)})
         else:
             _print_table(cluster, brokers)
-        return True
 
-    if not run_command(run()):
-        raise typer.Exit(NOT_RUNNING)
+    run_command(run())
 
 
 @app.command()
@@ -118,28 +116,36 @@ def delay(broker: Broker, ms: Milliseconds, *, name: Name = DEFAULT_NAME) -> Non
     _do(name, lambda cluster: cluster.delay_produce(broker, ms / 1000))
 
 
-@app.command()
-def kill(broker: Broker, *, name: Name = DEFAULT_NAME) -> None:
-    """Kill a broker (SIGKILL); `restart` starts it again."""
-    _do(name, lambda cluster: cluster.kill(broker))
+def _on_broker(
+    group: typer.Typer,
+    command: str,
+    text: str,
+    action: Callable[[BackgroundCluster, int], Coroutine[Any, Any, object]],
+) -> None:
+    """Add a command that has a broker as its argument."""
+
+    def run(broker: Broker, *, name: Name = DEFAULT_NAME) -> None:
+        _do(name, lambda cluster: action(cluster, broker))
+
+    group.command(command, help=text)(run)
 
 
-@app.command()
-def pause(broker: Broker, *, name: Name = DEFAULT_NAME) -> None:
-    """Freeze a broker (SIGSTOP): its connections stay open, but it does not answer."""
-    _do(name, lambda cluster: cluster.pause(broker))
-
-
-@app.command()
-def resume(broker: Broker, *, name: Name = DEFAULT_NAME) -> None:
-    """Resume a paused broker (SIGCONT)."""
-    _do(name, lambda cluster: cluster.resume(broker))
-
-
-@app.command()
-def restart(broker: Broker, *, name: Name = DEFAULT_NAME) -> None:
-    """Shut a broker down in an orderly way, if it runs, and start it with its data and ports."""
-    _do(name, lambda cluster: cluster.restart(broker))
+_on_broker(
+    app, "kill", "Kill a broker (SIGKILL); `restart` starts it again.", BackgroundCluster.kill
+)
+_on_broker(
+    app,
+    "pause",
+    "Freeze a broker (SIGSTOP): its connections stay open, but it does not answer.",
+    BackgroundCluster.pause,
+)
+_on_broker(app, "resume", "Resume a paused broker (SIGCONT).", BackgroundCluster.resume)
+_on_broker(
+    app,
+    "restart",
+    "Shut a broker down in an orderly way, if it runs, and start it with its data and ports.",
+    BackgroundCluster.restart,
+)
 
 
 @app.command()
@@ -164,16 +170,18 @@ def round_trip(broker: Broker, ms: Milliseconds, *, name: Name = DEFAULT_NAME) -
     _do(name, lambda cluster: cluster.proxy(broker).round_trip(ms / 1000))
 
 
-@faults.command()
-def stall(broker: Broker, *, name: Name = DEFAULT_NAME) -> None:
-    """Forward nothing to or from a broker, with connections open, until `unstall`."""
-    _do(name, lambda cluster: cluster.proxy(broker).stall())
-
-
-@faults.command()
-def unstall(broker: Broker, *, name: Name = DEFAULT_NAME) -> None:
-    """End a stall, and forward the held data."""
-    _do(name, lambda cluster: cluster.proxy(broker).resume())
+_on_broker(
+    faults,
+    "stall",
+    "Forward nothing to or from a broker, with connections open, until `unstall`.",
+    lambda cluster, broker: cluster.proxy(broker).stall(),
+)
+_on_broker(
+    faults,
+    "unstall",
+    "End a stall, and forward the held data.",
+    lambda cluster, broker: cluster.proxy(broker).resume(),
+)
 
 
 @faults.command()

@@ -83,7 +83,10 @@ async def describe(
         return
     print_table(
         ("key", "value", "set by"),
-        ((name, _shown(entry), _source(entry)) for name, entry in shown.items()),
+        (
+            (name, "(hidden)" if entry.sensitive else entry.value or "", _set_by(entry))
+            for name, entry in shown.items()
+        ),
         title=f"configuration of {resource}",
     )
 
@@ -166,9 +169,5 @@ def _entity(kind: str, name: str | None, default: bool) -> ConfigResource:
     )
 
 
-def _shown(entry: ConfigEntry) -> str:
-    return "(hidden)" if entry.sensitive else entry.value or ""
-
-
-def _source(entry: ConfigEntry) -> str:
+def _set_by(entry: ConfigEntry) -> str:
     return _SOURCES.get(entry.source, entry.source.name.lower())

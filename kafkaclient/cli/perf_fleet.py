@@ -13,14 +13,7 @@ from kafkaclient.cli.perf_report import print_summary, show_run
 from kafkaclient.errors import ConfigError
 from kafkaclient.perf.growth import growth_followed
 from kafkaclient.perf.run import write_runs
-from kafkaclient.perf.spark_load import (
-    BARRIER_SETTINGS,
-    ProducerPlan,
-    check_slots,
-    merged,
-    run_together,
-    shares,
-)
+from kafkaclient.perf.spark_load import BARRIER_SETTINGS, check_slots, merged, run_together, shares
 from kafkaclient.spark.failures import spark_failures
 from kafkaclient.spark.progress import report_progress
 from kafkaclient.spark.session import QUICK_START, spark_session
@@ -53,7 +46,10 @@ def run_fleet(plan: PerfTestPlan, master: str, producers: int) -> list[Run]:
         task = progress.add_task("starting Spark", total=None, records="", producers="")
         with spark_failures("starting Spark"):
             spark = spark_session(
-                "kafkaclient perf-test", master, BARRIER_SETTINGS, java_options=QUICK_START
+                "kafkaclient perf-test",
+                master,
+                BARRIER_SETTINGS,
+                java_options=QUICK_START,
             )
         try:
             for number in range(1, plan.repeat + 1):
@@ -73,12 +69,11 @@ def run_fleet(plan: PerfTestPlan, master: str, producers: int) -> list[Run]:
 def _run(
     spark: Any, plan: PerfTestPlan, producers: int, number: int, progress: Progress, task: TaskID
 ) -> tuple[Run, list[Run]]:
-    labels = replace(plan.labels, run=number)
-    whole = ProducerPlan(plan.producer, plan.topic, plan.config, plan.spec, labels, plan.records)
-    plans = shares(whole, producers)
-    name = f"{producers} x {plan.producer} → {plan.topic}"
+    load = replace(plan.load, labels=replace(plan.load.labels, run=number))
+    total = load.spec.num_records
+    name = f"{producers} x {load.client} → {load.topic}"
     name = name if plan.repeat == 1 else f"{name}, run {number}"
-    progress.reset(task, total=plan.spec.num_records, description=name, records="", producers="")
+    progress.reset(task, total=total, description=name, records="", producers="")
 
     def ended(done: int, tasks: int) -> None:
         progress.update(task, producers=f"{done} of {tasks} done")
@@ -86,11 +81,11 @@ def _run(
     def arrived(records: int) -> None:
         progress.update(task, completed=records)
         speed = progress.tasks[task].speed or 0
-        facts = f"{records:,} of {plan.spec.num_records:,} arrived, {speed:,.0f}/s"
+        facts = f"{records:,} of {total:,} arrived, {speed:,.0f}/s"
         progress.update(task, records=facts)
 
     # The producers may run on other machines, so the bar follows the records in the topic.
-    arrivals = growth_followed(plan.config, plan.topic, arrived)
+    arrivals = growth_followed(load.config, load.topic, arrived)
     with report_progress(spark, ended), nullcontext() if progress.disable else arrivals:
-        alone = run_together(spark, plans)
-    return merged(alone, plan.producer, plan.spec, labels), alone
+        alone = run_together(spark, shares(load, producers))
+    return merged(alone, load.client, load.spec, load.labels), alone

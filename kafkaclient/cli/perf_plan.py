@@ -25,12 +25,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kafkaclient.perf.payload import KeyValue
+    from kafkaclient.perf.spark_load import ProducerPlan
 
 __all__ = [
     "DEFAULT_TRANSACTION_MS",
     "ID_PREFIX",
     "PerfTestPlan",
     "either",
+    "labels",
     "load_spec",
     "records",
     "transaction_length",
@@ -51,29 +53,25 @@ _NOT_IN_SETTING = frozenset({BOOTSTRAP, "client.id", "linger.ms", "telemetry", "
 class PerfTestPlan:
     """A checked command line."""
 
-    producer: str
-    topic: str
-    config: Mapping[str, str]
-    spec: LoadSpec
-    records: Callable[[], Iterator[KeyValue]]
+    load: ProducerPlan
     print_metrics: bool
     json: Path | None
     repeat: int
 
-    @property
-    def labels(self) -> Labels:
-        named = {
-            name: value
-            for name, value in self.config.items()
-            if name not in _NOT_IN_SETTING and not name.startswith(_MAYBE_SECRET)
-        }
-        if self.spec.transaction_s is not None:
-            named["transaction.duration.ms"] = f"{self.spec.transaction_s * 1000:.0f}"
-        linger = self.config.get("linger.ms", str(_DEFAULT_LINGER_MS))
-        return Labels(
-            setting=",".join(f"{name}={value}" for name, value in named.items()) or "default",
-            linger_ms=float(linger),
-        )
+
+def labels(config: Mapping[str, str], spec: LoadSpec) -> Labels:
+    """The labels of the runs: the options that distinguish the load from others."""
+    named = {
+        name: value
+        for name, value in config.items()
+        if name not in _NOT_IN_SETTING and not name.startswith(_MAYBE_SECRET)
+    }
+    if spec.transaction_s is not None:
+        named["transaction.duration.ms"] = f"{spec.transaction_s * 1000:.0f}"
+    return Labels(
+        setting=",".join(f"{name}={value}" for name, value in named.items()) or "default",
+        linger_ms=float(config.get("linger.ms", _DEFAULT_LINGER_MS)),
+    )
 
 
 def transaction_length(

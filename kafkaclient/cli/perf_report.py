@@ -41,7 +41,7 @@ async def progress_shown(
     console: Console, load: Load, plan: PerfTestPlan, run: int
 ) -> AsyncIterator[None]:
     """Show a bar that follows the load; the event loop draws it."""
-    name = plan.producer if plan.repeat == 1 else f"{plan.producer} {run}/{plan.repeat}"
+    name = plan.load.client if plan.repeat == 1 else f"{plan.load.client} {run}/{plan.repeat}"
     progress = progress_bar(
         console,
         TextColumn("{task.description}"),
@@ -52,7 +52,7 @@ async def progress_shown(
         # A thread that draws would compete with the load for the interpreter.
         auto_refresh=False,
     )
-    task = progress.add_task(f"{name} → {plan.topic}", total=plan.spec.num_records, rate="")
+    task = progress.add_task(f"{name} → {plan.load.topic}", total=load.spec.num_records, rate="")
     with progress:
         follower = asyncio.create_task(_follow(progress, task, load))
         try:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from kafkaclient.cli import perf_report
 from kafkaclient.cli.options import described
 from kafkaclient.cli.output import stderr_console
 from kafkaclient.cli.perf_fleet import run_fleet
@@ -17,16 +18,10 @@ from kafkaclient.cli.perf_plan import (
     ID_PREFIX,
     PerfTestPlan,
     either,
+    labels,
     load_spec,
     records,
     transaction_length,
-)
-from kafkaclient.cli.perf_report import (
-    metrics_lines,
-    print_line,
-    print_summary,
-    progress_shown,
-    show_run,
 )
 from kafkaclient.cli.properties import client_config
 from kafkaclient.cli.run import FAILED, run_blocking, run_command
@@ -34,6 +29,7 @@ from kafkaclient.errors import ConfigError
 from kafkaclient.perf.clients import CLIENTS, make_client
 from kafkaclient.perf.load import Load
 from kafkaclient.perf.run import measure, write_runs
+from kafkaclient.perf.spark_load import ProducerPlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -147,18 +143,12 @@ def perf_test(  # noqa: PLR0913 - the flags of Kafka's tool
             either("--command-property", command_property, "--producer-props", producer_props),
         )
         transaction_ms = transaction_length(config, transactional_id, transaction_duration_ms)
-        return PerfTestPlan(
-            producer=producer,
-            topic=topic,
-            config=config,
-            spec=load_spec(
-                num_records, throughput, warmup_records, reporting_interval, transaction_ms
-            ),
-            records=records(record_size, payload_file, payload_delimiter, payload_monotonic),
-            print_metrics=print_metrics,
-            json=json,
-            repeat=repeat,
+        spec = load_spec(
+            num_records, throughput, warmup_records, reporting_interval, transaction_ms
         )
+        made = records(record_size, payload_file, payload_delimiter, payload_monotonic)
+        load = ProducerPlan(producer, topic, config, spec, labels(config, spec), made)
+        return PerfTestPlan(load, print_metrics, json, repeat)
 
     async def main() -> list[Run]:
         if producers > 1:
@@ -182,20 +172,21 @@ async def run_perf_test(plan: PerfTestPlan) -> list[Run]:
     console = stderr_console()
     runs = []
     for number in range(1, plan.repeat + 1):
-        client = make_client(plan.producer, plan.config, plan.topic)
+        client = make_client(plan.load.client, plan.load.config, plan.load.topic)
         load = Load(
             client,
-            plan.spec,
-            on_window=lambda window: print_line(window.line()),
+            plan.load.spec,
+            on_window=lambda window: perf_report.print_line(window.line()),
             on_steady_state=lambda: console.print("In steady state."),
         )
-        async with progress_shown(console, load, plan, number):
-            run = await measure(client, load, plan.records(), replace(plan.labels, run=number))
+        async with perf_report.progress_shown(console, load, plan, number):
+            labeled = replace(plan.load.labels, run=number)
+            run = await measure(client, load, plan.load.records(), labeled)
         runs.append(run)
-        print_summary(run)
+        perf_report.print_summary(run)
         if plan.print_metrics:
-            print_line(metrics_lines(client.metrics()))
-        show_run(console, run)
+            perf_report.print_line(perf_report.metrics_lines(client.metrics()))
+        perf_report.show_run(console, run)
     if plan.json is not None:
         values = [run.record.as_json() for run in runs]
         write_runs(plan.json, values, **values[-1])

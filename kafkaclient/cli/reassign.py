@@ -12,6 +12,7 @@ from kafkaclient.admin import ReassignmentPlan
 from kafkaclient.admin.reassign.estimate import shown
 from kafkaclient.admin.reassign.plan import parse_broker_list, parse_topics
 from kafkaclient.cli import reassign_report as report
+from kafkaclient.cli import reassign_state as state
 from kafkaclient.cli.admin import (
     AsJson,
     Connect,
@@ -24,15 +25,7 @@ from kafkaclient.cli.admin import (
     write_file,
 )
 from kafkaclient.cli.output import joined, print_json, print_message
-from kafkaclient.cli.reassign_state import (
-    PlanFile,
-    cancel,
-    exit_if_failed,
-    list_,
-    read_plan,
-    verify,
-    watch,
-)
+from kafkaclient.cli.reassign_state import PlanFile  # noqa: TC001 - typer reads the annotations
 from kafkaclient.errors import ConfigError, ReassignmentError
 
 if TYPE_CHECKING:
@@ -168,7 +161,7 @@ async def execute(  # noqa: PLR0913 - the flags of Kafka's tool, and some more
     Example: `kafkaclient reassign execute --reassignment-json-file plan.json --throttle 20000000
     --network-bandwidth 125000000`
     """
-    plan = read_plan(reassignment_json_file)
+    plan = state.read_plan(reassignment_json_file)
     plan.check()
 
     def save_rollback(present: ReassignmentPlan) -> None:
@@ -222,7 +215,7 @@ async def execute(  # noqa: PLR0913 - the flags of Kafka's tool, and some more
                 "rollback": ReassignmentPlan(begun.before).as_dict(),
             }
         )
-    exit_if_failed(begun.failed)
+    state.exit_if_failed(begun.failed)
     if no_wait:
         typer.echo(
             "the moves continue, and their throttles stay until `kafkaclient reassign verify` "
@@ -231,10 +224,10 @@ async def execute(  # noqa: PLR0913 - the flags of Kafka's tool, and some more
         )
 
 
-app.command()(verify)
-app.command()(cancel)
-app.command("list")(list_)
-app.command()(watch)
+app.command()(state.verify)
+app.command()(state.cancel)
+app.command("list")(state.list_)
+app.command()(state.watch)
 
 
 # ------------------------------------------------------------------------------------------------

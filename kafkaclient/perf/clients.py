@@ -160,8 +160,6 @@ CLIENTS: Mapping[str, Callable[[Mapping[str, str], str], LoadClient]] = {
 
 def make_client(name: str, config: Mapping[str, str], topic: str) -> LoadClient:
     """The client of this name, not started. Raises ConfigError for an unknown name or option."""
-    try:
-        make = CLIENTS[name]
-    except KeyError:
-        raise ConfigError(f"no client {name!r}; there are {', '.join(CLIENTS)}") from None
-    return make(config, topic)
+    if name not in CLIENTS:
+        raise ConfigError(f"no client {name!r}; there are {', '.join(CLIENTS)}")
+    return CLIENTS[name](config, topic)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkaclient.cli.perf_test import metrics_lines, repeat_flags
+from kafkaclient.cli.perf_report import metrics_lines
+from kafkaclient.cli.perf_test import repeat_flags
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -108,9 +108,6 @@ async def check(
         raise typer.Exit(OVER_LIMIT)
 
 
-# ------------------------------------------------------------------------------------------------
-
-
 def _limits_json(limits: Limits) -> dict[str, Any]:
     return {
         "max.broker.partitions": limits.max_broker_partitions,

@@ -11,13 +11,8 @@ import typer
 
 from kafkaclient.cli.properties import BOOTSTRAP
 from kafkaclient.errors import ConfigError
+from kafkaclient.perf import payload
 from kafkaclient.perf.load import LoadSpec
-from kafkaclient.perf.payload import (
-    file_payloads,
-    monotonic_payloads,
-    random_payloads,
-    read_payloads,
-)
 from kafkaclient.perf.run import Labels
 
 if TYPE_CHECKING:
@@ -125,11 +120,11 @@ def records(
             "give exactly one of --record-size, --payload-file and --payload-monotonic"
         )
     if record_size is not None:
-        return partial(random_payloads, record_size)
+        return partial(payload.random_payloads, record_size)
     if file is None:
-        return monotonic_payloads
-    found = tuple(read_payloads(file, "\n" if delimiter == "\\n" else delimiter))
+        return payload.monotonic_payloads
+    found = tuple(payload.read_payloads(file, "\n" if delimiter == "\\n" else delimiter))
     if not found:
         raise ConfigError(f"--payload-file {file} is empty")
     typer.echo(f"Number of records read from {file}: {len(found)}", err=True)
-    return partial(file_payloads, found)
+    return partial(payload.file_payloads, found)

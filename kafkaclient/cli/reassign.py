@@ -230,9 +230,6 @@ app.command("list")(state.list_)
 app.command()(state.watch)
 
 
-# ------------------------------------------------------------------------------------------------
-
-
 def _topics(file: Path | None, names: str | None) -> list[str]:
     if (file is None) == (names is None):
         raise ConfigError("give --topics NAMES, or --topics-to-move-json-file FILE")

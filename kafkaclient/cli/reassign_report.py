@@ -50,9 +50,6 @@ _ROWS = 20  # partitions shown while they move: a screen has no room for more
 _LINE_EVERY_S = 10.0
 
 
-# --- estimates --------------------------------------------------------------------------------
-
-
 def estimate_json(found: Estimate, quota: int | None, network: int | None) -> dict[str, Any]:
     safe = found.safe_range(network)
     numbers = ("partitions", "total_partitions", "move_ratio", "bytes_to_move", "inbound")
@@ -114,9 +111,6 @@ def duration(seconds: float) -> str:
     return f"{hours} h {minutes:02} min" if hours else f"{minutes}:{rest:02}"
 
 
-# --- moves under way --------------------------------------------------------------------------
-
-
 def print_ongoing(moves: Mapping[TopicPartition, OngoingReassignment]) -> None:
     """Print the moves in the words of Kafka's tool."""
     if not moves:
@@ -128,9 +122,6 @@ def print_ongoing(moves: Mapping[TopicPartition, OngoingReassignment]) -> None:
         words += f" adding: {joined(move.adding)}." * bool(move.adding)
         words += f" removing: {joined(move.removing)}." * bool(move.removing)
         typer.echo(words)
-
-
-# --- throttles --------------------------------------------------------------------------------
 
 
 def lifted_json(lifted: Lifted) -> dict[str, Any]:
@@ -205,9 +196,6 @@ def _throttle_rows(found: Throttles) -> Iterator[tuple[str, ...]]:
 def _short(elements: tuple[str, ...]) -> str:
     more = f" and {len(elements) - 8} more" if len(elements) > 8 else ""
     return joined(elements[:8]) + more
-
-
-# --- progress ---------------------------------------------------------------------------------
 
 
 def progress_json(progress: Progress) -> dict[str, Any]:

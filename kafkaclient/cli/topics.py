@@ -262,9 +262,6 @@ async def add_partitions(
         typer.echo(f"topic {topic} {has} {partitions} partitions", err=True)
 
 
-# ------------------------------------------------------------------------------------------------
-
-
 async def _matching(
     admin: Admin, pattern: str | None, *, missing_ok: bool
 ) -> list[TopicDescription]:

@@ -90,8 +90,8 @@ def latency_tail(curves: Sequence[Curve]) -> Figure:
 
 
 def _points(curve: Curve, drawn: Callable[[float], bool]) -> tuple[list[float], list[float]]:
+    """The percentiles and the times of a curve; no time is zero, for a logarithmic axis."""
     points = [(share, max(ms, 0.001)) for share, ms in curve.points if drawn(share)]
-    # A logarithmic axis has no zero.
     return [share for share, _ms in points], [ms for _share, ms in points]
 
 

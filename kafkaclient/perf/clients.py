@@ -120,22 +120,15 @@ class KafkaclientClient:
             return None
         load = self._producer.load()
         skew = load.skew.get(self._topic, nan)
+        names = [field.name for field in fields(BrokerTraffic)]
+        partitions = (
+            PartitionTraffic(p.partition, p.leader, p.records_sent, p.bytes_sent, p.batches_bound)
+            for p in load.partitions
+            if p.topic == self._topic
+        )
         return Traffic(
-            brokers=tuple(
-                BrokerTraffic(*(getattr(broker, field.name) for field in fields(BrokerTraffic)))
-                for broker in load.brokers
-            ),
-            partitions=tuple(
-                PartitionTraffic(
-                    partition=partition.partition,
-                    leader=partition.leader,
-                    records_sent=partition.records_sent,
-                    bytes_sent=partition.bytes_sent,
-                    batches_sent=partition.batches_bound,
-                )
-                for partition in sorted(load.partitions, key=lambda load: load.partition)
-                if partition.topic == self._topic
-            ),
+            brokers=tuple(BrokerTraffic(*(getattr(b, n) for n in names)) for b in load.brokers),
+            partitions=tuple(sorted(partitions, key=lambda each: each.partition)),
             skew=None if isnan(skew) else skew,
         )
 

@@ -236,9 +236,8 @@ class ConfluentClient:
             # The second set of statistics from now is the first that covers the whole run.
             enough = self._statistics_count + 2
             await _until(lambda: self._statistics_count >= enough)
-        self._stopping = True
-        if self._drainer is not None:
             self._drainer.cancel()
+        self._stopping = True
         if self._poller is not None:
             await asyncio.to_thread(self._poller.join)
         if self._producer is not None:
@@ -256,9 +255,7 @@ class ConfluentClient:
         )
         brokers = (
             BrokerTraffic(
-                node_id=broker["nodeid"],
-                bytes_sent=broker["txbytes"],
-                requests_sent=broker["req"].get("Produce", 0),
+                *(broker["nodeid"], broker["txbytes"], broker["req"].get("Produce", 0)),
                 in_flight_requests=broker["waitresp_cnt"],
             )
             for broker in self._statistics["brokers"].values()

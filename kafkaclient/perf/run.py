@@ -68,7 +68,11 @@ class RunRecord:
 
     def as_json(self) -> dict[str, Any]:
         """The record as plain JSON values, fields in their documented order."""
-        return {name: _rounded(value) for name, value in asdict(self).items()}
+        # Six decimals are microseconds in seconds; further decimals are noise.
+        return {
+            name: round(value, 6) if isinstance(value, float) else value
+            for name, value in asdict(self).items()
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +131,6 @@ def summary_record(client: str, rate: float | None, summary: Summary, labels: La
         p99_ms=percentile(99),
         p999_ms=percentile(99.9),
     )
-
-
-def _rounded(value: Any) -> Any:
-    # Six decimals are microseconds in seconds; further decimals are noise.
-    return round(value, 6) if isinstance(value, float) else value
 
 
 def write_runs(path: Path, runs: Sequence[dict[str, Any]], **more: Any) -> None:

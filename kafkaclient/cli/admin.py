@@ -36,8 +36,7 @@ __all__ = [
     "write_file",
 ]
 
-OVER_LIMIT = 3
-"""Exit status when partition limits are exceeded, or do not allow a request."""
+OVER_LIMIT = 3  # exit status if partition limits are exceeded, or do not allow a request
 
 Connect: TypeAlias = Callable[..., AbstractAsyncContextManager[Admin]]
 """``async with connect(limits_file=None, ignore_limits=False) as admin``: a started client."""

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-NOT_RUNNING = 3
-"""Exit status of ``status`` if there is no cluster, as for a stopped service."""
+NOT_RUNNING = 3  # exit status of `status` if there is no cluster, as for a stopped service
 
 app = typer.Typer(
     help="Real Kafka brokers on this machine, without Docker; `describe` is for any cluster.\n\n"
@@ -63,11 +62,10 @@ def up(
     `kafkaclient cluster up --brokers 1 --config message.max.bytes=5000000`,
     `kafkaclient cluster up --json`
     """
-    console = stderr_console()
 
     async def run() -> None:
         spec = ClusterSpec.build(brokers, rack, pairs(config, "--config"), version, long_lived=True)
-        cluster = await BackgroundCluster.up(name, spec, say=console.print)
+        cluster = await BackgroundCluster.up(name, spec, say=stderr_console().print)
         if as_json:
             print_json(_addresses(cluster))
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -11,9 +11,6 @@ from kafkaclient.cli.admin import AsJson, Connect, ValidateOnly, on_cluster
 from kafkaclient.cli.output import picked, print_json, print_table
 from kafkaclient.cli.properties import comma_pairs
 from kafkaclient.errors import ConfigError
-
-if TYPE_CHECKING:
-    from kafkaclient.admin import ConfigEntry
 
 __all__ = ["app"]
 
@@ -36,7 +33,7 @@ EntityType = Annotated[str | None, "topics or brokers."]
 EntityName = Annotated[str | None, "The topic's name, or the broker's id."]
 EntityDefault = Annotated[bool, "With --entity-type brokers: their defaults."]
 
-_SOURCES = {
+_SOURCES = {source: source.name.lower() for source in ConfigSource} | {
     ConfigSource.DYNAMIC_TOPIC_CONFIG: "topic",
     ConfigSource.DYNAMIC_BROKER_CONFIG: "broker, dynamic",
     ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: "all brokers, dynamic",
@@ -84,7 +81,7 @@ async def describe(
     print_table(
         ("key", "value", "set by"),
         (
-            (name, "(hidden)" if entry.sensitive else entry.value or "", _set_by(entry))
+            (name, "(hidden)" if entry.sensitive else entry.value or "", _SOURCES[entry.source])
             for name, entry in shown.items()
         ),
         title=f"configuration of {resource}",
@@ -167,7 +164,3 @@ def _entity(kind: str, name: str | None, default: bool) -> ConfigResource:
         "--entity-type is topics with --entity-name NAME, or brokers with --entity-name ID or "
         "--entity-default"
     )
-
-
-def _set_by(entry: ConfigEntry) -> str:
-    return _SOURCES.get(entry.source, entry.source.name.lower())

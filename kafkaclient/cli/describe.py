@@ -7,7 +7,7 @@ from dataclasses import asdict
 import typer
 
 from kafkaclient.cli.admin import AsJson, Connect, on_cluster
-from kafkaclient.cli.output import print_json, print_table
+from kafkaclient.cli.output import joined, print_json, print_table
 
 __all__ = ["describe"]
 
@@ -45,9 +45,8 @@ async def describe(connect: Connect, *, as_json: AsJson = False) -> None:
     without = f", {offline} of them without a leader" if offline else ""
     typer.echo(f"{found.topics} topics, {found.partitions} partitions{without}")
     if found.missing_brokers:
-        missing = ", ".join(map(str, found.missing_brokers))
-        typer.echo(f"not up, though they have replicas: broker {missing}")
+        typer.echo(f"not up, though they have replicas: broker {joined(found.missing_brokers)}")
     elsewhere = set(found.controllers) - {broker.node_id for broker in found.brokers}
     if elsewhere:
-        known = ", ".join(map(str, sorted(elsewhere)))
+        known = joined(sorted(elsewhere))
         typer.echo(f"controllers that are not brokers: {known}; active: {found.controller_id}")

@@ -6,17 +6,14 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-from kafkaclient.cli.output import progress_bar, stderr_console
+from kafkaclient.cli.output import stderr_console
 from kafkaclient.cli.perf_report import print_summary, show_run
+from kafkaclient.cli.spark import spark_with_progress
 from kafkaclient.errors import ConfigError
 from kafkaclient.perf.growth import growth_followed
 from kafkaclient.perf.run import write_runs
 from kafkaclient.perf.spark_load import BARRIER_SETTINGS, check_slots, merged, run_together, shares
-from kafkaclient.spark.failures import spark_failures
 from kafkaclient.spark.progress import report_progress
-from kafkaclient.spark.session import QUICK_START, spark_session
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -32,35 +29,17 @@ def run_fleet(plan: PerfTestPlan, master: str, producers: int) -> list[Run]:
     if plan.print_metrics:
         raise ConfigError("--print-metrics is for one producer: leave it out with --spark-master")
     check_slots(master, producers)
-    console = stderr_console()
     runs, records = [], []
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TextColumn("{task.fields[records]}"),
-        TextColumn("{task.fields[producers]}"),
-        TimeElapsedColumn(),
-    )
-    with progress_bar(console, *columns) as progress:
-        task = progress.add_task("starting Spark", total=None, records="", producers="")
-        with spark_failures("starting Spark"):
-            spark = spark_session(
-                "kafkaclient perf-test",
-                master,
-                BARRIER_SETTINGS,
-                java_options=QUICK_START,
-            )
-        try:
-            for number in range(1, plan.repeat + 1):
-                whole, alone = _run(spark, plan, producers, number, progress, task)
-                runs.append(whole)
-                each = [run.record.as_json() for run in alone]
-                records.append({**whole.record.as_json(), "producers": each})
-                print_summary(whole)
-                show_run(console, whole)
-        finally:
-            spark.stop()
+    with spark_with_progress(
+        "kafkaclient perf-test", master, BARRIER_SETTINGS, "records", "producers"
+    ) as (spark, progress, task):
+        for number in range(1, plan.repeat + 1):
+            whole, alone = _run(spark, plan, producers, number, progress, task)
+            runs.append(whole)
+            each = [run.record.as_json() for run in alone]
+            records.append({**whole.record.as_json(), "producers": each})
+            print_summary(whole)
+            show_run(stderr_console(), whole)
     if plan.json is not None:
         write_runs(plan.json, records, **records[-1])
     return runs

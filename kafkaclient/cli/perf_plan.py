@@ -36,8 +36,7 @@ __all__ = [
 T = TypeVar("T")
 
 _DEFAULT_LINGER_MS = 5.0
-ID_PREFIX = "performance-producer-"
-"""What a transactional id begins with if none is given."""
+ID_PREFIX = "performance-producer-"  # of transactional ids, if none is given
 DEFAULT_TRANSACTION_MS = 3000
 # The setting is shown and written to files, so it must not contain credentials.
 _MAYBE_SECRET = ("sasl.", "sasl_", "ssl.", "ssl_")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -242,7 +241,6 @@ async def _lines(reports: AsyncIterator[Progress], console: Console) -> Progress
         if now - printed >= _LINE_EVERY_S or last.finished:
             printed = now
             console.print(line(last), markup=False, soft_wrap=True)
-            sys.stderr.flush()
     return last
 
 

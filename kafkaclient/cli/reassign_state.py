@@ -33,8 +33,7 @@ __all__ = [
     "watch",
 ]
 
-IN_PROGRESS = 4
-"""Exit status of ``verify`` while a move of the plan is in progress."""
+IN_PROGRESS = 4  # exit status of `verify` while a move of the plan is in progress
 
 PlanFile = Annotated[
     Path,

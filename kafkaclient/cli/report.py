@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Group
-from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from kafkaclient.cli.options import described
-from kafkaclient.cli.output import WIDE, plain_table, progress_bar, stderr_console, stdout_console
+from kafkaclient.cli.output import WIDE, plain_table, stdout_console
 from kafkaclient.cli.run import run_blocking
+from kafkaclient.cli.spark import spark_with_progress
 from kafkaclient.errors import ConfigError
 from kafkaclient.spark.failures import spark_failures
 from kafkaclient.spark.progress import report_progress
 from kafkaclient.spark.report.findings import findings, write_findings
 from kafkaclient.spark.report.page import write_report
 from kafkaclient.spark.report.runs import find_runs
-from kafkaclient.spark.session import QUICK_START, spark_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -86,34 +85,20 @@ def _report(folders: Sequence[Path], out: Path, master: str | None, window_ms: f
     job: Any = import_module("kafkaclient.spark.report.job")
     runs = find_runs(folders, telemetry.started_at)
     judgement = job.Judgement(window_s=window_ms / 1e3)
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[tasks]}"),
-        TimeElapsedColumn(),
-    )
-    with progress_bar(stderr_console(), *columns) as progress:
-        task = progress.add_task("starting Spark", total=None, tasks="")
-        with spark_failures("starting Spark"):
-            spark = spark_session(
-                "kafkaclient report", master, job.SETTINGS, java_options=QUICK_START
-            )
-        try:
+    with spark_with_progress("kafkaclient report", master, job.SETTINGS, "tasks") as shown:
+        spark, progress, task = shown
 
-            def begin(step: str) -> None:
-                place = job.STEPS.index(step)
-                progress.update(task, description=step, completed=place, tasks="")
+        def begin(step: str) -> None:
+            place = job.STEPS.index(step)
+            progress.update(task, description=step, completed=place, tasks="")
 
-            def show_tasks(done: int, tasks: int) -> None:
-                progress.update(task, tasks=f"{done} of {tasks} tasks")
+        def show_tasks(done: int, tasks: int) -> None:
+            progress.update(task, tasks=f"{done} of {tasks} tasks")
 
-            progress.update(task, total=len(job.STEPS))
-            with report_progress(spark, show_tasks), spark_failures("the report"):
-                tables = job.aggregate(spark, runs, out / "tables", judgement, begin)
-            made_with = f"kafkaclient {version('kafkaclient')}, Spark {spark.version}"
-        finally:
-            spark.stop()
+        progress.update(task, total=len(job.STEPS))
+        with report_progress(spark, show_tasks), spark_failures("the report"):
+            tables = job.aggregate(spark, runs, out / "tables", judgement, begin)
+        made_with = f"kafkaclient {version('kafkaclient')}, Spark {spark.version}"
     found = findings(runs, tables)
     if not found:
         raise ConfigError("the files hold no batches: nothing was sent while they were written")

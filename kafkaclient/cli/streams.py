@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-UNBALANCED = 3
-"""Exit status of ``--check`` if tasks are yet to move."""
+UNBALANCED = 3  # exit status of --check if tasks are yet to move
 
 _REPEAT_EVERY_S = 0.5
 

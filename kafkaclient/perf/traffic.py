@@ -71,9 +71,9 @@ class Traffic:
     @property
     def requests_per_broker(self) -> tuple[int, ...] | None:
         """Requests in the order of broker ids; None if a broker's are not known."""
-        requests = [broker.requests_sent for broker in self.brokers]
-        known = tuple(number for number in requests if number is not None)
-        return known if len(known) == len(requests) else None
+        sent = (broker.requests_sent for broker in self.brokers)
+        known = tuple(number for number in sent if number is not None)
+        return known if len(known) == len(self.brokers) else None
 
 
 def skew_of(partitions: Sequence[PartitionTraffic]) -> float | None:

@@ -64,7 +64,9 @@ def up(
     """
 
     async def run() -> None:
-        spec = ClusterSpec.build(brokers, rack, pairs(config, "--config"), version, long_lived=True)
+        spec = ClusterSpec.build(
+            brokers, rack, pairs(config, "--config", strip=True), version, long_lived=True
+        )
         cluster = await BackgroundCluster.up(name, spec, say=stderr_console().print)
         if as_json:
             print_json(_addresses(cluster))

@@ -13,7 +13,7 @@ from kafkaclient.errors import ConfigError
 from kafkaclient.perf.growth import growth_followed
 from kafkaclient.perf.run import write_runs
 from kafkaclient.perf.spark_load import BARRIER_SETTINGS, check_slots, merged, run_together, shares
-from kafkaclient.spark.progress import report_progress
+from kafkaclient.spark.jobs import report_progress
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

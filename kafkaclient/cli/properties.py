@@ -51,11 +51,16 @@ def read_properties(path: Path) -> dict[str, str]:
         raise ConfigError(f"cannot read the options in {path}: {error}") from error
 
 
-def pairs(words: Iterable[str] | None, flag: str) -> dict[str, str]:
-    """The ``NAME=VALUE`` words of a flag. Raises :class:`ConfigError` for any other word."""
+def pairs(words: Iterable[str] | None, flag: str, *, strip: bool = False) -> dict[str, str]:
+    """The ``NAME=VALUE`` words of a flag. Raises :class:`ConfigError` for any other word.
+
+    ``strip``: remove spaces around names and values.
+    """
     found: dict[str, str] = {}
     for word in words or ():
         name, equals, value = word.partition("=")
+        if strip:
+            name, value = name.strip(), value.strip()
         if not (name and equals):
             raise ConfigError(f"{flag} takes NAME=VALUE, not {word!r}")
         found[name] = value
@@ -70,8 +75,7 @@ def comma_pairs(words: Iterable[str] | None, flag: str) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for part in (part for word in words or () for part in _split(word)):
-        [(name, value)] = pairs([part.strip()], flag).items()
-        name, value = name.strip(), value.strip()
+        [(name, value)] = pairs([part], flag, strip=True).items()
         if name in found:
             raise ConfigError(f"{flag} {name} is given twice")
         found[name] = value[1:-1] if value[:1] == "[" and value[-1:] == "]" else value

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from kafkaclient.cli.output import progress_bar, stderr_console
-from kafkaclient.spark.failures import spark_failures
+from kafkaclient.spark.jobs import spark_failures
 from kafkaclient.spark.session import QUICK_START, spark_session
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ def spark_with_progress(
         TimeElapsedColumn(),
     )
     with progress_bar(stderr_console(), *columns) as progress:
-        task = progress.add_task("starting Spark", total=None, **dict.fromkeys(fields, ""))
+        texts: dict[str, Any] = dict.fromkeys(fields, "")
+        task = progress.add_task("starting Spark", total=None, **texts)
         with spark_failures("starting Spark"):
             spark = spark_session(application, master, settings, java_options=QUICK_START)
         try:

@@ -16,7 +16,7 @@ from kafkaclient.perf.latency import Distribution, Summary
 from kafkaclient.perf.load import Load, LoadSpec, Outcome
 from kafkaclient.perf.run import Labels, Run, measure, record_of
 from kafkaclient.perf.traffic import merged_traffic
-from kafkaclient.spark.failures import SparkJobError, spark_failures
+from kafkaclient.spark.jobs import SparkJobError, spark_failures
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

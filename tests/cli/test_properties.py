@@ -52,6 +52,13 @@ def test_words_are_split_at_the_first_equals_sign() -> None:
     assert pairs(words, "--x") == {"acks": "all", "sasl.jaas.config": "X required a=b;"}
 
 
+def test_spaces_around_names_and_values() -> None:
+    assert pairs([], "--x") == {}
+    words = ["replica.fetch.backoff.ms=100", "log.dirs = /a=b"]
+    found = {"replica.fetch.backoff.ms": "100", "log.dirs": "/a=b"}
+    assert pairs(words, "--x", strip=True) == found
+
+
 @pytest.mark.parametrize("word", ["acks", "=all", ""])
 def test_a_word_without_a_name_and_a_value_is_refused(word: str) -> None:
     with pytest.raises(ConfigError, match="--x takes NAME=VALUE"):

@@ -23,7 +23,7 @@ from kafkaclient.perf.spark_load import (
     shares,
 )
 from kafkaclient.perf.traffic import BrokerTraffic, PartitionTraffic, Traffic
-from kafkaclient.spark.failures import SparkJobError
+from kafkaclient.spark.jobs import SparkJobError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

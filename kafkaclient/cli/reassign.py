@@ -57,14 +57,10 @@ Quota = Annotated[
     ),
 ]
 Network = Annotated[
-    int | None,
-    typer.Option(min=1, help="N: the network bandwidth of a broker, in bytes per second."),
+    int | None, typer.Option(min=1, help="N: a broker's network bandwidth in bytes per second.")
 ]
 Measure = Annotated[
-    float,
-    typer.Option(
-        "--measure", min=0, help="Seconds for which the brokers' inbound bytes are measured."
-    ),
+    float, typer.Option(min=0, help="Seconds for which the brokers' inbound bytes are measured.")
 ]
 
 

@@ -62,8 +62,6 @@ class Throttle:
     and sleeps once it owes 2 ms. A sender that is behind does not sleep.
     """
 
-    __slots__ = ("_interval", "_owed", "_rate", "_start")
-
     def __init__(self, rate: float | None, start: float) -> None:
         self._rate = rate or 0.0
         self._interval = 1.0 / rate if rate else 0.0

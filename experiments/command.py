@@ -12,7 +12,8 @@ from rich.table import Table
 from experiments.experiment import REPORT, SUMMARY, BaseExperiment, BaseResults
 from experiments.options import check_libraries
 from experiments.watcher import ConsoleWatcher
-from kafkaclient.cli.run import FAILED, WIDE, run_command, stderr_console, stdout_console
+from kafkaclient.cli.output import WIDE, stderr_console, stdout_console
+from kafkaclient.cli.run import FAILED, run_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

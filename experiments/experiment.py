@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-from kafkaclient.perf.record import write_runs
+from kafkaclient.perf.run import RunRecord, write_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from experiments.watcher import Watcher
 
-__all__ = ["REPORT", "SUMMARY", "BaseExperiment", "BaseResults"]
+__all__ = ["REPORT", "SUMMARY", "BaseExperiment", "BaseResults", "run_record"]
 
 SUMMARY = "summary.json"
 REPORT = "report.html"
@@ -76,3 +76,12 @@ class BaseExperiment(ABC, Generic[P, R]):
     @abstractmethod
     async def run(self) -> None:
         """Make all runs. A cancellation leaves the results so far."""
+
+
+def run_record(values: Mapping[str, Any]) -> RunRecord:
+    """The record that :meth:`RunRecord.as_json` made; ignores fields that are not its own."""
+    known = {field.name: values[field.name] for field in fields(RunRecord) if field.name in values}
+    for name in ("bytes_per_broker", "requests_per_broker"):
+        if known.get(name) is not None:
+            known[name] = tuple(known[name])
+    return RunRecord(**known)

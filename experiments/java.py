@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from experiments.clients import JAVA, client_config
 from kafkaclient.errors import KafkaError
-from kafkaclient.perf.record import RunRecord
+from kafkaclient.perf.run import RunRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkaclient.perf.payload import KeyValue
-    from kafkaclient.perf.record import RunRecord
+    from kafkaclient.perf.run import RunRecord
 
 __all__ = ["Ledger", "ReadBack", "read_back", "read_topic"]
 

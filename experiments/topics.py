@@ -19,7 +19,7 @@ from kafkaclient.wire.api import ApiKey
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping, Sequence
 
-    from kafkaclient.perf.record import RunRecord
+    from kafkaclient.perf.run import RunRecord
     from kafkaclient.testing.cluster import ClusterHandle
 
 __all__ = ["ProduceCount", "create_topics", "delete_topics", "placement", "produce_count"]

@@ -100,20 +100,7 @@ def kafka_cluster() -> Iterator[LocalCluster | ExternalCluster]:
 def _run(coroutine: Coroutine[Any, Any, T]) -> T:
     """The result of ``asyncio.run`` in another thread: this one may be running an event loop."""
     import asyncio  # noqa: PLC0415 - costs 30 ms, in every pytest run of its users
-    import threading  # noqa: PLC0415
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415
 
-    outcome: list[T] = []
-    failure: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            outcome.append(asyncio.run(coroutine))
-        except BaseException as error:  # noqa: BLE001 - raised below, in the caller's thread
-            failure.append(error)
-
-    thread = threading.Thread(target=work, name="kafka_cluster")
-    thread.start()
-    thread.join()
-    if failure:
-        raise failure[0]
-    return outcome[0]
+    with ThreadPoolExecutor(1, thread_name_prefix="kafka_cluster") as executor:
+        return executor.submit(asyncio.run, coroutine).result()

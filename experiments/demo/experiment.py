@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from experiments.watcher import Watcher
     from kafkaclient.perf.payload import KeyValue
-    from kafkaclient.perf.record import RunRecord
+    from kafkaclient.perf.run import RunRecord
     from kafkaclient.testing.cluster import ClusterHandle
 
 __all__ = ["SETTINGS", "DemoPlan", "DemoRun", "DemoSetting", "run_demo"]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from kafkaclient.perf.payload import KeyValue
-    from kafkaclient.perf.record import RunRecord
+    from kafkaclient.perf.run import RunRecord
     from kafkaclient.testing.cluster import ClusterHandle
 
 __all__ = ["Experiment"]

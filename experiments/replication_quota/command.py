@@ -15,8 +15,9 @@ from experiments.command import (
     run_experiment,
 )
 from experiments.replication_quota.experiment import Experiment
-from experiments.replication_quota.plan import SCENARIOS, Plan, parse_scenarios, parse_settings
+from experiments.replication_quota.plan import SCENARIOS, Plan, parse_scenarios
 from experiments.replication_quota.report import write_report
+from kafkaclient.cli.properties import pairs
 from kafkaclient.pages.page import number
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def replication_quota(
             load=load,
             record_size=record_size,
             quiet_s=quiet_seconds,
-            broker_config=parse_settings(broker_config or ()),
+            broker_config=pairs(broker_config, "--broker-config", strip=True),
         )
 
     run_experiment(plan, Experiment, write_report, _show, out, as_json=as_json)

@@ -13,7 +13,7 @@ from kafkaclient.types import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["SCENARIOS", "Plan", "Scenario", "parse_scenarios", "parse_settings"]
+__all__ = ["SCENARIOS", "Plan", "Scenario", "parse_scenarios"]
 
 TOPIC = "moves"
 
@@ -112,14 +112,3 @@ def parse_scenarios(text: str) -> tuple[Scenario, ...]:
     if text.strip() == "all":
         return tuple(SCENARIOS.values())
     return tuple(SCENARIOS[name] for name in chosen("--scenarios", text, tuple(SCENARIOS)))
-
-
-def parse_settings(given: Iterable[str]) -> dict[str, str]:
-    """Broker settings from ``name=value`` words. Raises ConfigError."""
-    found = {}
-    for each in given:
-        name, equals, value = each.partition("=")
-        if not equals or not name.strip():
-            raise ConfigError(f"--broker-config takes NAME=VALUE, not {each!r}")
-        found[name.strip()] = value.strip()
-    return found

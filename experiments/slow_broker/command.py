@@ -25,7 +25,8 @@ from experiments.slow_broker.plan import Plan, parse_rates
 from experiments.slow_broker.report import write_report
 from experiments.slow_broker.results import Results
 from experiments.slow_broker.settings import PEERS, choose
-from kafkaclient.cli.run import run_blocking, stdout_console
+from kafkaclient.cli.output import stdout_console
+from kafkaclient.cli.run import run_blocking
 from kafkaclient.errors import ConfigError
 from kafkaclient.pages.page import number
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from experiments.slow_broker.results import Results
-    from kafkaclient.perf.record import RunRecord
+    from kafkaclient.perf.run import RunRecord
 
 __all__ = ["Row", "curve_points", "rows", "slow_share"]
 

@@ -24,7 +24,7 @@ from experiments.topics import create_topics, delete_topics, produce_count
 from kafkaclient.errors import KafkaError
 from kafkaclient.perf.clients import make_client
 from kafkaclient.perf.load import Load, LoadSpec
-from kafkaclient.perf.run import Labels, measure
+from kafkaclient.perf.run import Labels, measure, summary_record
 from kafkaclient.testing.cluster import LocalCluster
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from experiments.watcher import Watcher
     from kafkaclient.perf.payload import KeyValue
-    from kafkaclient.perf.record import RunRecord
+    from kafkaclient.perf.run import RunRecord
     from kafkaclient.testing.cluster import ClusterHandle
 
 __all__ = ["SLOW_BROKER", "Experiment"]
@@ -180,7 +180,12 @@ class Experiment(BaseExperiment[Plan, Results]):
         client = make_client(client_name, client_config(cluster.proxied_bootstrap, options), topic)
         gc.collect()
         run = await measure(client, Load(client, spec), rows, labels)
-        return _Measured(run.record, run.steady_state, points(run.outcome.summary.distribution))
+        steady = run.outcome.steady_state
+        return _Measured(
+            run.record,
+            None if steady is None else summary_record(client.name, spec.rate, steady, labels),
+            points(run.outcome.summary.distribution),
+        )
 
     async def _record_all(
         self, cluster: ClusterHandle, settings: tuple[Setting, ...], rows: Sequence[KeyValue]

@@ -7,12 +7,13 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Self
 
 from experiments.clients import OURS
-from experiments.experiment import SUMMARY, BaseResults
+from experiments.experiment import SUMMARY, BaseResults, run_record
 from kafkaclient.errors import ConfigError
-from kafkaclient.perf.record import RunRecord
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from kafkaclient.perf.run import RunRecord
 
 __all__ = ["LATENCIES", "Latencies", "Recorded", "Results", "Skipped"]
 
@@ -104,11 +105,10 @@ class Results(BaseResults):
             return cls(
                 plan=summary["plan"],
                 machine=summary["machine"],
-                runs=[RunRecord.from_json(run) for run in summary["runs"]],
-                steady_state=[RunRecord.from_json(run) for run in summary["steady_state"]],
+                runs=[run_record(run) for run in summary["runs"]],
+                steady_state=[run_record(run) for run in summary["steady_state"]],
                 recorded=[
-                    Recorded(RunRecord.from_json(run), run["telemetry"])
-                    for run in summary["recorded"]
+                    Recorded(run_record(run), run["telemetry"]) for run in summary["recorded"]
                 ],
                 skipped=[Skipped(**skipped) for skipped in summary["skipped"]],
                 latencies=[

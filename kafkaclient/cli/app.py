@@ -31,22 +31,18 @@ app.add_typer(throttle.app, name="throttle")
 app.add_typer(streams.app, name="streams")
 
 
-def _mount_cluster() -> None:
-    """Add ``cluster``; without its libraries, a group that says how to install them."""
+def _cluster() -> typer.Typer:
+    """``cluster``; if its libraries are missing, a group whose help says how to install them."""
     try:
-        group = import_module("kafkaclient.cli.cluster").app
+        group: typer.Typer = import_module("kafkaclient.cli.cluster").app
     except ModuleNotFoundError as error:
-        group = _cluster_hint(error.name)
-    app.add_typer(group, name="cluster")
-
-
-def _cluster_hint(missing: str | None) -> typer.Typer:
-    hint = (
-        f"Local brokers need {missing}, which is not installed: pip install 'kafkaclient[testing]'."
-    )
-    group = typer.Typer(help=f"{hint} Any cluster can be described.", no_args_is_help=True)
-    group.command("describe")(describe)
+        group = typer.Typer(
+            help=f"Local brokers need {error.name}, which is not installed: pip install "
+            "'kafkaclient[testing]'. `describe` works with any cluster.",
+            no_args_is_help=True,
+        )
+        group.command("describe")(describe)
     return group
 
 
-_mount_cluster()
+app.add_typer(_cluster(), name="cluster")

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
+from kafkaclient.cli.admin import AsJson  # noqa: TC001 - typer reads the annotations
 from kafkaclient.cli.describe import describe
-from kafkaclient.cli.run import run_command, stderr_console
-from kafkaclient.errors import ConfigError
+from kafkaclient.cli.options import described
+from kafkaclient.cli.output import print_json, print_table, stderr_console
+from kafkaclient.cli.properties import pairs
+from kafkaclient.cli.run import run_command
 from kafkaclient.testing.background import DEFAULT_NAME, BackgroundCluster
 from kafkaclient.testing.errors import ClusterNotRunningError
 from kafkaclient.testing.settings import DEFAULT_VERSION, ClusterSpec
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-NOT_RUNNING = 3
-"""Exit status of ``status`` when there is no cluster, as for a stopped service."""
+NOT_RUNNING = 3  # exit status of `status` if there is no cluster, as for a stopped service
 
 app = typer.Typer(
     help="Real Kafka brokers on this machine, without Docker; `describe` is for any cluster.\n\n"
@@ -36,42 +35,41 @@ app = typer.Typer(
 )
 app.command("describe")(describe)
 
-Name = Annotated[str, typer.Option(help="Which cluster, when there are several.", metavar="NAME")]
+Name = Annotated[str, typer.Option(help="The name, if there are several.", metavar="NAME")]
 Broker = Annotated[int, typer.Argument(min=0, help="The broker's number, from 0.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else.")]
-Milliseconds = Annotated[float, typer.Argument(min=0, help="Milliseconds; 0 ends it.")]
+Milliseconds = Annotated[float, typer.Argument(min=0, help="Milliseconds; 0 ends the fault.")]
 
 
 @app.command()
+@described
 def up(
     *,
     brokers: Annotated[int, typer.Option(min=1, max=15, help="How many brokers.")] = 3,
-    rack: Annotated[
-        list[str] | None, typer.Option(help="A broker's rack; once for each broker.")
-    ] = None,
+    rack: Annotated[list[str] | None, "A broker's rack; once for each broker."] = None,
     config: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="A broker setting; may be repeated."),
     ] = None,
-    version: Annotated[str, typer.Option(help="The Kafka version.")] = DEFAULT_VERSION,
+    version: Annotated[str, "The Kafka version."] = DEFAULT_VERSION,
     name: Name = DEFAULT_NAME,
     as_json: AsJson = False,
 ) -> None:
-    """Start a cluster and leave it running; do nothing when it runs already.
+    """Start a cluster in the background; do nothing if it is running already.
 
-    The first time, Kafka (56 MB) is fetched into the user's cache.
+    The first start downloads Kafka (56 MB) into the user's cache.
 
     Examples: `kafkaclient cluster up`,
     `kafkaclient cluster up --brokers 1 --config message.max.bytes=5000000`,
     `kafkaclient cluster up --json`
     """
-    console = stderr_console()
 
     async def run() -> None:
-        spec = ClusterSpec.build(brokers, rack, _settings(config or []), version, long_lived=True)
-        cluster = await BackgroundCluster.up(name, spec, say=console.print)
+        spec = ClusterSpec.build(
+            brokers, rack, pairs(config, "--config", strip=True), version, long_lived=True
+        )
+        cluster = await BackgroundCluster.up(name, spec, say=stderr_console().print)
         if as_json:
-            _print_json(_addresses(cluster))
+            print_json(_addresses(cluster))
         else:
             _print_table(cluster, await cluster.status())
 
@@ -82,71 +80,77 @@ def up(
 def status(*, name: Name = DEFAULT_NAME, as_json: AsJson = False) -> None:
     """Show the brokers, their addresses and what they are doing."""
 
-    async def run() -> bool:
+    async def run() -> None:
         cluster = await asyncio.to_thread(BackgroundCluster.find, name)
         if cluster is None:
             if as_json:
-                _print_json({"running": False})
+                print_json({"running": False})
             else:
-                stderr_console().print("no cluster is running")
-            return False
+                typer.echo("no cluster is running", err=True)
+            raise typer.Exit(NOT_RUNNING)
         brokers = await cluster.status()
         if as_json:
-            _print_json({"running": True, **_addresses(cluster), "brokers": _rows(brokers)})
+            print_json({"running": True, **_addresses(cluster), "brokers": _rows(brokers)})
         else:
             _print_table(cluster, brokers)
-        return True
 
-    if not run_command(run()):
-        raise typer.Exit(NOT_RUNNING)
+    run_command(run())
 
 
 @app.command()
 def down(*, name: Name = DEFAULT_NAME) -> None:
-    """End the cluster and throw its data away; do nothing when none is running."""
+    """Stop the cluster and delete its data; do nothing if no cluster is running."""
     ended = run_command(BackgroundCluster.down(name))
-    stderr_console().print("the cluster has ended" if ended else "no cluster was running")
+    typer.echo("the cluster has ended" if ended else "no cluster was running", err=True)
 
 
 @app.command()
 def delay(broker: Broker, ms: Milliseconds, *, name: Name = DEFAULT_NAME) -> None:
-    """Make a broker slow: each Produce response MS milliseconds late, one after the other.
+    """Make a broker slow: delay each Produce response by MS milliseconds, one after the other.
 
-    This is KIP-794's experiment. It acts on the proxied addresses. The other faults are
-    under `kafkaclient cluster fault`.
+    This is the experiment of KIP-794. It affects clients of the proxied addresses. For other faults
+    see `kafkaclient cluster fault`.
 
     Example: `kafkaclient cluster delay 0 20`
     """
     _do(name, lambda cluster: cluster.delay_produce(broker, ms / 1000))
 
 
-@app.command()
-def kill(broker: Broker, *, name: Name = DEFAULT_NAME) -> None:
-    """End a broker at once (SIGKILL); `restart` brings it back."""
-    _do(name, lambda cluster: cluster.kill(broker))
+def _on_broker(
+    group: typer.Typer,
+    command: str,
+    text: str,
+    action: Callable[[BackgroundCluster, int], Coroutine[Any, Any, object]],
+) -> None:
+    """Add a command that has a broker as its argument."""
+
+    def run(broker: Broker, *, name: Name = DEFAULT_NAME) -> None:
+        _do(name, lambda cluster: action(cluster, broker))
+
+    group.command(command, help=text)(run)
 
 
-@app.command()
-def pause(broker: Broker, *, name: Name = DEFAULT_NAME) -> None:
-    """Freeze a broker (SIGSTOP): its connections stay open, it answers nothing."""
-    _do(name, lambda cluster: cluster.pause(broker))
-
-
-@app.command()
-def resume(broker: Broker, *, name: Name = DEFAULT_NAME) -> None:
-    """Let a paused broker go on (SIGCONT)."""
-    _do(name, lambda cluster: cluster.resume(broker))
-
-
-@app.command()
-def restart(broker: Broker, *, name: Name = DEFAULT_NAME) -> None:
-    """End a broker in an orderly way, if it runs, and start it with its data and ports."""
-    _do(name, lambda cluster: cluster.restart(broker))
+_on_broker(
+    app, "kill", "Kill a broker (SIGKILL); `restart` starts it again.", BackgroundCluster.kill
+)
+_on_broker(
+    app,
+    "pause",
+    "Freeze a broker (SIGSTOP): its connections stay open, but it does not answer.",
+    BackgroundCluster.pause,
+)
+_on_broker(app, "resume", "Resume a paused broker (SIGCONT).", BackgroundCluster.resume)
+_on_broker(
+    app,
+    "restart",
+    "Shut a broker down in an orderly way, if it runs, and start it with its data and ports.",
+    BackgroundCluster.restart,
+)
 
 
 @app.command()
 def heal(*, name: Name = DEFAULT_NAME) -> None:
-    """End all faults: proxies healed, paused brokers resumed, stopped ones started."""
+    """End all faults, resume paused brokers, and start stopped brokers."""
     _do(name, lambda cluster: cluster.heal())
 
 
@@ -156,33 +160,35 @@ app.add_typer(faults, name="fault")
 
 @faults.command()
 def delay_all(broker: Broker, ms: Milliseconds, *, name: Name = DEFAULT_NAME) -> None:
-    """Delay every response of a broker, one after the other."""
+    """Delay each response of a broker, one after the other."""
     _do(name, lambda cluster: cluster.proxy(broker).delay_all(ms / 1000))
 
 
 @faults.command()
 def round_trip(broker: Broker, ms: Milliseconds, *, name: Name = DEFAULT_NAME) -> None:
-    """Move a broker further away: add a network round trip."""
+    """Add a network round trip of MS milliseconds."""
     _do(name, lambda cluster: cluster.proxy(broker).round_trip(ms / 1000))
 
 
-@faults.command()
-def stall(broker: Broker, *, name: Name = DEFAULT_NAME) -> None:
-    """Forward nothing to or from a broker, with connections open, until `unstall`."""
-    _do(name, lambda cluster: cluster.proxy(broker).stall())
-
-
-@faults.command()
-def unstall(broker: Broker, *, name: Name = DEFAULT_NAME) -> None:
-    """End a stall; what was held back is forwarded."""
-    _do(name, lambda cluster: cluster.proxy(broker).resume())
+_on_broker(
+    faults,
+    "stall",
+    "Forward nothing to or from a broker, with connections open, until `unstall`.",
+    lambda cluster, broker: cluster.proxy(broker).stall(),
+)
+_on_broker(
+    faults,
+    "unstall",
+    "End a stall, and forward the held data.",
+    lambda cluster, broker: cluster.proxy(broker).resume(),
+)
 
 
 @faults.command()
 def cut(
     broker: Broker,
     *,
-    reset: Annotated[bool, typer.Option(help="By RST instead of FIN.")] = False,
+    reset: Annotated[bool, typer.Option(help="With RST instead of FIN.")] = False,
     name: Name = DEFAULT_NAME,
 ) -> None:
     """Close every connection to a broker, once."""
@@ -199,16 +205,6 @@ def _do(name: str, action: Callable[[BackgroundCluster], Coroutine[Any, Any, obj
         await action(cluster)
 
     run_command(run())
-
-
-def _settings(pairs: Sequence[str]) -> dict[str, str]:
-    settings = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            raise ConfigError(f"--config takes KEY=VALUE, not {pair!r}")
-        settings[key.strip()] = value.strip()
-    return settings
 
 
 def _addresses(cluster: BackgroundCluster) -> dict[str, str]:
@@ -231,20 +227,17 @@ def _rows(brokers: Sequence[BrokerStatus]) -> list[dict[str, Any]]:
     ]
 
 
-def _print_json(value: dict[str, Any]) -> None:
-    typer.echo(json.dumps(value))
-
-
 def _print_table(cluster: BackgroundCluster, brokers: Sequence[BrokerStatus]) -> None:
-    table = Table(title=f"Kafka {cluster.version}, cluster {cluster.name!r}", title_justify="left")
-    for column in ("broker", "state", "controller", "direct", "proxied", "pid"):
-        table.add_column(column)
-    for row in _rows(brokers):
-        controller = "yes" if row["controller"] else "no"
-        cells = (row["broker"], row["state"], controller, row["direct"], row["proxied"])
-        table.add_row(*map(str, cells), str(row["pid"] or ""))
-    console = Console(highlight=False)
-    console.print(table)
-    console.print(f"bootstrap          {cluster.bootstrap}", soft_wrap=True)
-    console.print(f"proxied bootstrap  {cluster.proxied_bootstrap}", soft_wrap=True)
-    console.print(f"logs and data      {cluster.directory}", soft_wrap=True)
+    columns = ("broker", "state", "controller", "direct", "proxied", "pid")
+    shown = [
+        row | {"controller": "yes" if row["controller"] else "no", "pid": row["pid"] or ""}
+        for row in _rows(brokers)
+    ]
+    print_table(
+        columns,
+        ([row[column] for column in columns] for row in shown),
+        title=f"Kafka {cluster.version}, cluster {cluster.name!r}",
+    )
+    typer.echo(f"bootstrap          {cluster.bootstrap}")
+    typer.echo(f"proxied bootstrap  {cluster.proxied_bootstrap}")
+    typer.echo(f"logs and data      {cluster.directory}")

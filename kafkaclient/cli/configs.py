@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from kafkaclient.admin import ConfigResource, ConfigSource
-from kafkaclient.cli.admin import (
-    AsJson,
-    Bootstrap,
-    CommandConfig,
-    cluster,
-    pairs,
-    print_json,
-    print_table,
-    run_admin,
-)
-from kafkaclient.cli.run import stderr_console
+from kafkaclient.cli.admin import AsJson, Connect, ValidateOnly, on_cluster
+from kafkaclient.cli.output import picked, print_json, print_table
+from kafkaclient.cli.properties import comma_pairs
 from kafkaclient.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kafkaclient.admin import ConfigEntry
 
 __all__ = ["app"]
 
 app = typer.Typer(
     help="Configurations of topics and brokers of any Kafka cluster.\n\n"
-    "Say which by `--topic NAME`, `--broker ID` or `--broker-defaults`, or as kafka-configs does "
-    "by `--entity-type topics|brokers` with `--entity-name` or `--entity-default`.\n\n"
+    "Name the resource with `--topic NAME`, `--broker ID` or `--broker-defaults`, or as for "
+    "kafka-configs with `--entity-type topics|brokers` and `--entity-name` or "
+    "`--entity-default`.\n\n"
     "Examples: `kafkaclient configs describe --topic flights`, "
     "`kafkaclient configs alter --topic flights --add-config retention.ms=3600000`, "
     "`kafkaclient configs describe --broker 1 --all`.\n\n"
@@ -38,18 +26,14 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-Topic = Annotated[str | None, typer.Option(help="The topic.")]
+Topic = Annotated[str | None, "The topic."]
 Broker = Annotated[int | None, typer.Option(min=0, help="The broker's id.")]
-Defaults = Annotated[
-    bool, typer.Option("--broker-defaults", help="What holds for brokers without an own value.")
-]
-EntityType = Annotated[str | None, typer.Option(help="topics or brokers.")]
-EntityName = Annotated[str | None, typer.Option(help="The topic's name, or the broker's id.")]
-EntityDefault = Annotated[
-    bool, typer.Option("--entity-default", help="With --entity-type brokers: their defaults.")
-]
+Defaults = Annotated[bool, "The dynamic defaults of all brokers."]
+EntityType = Annotated[str | None, "topics or brokers."]
+EntityName = Annotated[str | None, "The topic's name, or the broker's id."]
+EntityDefault = Annotated[bool, "With --entity-type brokers: their defaults."]
 
-_SOURCES = {
+_SOURCES = {source: source.name.lower() for source in ConfigSource} | {
     ConfigSource.DYNAMIC_TOPIC_CONFIG: "topic",
     ConfigSource.DYNAMIC_BROKER_CONFIG: "broker, dynamic",
     ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: "all brokers, dynamic",
@@ -59,7 +43,9 @@ _SOURCES = {
 
 
 @app.command()
-def describe(
+@on_cluster
+async def describe(
+    connect: Connect,
     *,
     topic: Topic = None,
     broker: Broker = None,
@@ -67,25 +53,17 @@ def describe(
     entity_type: EntityType = None,
     entity_name: EntityName = None,
     entity_default: EntityDefault = False,
-    all_: Annotated[
-        bool, typer.Option("--all", help="Also what nobody has set: every key.")
-    ] = False,
-    bootstrap_server: Bootstrap = None,
-    command_config: CommandConfig = None,
+    all_: Annotated[bool, "Also the keys with default values."] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what is set, and where it was set. Sensitive values are never told by brokers.
+    """Show the configured values, and where each was set. Brokers never return sensitive values.
 
     Examples: `kafkaclient configs describe --topic flights --all`,
     `kafkaclient configs describe --entity-type brokers --entity-name 1`
     """
     resource = _resource(topic, broker, broker_defaults, entity_type, entity_name, entity_default)
-
-    async def run() -> dict[str, ConfigEntry]:
-        async with cluster(bootstrap_server, command_config) as admin:
-            return await admin.describe_configs(resource())
-
-    entries = run_admin(run())
+    async with connect() as admin:
+        entries = await admin.describe_configs(resource)
     shown = {
         name: entry
         for name, entry in entries.items()
@@ -94,25 +72,26 @@ def describe(
     if as_json:
         print_json(
             {
-                name: {
-                    "value": entry.value,
-                    "source": entry.source.name,
-                    "read_only": entry.read_only,
-                    "sensitive": entry.sensitive,
-                }
+                name: picked(entry, "value", "read_only", "sensitive")
+                | {"source": entry.source.name}
                 for name, entry in shown.items()
             }
         )
         return
     print_table(
-        {"key": "", "value": "", "set by": ""},
-        [(name, _shown(entry), _source(entry)) for name, entry in shown.items()],
-        title=f"configuration of {resource()}",
+        ("key", "value", "set by"),
+        (
+            (name, "(hidden)" if entry.sensitive else entry.value or "", _SOURCES[entry.source])
+            for name, entry in shown.items()
+        ),
+        title=f"configuration of {resource}",
     )
 
 
 @app.command()
-def alter(  # noqa: PLR0913 - the flags of Kafka's tool
+@on_cluster
+async def alter(
+    connect: Connect,
     *,
     topic: Topic = None,
     broker: Broker = None,
@@ -128,13 +107,9 @@ def alter(  # noqa: PLR0913 - the flags of Kafka's tool
     ] = None,
     delete_config: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Bring a key's default back. May be repeated."),
+        typer.Option(metavar="NAME", help="Reset a key to its default. May be repeated."),
     ] = None,
-    validate_only: Annotated[
-        bool, typer.Option("--validate-only", help="Say whether it would be done; change nothing.")
-    ] = False,
-    bootstrap_server: Bootstrap = None,
-    command_config: CommandConfig = None,
+    validate_only: ValidateOnly = False,
 ) -> None:
     """Change some keys and leave the others alone: all changes or none.
 
@@ -143,19 +118,15 @@ def alter(  # noqa: PLR0913 - the flags of Kafka's tool
     log.cleaner.threads=2`
     """
     resource = _resource(topic, broker, broker_defaults, entity_type, entity_name, entity_default)
-
-    async def run() -> None:
-        async with cluster(bootstrap_server, command_config) as admin:
-            await admin.alter_configs(
-                resource(),
-                pairs(add_config, "--add-config"),
-                delete=[name for word in delete_config or () for name in word.split(",")],
-                validate_only=validate_only,
-            )
-
-    run_admin(run())
-    told = "would be changed" if validate_only else "is changed"
-    stderr_console().print(f"the configuration of {resource()} {told}", markup=False)
+    async with connect() as admin:
+        await admin.alter_configs(
+            resource,
+            comma_pairs(add_config, "--add-config"),
+            delete=[name for word in delete_config or () for name in word.split(",")],
+            validate_only=validate_only,
+        )
+    outcome = "would be changed" if validate_only else "is changed"
+    typer.echo(f"the configuration of {resource} {outcome}", err=True)
 
 
 def _resource(
@@ -165,27 +136,21 @@ def _resource(
     entity_type: str | None,
     entity_name: str | None,
     entity_default: bool,
-) -> Callable[[], ConfigResource]:
-    """Gives the resource; what is wrong with the flags is told when it is asked for."""
-
-    def resource() -> ConfigResource:
-        found = []
-        if topic is not None:
-            found.append(ConfigResource.topic(topic))
-        if broker is not None:
-            found.append(ConfigResource.broker(broker))
-        if defaults:
-            found.append(ConfigResource.broker_defaults())
-        if entity_type is not None:
-            found.append(_entity(entity_type, entity_name, entity_default))
-        if len(found) != 1:
-            raise ConfigError(
-                "give one of --topic, --broker, --broker-defaults, or --entity-type with "
-                "--entity-name"
-            )
-        return found[0]
-
-    return resource
+) -> ConfigResource:
+    found = []
+    if topic is not None:
+        found.append(ConfigResource.topic(topic))
+    if broker is not None:
+        found.append(ConfigResource.broker(broker))
+    if defaults:
+        found.append(ConfigResource.broker_defaults())
+    if entity_type is not None:
+        found.append(_entity(entity_type, entity_name, entity_default))
+    if len(found) != 1:
+        raise ConfigError(
+            "give one of --topic, --broker, --broker-defaults, or --entity-type with --entity-name"
+        )
+    return found[0]
 
 
 def _entity(kind: str, name: str | None, default: bool) -> ConfigResource:
@@ -199,11 +164,3 @@ def _entity(kind: str, name: str | None, default: bool) -> ConfigResource:
         "--entity-type is topics with --entity-name NAME, or brokers with --entity-name ID or "
         "--entity-default"
     )
-
-
-def _shown(entry: ConfigEntry) -> str:
-    return "(hidden)" if entry.sensitive else entry.value or ""
-
-
-def _source(entry: ConfigEntry) -> str:
-    return _SOURCES.get(entry.source, entry.source.name.lower())

@@ -1,85 +1,52 @@
-"""``kafkaclient cluster describe``: the brokers of any cluster, and what they have."""
+"""``kafkaclient cluster describe``: the brokers of any cluster."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
-from kafkaclient.cli.admin import (
-    AsJson,
-    Bootstrap,
-    CommandConfig,
-    cluster,
-    print_json,
-    print_table,
-    run_admin,
-)
-from kafkaclient.cli.run import stdout_console
+import typer
 
-if TYPE_CHECKING:
-    from kafkaclient.admin import ClusterDescription
+from kafkaclient.cli.admin import AsJson, Connect, on_cluster
+from kafkaclient.cli.output import joined, print_json, print_table
 
 __all__ = ["describe"]
 
 
-def describe(
-    *,
-    bootstrap_server: Bootstrap = None,
-    command_config: CommandConfig = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show the brokers of any Kafka cluster that are up, what they have, and the controllers.
+@on_cluster
+async def describe(connect: Connect, *, as_json: AsJson = False) -> None:
+    """Show the brokers of any Kafka cluster that are up, their partitions, and the controllers.
 
     Example: `kafkaclient cluster describe --bootstrap-server localhost:9092`
     """
-
-    async def run() -> ClusterDescription:
-        async with cluster(bootstrap_server, command_config) as admin:
-            return await admin.describe_cluster()
-
-    found = run_admin(run())
+    async with connect() as admin:
+        found = await admin.describe_cluster()
     if as_json:
-        brokers = [broker._asdict() for broker in found.brokers]
-        print_json(asdict(found) | {"brokers": brokers})
+        print_json(asdict(found) | {"brokers": [broker._asdict() for broker in found.brokers]})
         return
-    rows = []
-    for broker in found.brokers:
-        role = "active" if broker.node_id == found.controller_id else ""
-        if not role and broker.node_id in found.controllers:
-            role = "yes"
-        rows.append(
+    roles = dict.fromkeys(found.controllers, "yes") | {found.controller_id: "active"}
+    print_table(
+        ("broker", "address", "rack", "controller", "leads", "replicas", "behind"),
+        (
             (
                 broker.node_id,
                 f"{broker.host}:{broker.port}",
                 broker.rack or "",
-                role,
+                roles.get(broker.node_id, ""),
                 broker.leaders,
                 broker.replicas,
                 broker.out_of_sync or "",
             )
-        )
-    print_table(
-        {
-            "broker": "right",
-            "address": "",
-            "rack": "",
-            "controller": "",
-            "leads": "right",
-            "replicas": "right",
-            "behind": "right",
-        },
-        rows,
+            for broker in found.brokers
+        ),
+        right=("broker", "leads", "replicas", "behind"),
         title=f"cluster {found.cluster_id}",
     )
-    console = stdout_console()
-    offline = f", {found.offline_partitions} of them without a leader" * bool(
-        found.offline_partitions
-    )
-    console.print(f"{found.topics} topics, {found.partitions} partitions{offline}")
+    offline = found.offline_partitions
+    without = f", {offline} of them without a leader" if offline else ""
+    typer.echo(f"{found.topics} topics, {found.partitions} partitions{without}")
     if found.missing_brokers:
-        missing = ", ".join(map(str, found.missing_brokers))
-        console.print(f"not up, though they have replicas: broker {missing}")
+        typer.echo(f"not up, though they have replicas: broker {joined(found.missing_brokers)}")
     elsewhere = set(found.controllers) - {broker.node_id for broker in found.brokers}
     if elsewhere:
-        known = ", ".join(map(str, sorted(elsewhere)))
-        console.print(f"controllers that are no brokers: {known}; active: {found.controller_id}")
+        known = joined(sorted(elsewhere))
+        typer.echo(f"controllers that are not brokers: {known}; active: {found.controller_id}")

@@ -6,19 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kafkaclient.cli.admin import (
-    OVER_LIMIT,
-    AsJson,
-    Bootstrap,
-    CommandConfig,
-    LimitsFile,
-    cluster,
-    pairs,
-    print_json,
-    print_table,
-    run_admin,
-)
-from kafkaclient.cli.run import stderr_console, stdout_console
+from kafkaclient.cli.admin import OVER_LIMIT, AsJson, Connect, LimitsFile, on_cluster
+from kafkaclient.cli.output import picked, print_json, print_message, print_table
+from kafkaclient.cli.properties import comma_pairs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,9 +20,9 @@ __all__ = ["app"]
 app = typer.Typer(
     help="Limits for the number of partitions (KIP-578), which brokers themselves do not have.\n\n"
     "`max.broker.partitions` bounds the replicas on each broker, `max.partitions` the partitions "
-    "of the cluster. They are kept in the topic `__kafkaclient_partition_limits` (or a file), and "
+    "of the cluster. They are kept in the topic `__kafkaclient_partition_limits` (or a file). "
     "`kafkaclient topics create` and `add-partitions`, and the library, keep within them. Other "
-    "tools don't: `check` tells what they did.\n\n"
+    "tools don't: `check` finds what exceeds the limits.\n\n"
     "Examples: `kafkaclient limits set max.broker.partitions=4000 max.partitions=200000`, "
     "`kafkaclient limits check --warn-at 80`.\n\n"
     "Exit status: 0 done, 1 failed, 2 wrong use, 3 (`check`) something is above a limit.",
@@ -43,93 +33,69 @@ _BAR = 24
 
 
 @app.command("set")
-def set_(
+@on_cluster
+async def set_(
+    connect: Connect,
     *,
     changes: Annotated[
         list[str],
         typer.Argument(
             metavar="NAME=VALUE...",
-            help="max.broker.partitions, max.partitions: a number or off; max.partitions.count: "
-            "partitions or replicas, what max.partitions bounds.",
+            help="max.broker.partitions or max.partitions: a number or off; max.partitions.count: "
+            "partitions or replicas, which max.partitions then bounds.",
         ),
     ],
     limits_file: LimitsFile = None,
-    bootstrap_server: Bootstrap = None,
-    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Set limits, and leave those not named as they are. Nothing that exists is touched: what is
-    above a new limit stays, and gets no more.
+    """Set limits, and leave the others as they are. Existing partitions above a new limit stay;
+    no more can be added.
 
     Example: `kafkaclient limits set max.broker.partitions=4000 max.partitions=off`
     """
-
-    async def run() -> LimitsReport:
-        wanted: dict[str, str | int | None] = dict(pairs(changes, "limits set"))
-        async with cluster(bootstrap_server, command_config, limits_file=limits_file) as admin:
-            await admin.set_limits(wanted)
-            return await admin.check_limits()
-
-    report = run_admin(run())
-    if as_json:
-        print_json(_limits_json(report.limits))
-        return
-    _print_limits(report.limits, limits_file)
-    for violation in report.violations:
-        stderr_console().print(f"[yellow]note:[/] {violation}; it stays, and gets no more")
+    async with connect(limits_file=limits_file) as admin:
+        await admin.set_limits(comma_pairs(changes, "limits set"))
+        report = await admin.check_limits()
+    _print_limits(report.limits, limits_file, as_json=as_json)
+    for violation in () if as_json else report.violations:
+        print_message("note", f"{violation}; it stays, and no more can be added")
 
 
 @app.command()
-def show(
-    *,
-    limits_file: LimitsFile = None,
-    bootstrap_server: Bootstrap = None,
-    command_config: CommandConfig = None,
-    as_json: AsJson = False,
+@on_cluster
+async def show(
+    connect: Connect, *, limits_file: LimitsFile = None, as_json: AsJson = False
 ) -> None:
     """Show the limits.
 
     Example: `kafkaclient limits show --bootstrap-server localhost:9092`
     """
-
-    async def run() -> Limits:
-        async with cluster(bootstrap_server, command_config, limits_file=limits_file) as admin:
-            return await admin.limits()
-
-    limits = run_admin(run())
-    if as_json:
-        print_json(_limits_json(limits))
-    else:
-        _print_limits(limits, limits_file)
+    async with connect(limits_file=limits_file) as admin:
+        limits = await admin.limits()
+    _print_limits(limits, limits_file, as_json=as_json)
 
 
 @app.command()
-def check(
+@on_cluster
+async def check(
+    connect: Connect,
     *,
     warn_at: Annotated[
         float | None,
-        typer.Option(
-            min=0, max=100, help="Exit with 3 also when more than so many percent are used up."
-        ),
+        typer.Option(min=0, max=100, help="Exit with 3 also if more than this percentage is used."),
     ] = None,
     limits_file: LimitsFile = None,
-    bootstrap_server: Bootstrap = None,
-    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare the cluster with its limits; for cron and CI by the exit status: 3 when something is
+    """Compare the cluster with its limits. For cron and CI, the exit status is 3 if something is
     above a limit.
 
     Kafka's own (internal) topics do not count.
 
     Examples: `kafkaclient limits check`, `kafkaclient limits check --warn-at 80 --json`
     """
-
-    async def run() -> LimitsReport:
-        async with cluster(bootstrap_server, command_config, limits_file=limits_file) as admin:
-            return await admin.check_limits()
-
-    report = run_admin(run())
+    async with connect(limits_file=limits_file) as admin:
+        report = await admin.check_limits()
     findings = report.above(1.0 if warn_at is None else warn_at / 100)
     if as_json:
         print_json(_report_json(report, findings))
@@ -137,12 +103,9 @@ def check(
         _print_report(report)
         share = "" if warn_at is None else f" {warn_at:g} %"
         for finding in findings:
-            stderr_console().print(f"[red]above{share}:[/] {finding}")
+            print_message(f"above{share}", finding)
     if findings:
         raise typer.Exit(OVER_LIMIT)
-
-
-# ------------------------------------------------------------------------------------------------
 
 
 def _limits_json(limits: Limits) -> dict[str, Any]:
@@ -157,35 +120,27 @@ def _report_json(report: LimitsReport, findings: tuple[str, ...]) -> dict[str, A
     return {
         "ok": not findings,
         "limits": _limits_json(report.limits),
-        "above": list(findings),
-        "cluster": {
-            "partitions": report.partitions,
-            "replicas": report.replicas,
-            "headroom": report.headroom,
-        },
+        "above": findings,
+        "cluster": picked(report, "partitions", "replicas", "headroom"),
         "brokers": [
-            {
-                "broker": broker.node_id,
-                "rack": broker.rack,
-                "up": broker.up,
-                "replicas": broker.hosted,
-                "headroom": broker.headroom,
-            }
+            {"broker": broker.node_id, "replicas": broker.hosted}
+            | picked(broker, "rack", "up", "headroom")
             for broker in report.brokers
         ],
     }
 
 
-def _print_limits(limits: Limits, file: Path | None) -> None:
-    counted = "replicas" if limits.count == "replicas" else "partitions"
+def _print_limits(limits: Limits, file: Path | None, *, as_json: bool) -> None:
+    if as_json:
+        print_json(_limits_json(limits))
+        return
     rows = [
         ("max.broker.partitions", _number(limits.max_broker_partitions), "replicas on each broker"),
-        ("max.partitions", _number(limits.max_partitions), f"{counted} of the cluster"),
+        ("max.partitions", _number(limits.max_partitions), f"{limits.count} of the cluster"),
     ]
     kept = "the cluster" if file is None else str(file)
-    print_table(
-        {"limit": "", "value": "right", "bounds": ""}, rows, title=f"partition limits in {kept}"
-    )
+    title = f"partition limits in {kept}"
+    print_table(("limit", "value", "bounds"), rows, right=("value",), title=title)
 
 
 def _print_report(report: LimitsReport) -> None:
@@ -200,17 +155,10 @@ def _print_report(report: LimitsReport) -> None:
         for broker in report.brokers
     ]
     rows.append(_row(f"cluster ({limits.count})", "", report.counted, limits.max_partitions))
-    columns = {
-        "": "",
-        "rack": "",
-        "used": "right",
-        "limit": "right",
-        "head-room": "right",
-        "use": "",
-    }
-    print_table(columns, rows)
+    figures = ("used", "limit", "head-room")
+    print_table(("", "rack", *figures, "use"), rows, right=figures)
     if not limits.any:
-        stdout_console().print("there are no limits; kafkaclient limits set gives some")
+        typer.echo("there are no limits; set some with `kafkaclient limits set`")
 
 
 def _row(name: str, rack: str, used: int, limit: int | None) -> tuple[str, ...]:

@@ -3,114 +3,75 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from uuid import uuid4
 
-from kafkaclient.cli.properties import read_properties, split_pairs
-from kafkaclient.cli.run import stderr_console
+import typer
+
+from kafkaclient.cli.properties import BOOTSTRAP
 from kafkaclient.errors import ConfigError
+from kafkaclient.perf import payload
 from kafkaclient.perf.load import LoadSpec
-from kafkaclient.perf.payload import (
-    file_payloads,
-    monotonic_payloads,
-    random_payloads,
-    read_payloads,
-)
 from kafkaclient.perf.run import Labels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     from kafkaclient.perf.payload import KeyValue
+    from kafkaclient.perf.spark_load import ProducerPlan
 
 __all__ = [
     "DEFAULT_TRANSACTION_MS",
     "ID_PREFIX",
     "PerfTestPlan",
-    "client_config",
     "either",
+    "labels",
     "load_spec",
-    "payloads",
+    "records",
     "transaction_length",
 ]
 
 T = TypeVar("T")
 
-_CLIENT_ID = "perf-producer-client"
 _DEFAULT_LINGER_MS = 5.0
-ID_PREFIX = "performance-producer-"
-"""What a transactional id begins with if none is given."""
+ID_PREFIX = "performance-producer-"  # of transactional ids, if none is given
 DEFAULT_TRANSACTION_MS = 3000
 # The setting is shown and written to files, so it must not contain credentials.
 _MAYBE_SECRET = ("sasl.", "sasl_", "ssl.", "ssl_")
-_NOT_IN_SETTING = frozenset(
-    {"bootstrap.servers", "client.id", "linger.ms", "telemetry", "transactional.id"}
-)
-_SERIALIZERS = frozenset({"key.serializer", "value.serializer"})
+_NOT_IN_SETTING = frozenset({BOOTSTRAP, "client.id", "linger.ms", "telemetry", "transactional.id"})
 
 
 @dataclass(frozen=True, slots=True)
 class PerfTestPlan:
     """A checked command line."""
 
-    producer: str
-    topic: str
-    config: Mapping[str, str]
-    spec: LoadSpec
-    record_size: int | None
-    payloads: tuple[bytes, ...] | None
+    load: ProducerPlan
     print_metrics: bool
     json: Path | None
     repeat: int
 
-    @property
-    def labels(self) -> Labels:
-        named = {
-            name: self.config[name]
-            for name in self.config
-            if name not in _NOT_IN_SETTING and not name.startswith(_MAYBE_SECRET)
-        }
-        if self.spec.transaction_s is not None:
-            named["transaction.duration.ms"] = f"{self.spec.transaction_s * 1000:.0f}"
-        linger = self.config.get("linger.ms", str(_DEFAULT_LINGER_MS))
-        return Labels(
-            setting=",".join(f"{name}={value}" for name, value in named.items()) or "default",
-            linger_ms=float(linger),
-        )
 
-    def records(self) -> Iterator[KeyValue]:
-        """The records of the load, the same in every run."""
-        if self.payloads is not None:
-            return file_payloads(self.payloads)
-        if self.record_size is not None:
-            return random_payloads(self.record_size)
-        return monotonic_payloads()
-
-
-def client_config(
-    bootstrap: str | None, words: list[str] | None, file: Path | None
-) -> dict[str, str]:
-    """The client's options: ``bootstrap`` overrides ``words``, and they override ``file``."""
-    config = {"client.id": _CLIENT_ID}
-    if file is not None:
-        config |= read_properties(file)
-    config |= split_pairs(words or ())
-    if bootstrap is not None:
-        config["bootstrap.servers"] = bootstrap
-    if "bootstrap.servers" not in config:
-        raise ConfigError(
-            "no brokers to connect to: give --bootstrap-server host:port, or bootstrap.servers "
-            "by --command-property or --command-config"
-        )
-    # A file for Kafka's tool may name Java classes, in place of which the tool uses its own.
-    return {name: value for name, value in config.items() if name not in _SERIALIZERS}
+def labels(config: Mapping[str, str], spec: LoadSpec) -> Labels:
+    """The labels of the runs: the options that distinguish the load from others."""
+    named = {
+        name: value
+        for name, value in config.items()
+        if name not in _NOT_IN_SETTING and not name.startswith(_MAYBE_SECRET)
+    }
+    if spec.transaction_s is not None:
+        named["transaction.duration.ms"] = f"{spec.transaction_s * 1000:.0f}"
+    return Labels(
+        setting=",".join(f"{name}={value}" for name, value in named.items()) or "default",
+        linger_ms=float(config.get("linger.ms", _DEFAULT_LINGER_MS)),
+    )
 
 
 def transaction_length(
     config: dict[str, str], given_id: str | None, duration_ms: int | None
 ) -> int | None:
-    """The length of a transaction in ms, whose id is put into ``config``; None: no transactions."""
+    """The length of transactions in ms; None: no transactions. Puts their id into ``config``."""
     if given_id is not None:
         config["transactional.id"] = given_id
     elif duration_ms is not None:
@@ -146,18 +107,23 @@ def load_spec(
     )
 
 
-def payloads(
+def records(
     record_size: int | None, file: Path | None, delimiter: str, monotonic: bool
-) -> tuple[bytes, ...] | None:
-    """The payloads in the file; None without one. Raises ConfigError unless one source is given."""
+) -> Callable[[], Iterator[KeyValue]]:
+    """A function that gives the records of the load, the same at each call; can be pickled.
+
+    Raises ConfigError unless exactly one source is given.
+    """
     if (record_size is not None) + (file is not None) + monotonic != 1:
         raise ConfigError(
             "give exactly one of --record-size, --payload-file and --payload-monotonic"
         )
+    if record_size is not None:
+        return partial(payload.random_payloads, record_size)
     if file is None:
-        return None
-    found = tuple(read_payloads(file, "\n" if delimiter == "\\n" else delimiter))
+        return payload.monotonic_payloads
+    found = tuple(payload.read_payloads(file, "\n" if delimiter == "\\n" else delimiter))
     if not found:
         raise ConfigError(f"--payload-file {file} is empty")
-    stderr_console().print(f"Number of records read from {file}: {len(found)}")
-    return found
+    typer.echo(f"Number of records read from {file}: {len(found)}", err=True)
+    return partial(payload.file_payloads, found)

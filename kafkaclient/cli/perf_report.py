@@ -9,21 +9,16 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from rich.console import Group
-from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
-from rich.table import Table
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+
+from kafkaclient.cli.output import plain_table, print_message, progress_bar
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
 
     from rich.console import Console
+    from rich.progress import Progress, TaskID
+    from rich.table import Table
 
     from kafkaclient.cli.perf_plan import PerfTestPlan
     from kafkaclient.perf.load import Load
@@ -33,6 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["metrics_lines", "print_line", "print_summary", "progress_shown", "show_run"]
 
 _REFRESH_S = 0.25
+_BROKER_COLUMNS = (
+    *("broker", "bytes", "share", "requests", "bytes/request", "median ms", "window"),
+    "exclusions",
+)
 _PERCENTILES = (50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99)
 _MOST_PARTITIONS = 48
 
@@ -42,23 +41,18 @@ async def progress_shown(
     console: Console, load: Load, plan: PerfTestPlan, run: int
 ) -> AsyncIterator[None]:
     """Show a bar that follows the load; the event loop draws it."""
-    name = plan.producer if plan.repeat == 1 else f"{plan.producer} {run}/{plan.repeat}"
-    progress = Progress(
+    name = plan.load.client if plan.repeat == 1 else f"{plan.load.client} {run}/{plan.repeat}"
+    progress = progress_bar(
+        console,
         TextColumn("{task.description}"),
         BarColumn(bar_width=None),
         MofNCompleteColumn(),
         TextColumn("{task.fields[rate]}"),
         TimeRemainingColumn(),
-        console=console,
         # A thread that draws would compete with the load for the interpreter.
         auto_refresh=False,
-        transient=True,
-        # On a terminal the lines of stdout go above the bar; in a pipe they stay unchanged.
-        redirect_stdout=sys.stdout.isatty(),
-        redirect_stderr=False,
-        disable=not console.is_terminal,
     )
-    task = progress.add_task(f"{name} → {plan.topic}", total=plan.spec.num_records, rate="")
+    task = progress.add_task(f"{name} → {plan.load.topic}", total=load.spec.num_records, rate="")
     with progress:
         follower = asyncio.create_task(_follow(progress, task, load))
         try:
@@ -119,29 +113,19 @@ def show_run(console: Console, run: Run) -> None:
         tables += [_broker_table(run.traffic), _partition_table(run.traffic)]
     console.print(Group(*tables))
     for cause, count in run.outcome.errors.most_common(5):
-        console.print(f"[red]{count:,} failed:[/] {escape(cause)}", soft_wrap=True)
+        print_message(f"{count:,} failed", cause)
 
 
 def _latency_table(run: Run) -> Table:
-    table = _table("Latency, ms")
-    distribution = run.outcome.summary.distribution
-    cells = [_ms(run.record.avg_ms)]
-    table.add_column("avg", justify="right")
-    for percentile in _PERCENTILES:
-        table.add_column(f"p{percentile:g}", justify="right")
-        cells.append(_ms(distribution.percentile_ms(percentile)))
-    table.add_column("max", justify="right")
-    table.add_row(*cells, _ms(run.record.max_ms))
+    percentile_ms = run.outcome.summary.distribution.percentile_ms
+    table = plain_table("Latency, ms", ("avg", *(f"p{p:g}" for p in _PERCENTILES), "max"))
+    times = (run.record.avg_ms, *map(percentile_ms, _PERCENTILES), run.record.max_ms)
+    table.add_row(*map(_ms, times))
     return table
 
 
 def _broker_table(traffic: Traffic) -> Table:
-    table = _table("Brokers")
-    for heading in (
-        *("broker", "bytes", "share", "requests", "bytes/request"),
-        *("median ms", "window", "exclusions"),
-    ):
-        table.add_column(heading, justify="right")
+    table = plain_table("Brokers", _BROKER_COLUMNS)
     total = sum(traffic.bytes_per_broker)
     for broker in traffic.brokers:
         requests = broker.requests_sent
@@ -161,11 +145,10 @@ def _broker_table(traffic: Traffic) -> Table:
 def _partition_table(traffic: Traffic) -> Table:
     shown = traffic.partitions[:_MOST_PARTITIONS]
     more = len(traffic.partitions) - len(shown)
-    table = _table("Partitions" + (f" (first {len(shown)}, {more} more)" if more else ""))
+    title = "Partitions" + (f" (first {len(shown)}, {more} more)" if more else "")
+    table = plain_table(title, ("partition", "leader", "records", "batches", "bytes", "share"))
     if traffic.skew is not None:
         table.caption = f"skew {traffic.skew:.2f} (most bytes of a partition / mean)"
-    for heading in ("partition", "leader", "records", "batches", "bytes", "share"):
-        table.add_column(heading, justify="right")
     total = sum(partition.bytes_sent for partition in traffic.partitions)
     for partition in shown:
         table.add_row(
@@ -177,17 +160,6 @@ def _partition_table(traffic: Traffic) -> Table:
             _share(partition.bytes_sent, total),
         )
     return table
-
-
-def _table(title: str) -> Table:
-    return Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        caption_justify="left",
-        box=None,
-        pad_edge=False,
-    )
 
 
 def _count(value: int | None) -> str:

@@ -9,30 +9,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from kafkaclient.cli import perf_report
+from kafkaclient.cli.options import described
+from kafkaclient.cli.output import stderr_console
 from kafkaclient.cli.perf_fleet import run_fleet
 from kafkaclient.cli.perf_plan import (
     DEFAULT_TRANSACTION_MS,
     ID_PREFIX,
     PerfTestPlan,
-    client_config,
     either,
+    labels,
     load_spec,
-    payloads,
+    records,
     transaction_length,
 )
-from kafkaclient.cli.perf_report import (
-    metrics_lines,
-    print_line,
-    print_summary,
-    progress_shown,
-    show_run,
-)
-from kafkaclient.cli.run import FAILED, run_blocking, run_command, stderr_console
+from kafkaclient.cli.properties import client_config
+from kafkaclient.cli.run import FAILED, run_blocking, run_command
 from kafkaclient.errors import ConfigError
 from kafkaclient.perf.clients import CLIENTS, make_client
 from kafkaclient.perf.load import Load
-from kafkaclient.perf.record import write_records
-from kafkaclient.perf.run import measure
+from kafkaclient.perf.run import measure, write_runs
+from kafkaclient.perf.spark_load import ProducerPlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,28 +64,22 @@ def repeat_flags(args: list[str]) -> Iterator[str]:
             yield from (flag, word)
 
 
+@described
 def perf_test(  # noqa: PLR0913 - the flags of Kafka's tool
     *,
-    topic: Annotated[str, typer.Option(help="Produce records to this topic.")],
+    topic: Annotated[str, "Produce records to this topic."],
     num_records: Annotated[int, typer.Option(min=1, help="Number of records to produce.")],
-    throughput: Annotated[
-        float, typer.Option(help="Records per second to hold on average; -1 for no limit.")
-    ],
+    throughput: Annotated[float, "Records per second to hold on average; -1 for no limit."],
     bootstrap_server: Annotated[
-        str | None,
-        typer.Option(help="host:port[,host:port...]; overrides bootstrap.servers."),
+        str | None, "host:port[,host:port...]; overrides bootstrap.servers."
     ] = None,
     record_size: Annotated[int | None, typer.Option(min=1, help="Record size in bytes.")] = None,
     payload_file: Annotated[
         Path | None,
         typer.Option(exists=True, dir_okay=False, help="UTF-8 file to draw payloads from."),
     ] = None,
-    payload_monotonic: Annotated[
-        bool, typer.Option("--payload-monotonic", help="Payloads are the numbers from 0.")
-    ] = False,
-    payload_delimiter: Annotated[
-        str, typer.Option(help="What separates the payloads in --payload-file.")
-    ] = "\\n",
+    payload_monotonic: Annotated[bool, "Payloads are the numbers from 0."] = False,
+    payload_delimiter: Annotated[str, "What separates the payloads in --payload-file."] = "\\n",
     command_property: Annotated[
         list[str] | None,
         typer.Option(
@@ -99,27 +90,21 @@ def perf_test(  # noqa: PLR0913 - the flags of Kafka's tool
         list[str] | None,
         typer.Option(metavar="NAME=VALUE...", help="(Deprecated) use --command-property."),
     ] = None,
-    command_config: Annotated[
-        Path | None, typer.Option(help="Properties file with producer options.")
-    ] = None,
+    command_config: Annotated[Path | None, "Properties file with producer options."] = None,
     producer_config: Annotated[
         Path | None, typer.Option("--producer.config", help="(Deprecated) use --command-config.")
     ] = None,
-    print_metrics: Annotated[
-        bool, typer.Option("--print-metrics", help="Print the producer's metrics at the end.")
-    ] = False,
+    print_metrics: Annotated[bool, "Print the producer's metrics at the end."] = False,
     warmup_records: Annotated[
-        int, typer.Option(help="Number of first records that the steady-state summary leaves out.")
+        int, "Number of first records that the steady-state summary leaves out."
     ] = 0,
     reporting_interval: Annotated[
         int, typer.Option(min=1, help="Milliseconds between progress lines.")
     ] = 5000,
     transactional_id: Annotated[
         str | None,
-        typer.Option(
-            help="Send in transactions under this id; overrides transactional.id. "
-            f"[default: {ID_PREFIX} and a random UUID, if only --transaction-duration-ms is given]"
-        ),
+        "Send in transactions under this id; overrides transactional.id. "
+        f"[default: {ID_PREFIX} and a random UUID, if only --transaction-duration-ms is given]",
     ] = None,
     transaction_duration_ms: Annotated[
         int | None,
@@ -129,14 +114,11 @@ def perf_test(  # noqa: PLR0913 - the flags of Kafka's tool
             f"[default: {DEFAULT_TRANSACTION_MS}, if there is a transactional id]",
         ),
     ] = None,
-    producer: Annotated[
-        str, typer.Option(help=f"Client to drive: {', '.join(CLIENTS)}.")
-    ] = "kafkaclient",
-    json: Annotated[Path | None, typer.Option(help="Write the run's record to this file.")] = None,
+    producer: Annotated[str, f"Client to drive: {', '.join(CLIENTS)}."] = "kafkaclient",
+    json: Annotated[Path | None, "Write the run's record to this file."] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Number of runs, one after the other.")] = 1,
     spark_master: Annotated[
-        str | None,
-        typer.Option(help="Run each producer in a task of this Spark master: 'local[4]', ..."),
+        str | None, "Run each producer in a task of this Spark master: 'local[4]', ..."
     ] = None,
     producers: Annotated[
         int, typer.Option(min=1, help="Producers in Spark's tasks, which share records and rate.")
@@ -155,24 +137,18 @@ def perf_test(  # noqa: PLR0913 - the flags of Kafka's tool
 
     def planned() -> PerfTestPlan:
         config = client_config(
+            "perf-producer-client",
             bootstrap_server,
-            either("--command-property", command_property, "--producer-props", producer_props),
             either("--command-config", command_config, "--producer.config", producer_config),
+            either("--command-property", command_property, "--producer-props", producer_props),
         )
         transaction_ms = transaction_length(config, transactional_id, transaction_duration_ms)
-        return PerfTestPlan(
-            producer=producer,
-            topic=topic,
-            config=config,
-            spec=load_spec(
-                num_records, throughput, warmup_records, reporting_interval, transaction_ms
-            ),
-            record_size=record_size,
-            payloads=payloads(record_size, payload_file, payload_delimiter, payload_monotonic),
-            print_metrics=print_metrics,
-            json=json,
-            repeat=repeat,
+        spec = load_spec(
+            num_records, throughput, warmup_records, reporting_interval, transaction_ms
         )
+        made = records(record_size, payload_file, payload_delimiter, payload_monotonic)
+        load = ProducerPlan(producer, topic, config, spec, labels(config, spec), made)
+        return PerfTestPlan(load, print_metrics, json, repeat)
 
     async def main() -> list[Run]:
         if producers > 1:
@@ -196,20 +172,22 @@ async def run_perf_test(plan: PerfTestPlan) -> list[Run]:
     console = stderr_console()
     runs = []
     for number in range(1, plan.repeat + 1):
-        client = make_client(plan.producer, plan.config, plan.topic)
+        client = make_client(plan.load.client, plan.load.config, plan.load.topic)
         load = Load(
             client,
-            plan.spec,
-            on_window=lambda window: print_line(window.line()),
+            plan.load.spec,
+            on_window=lambda window: perf_report.print_line(window.line()),
             on_steady_state=lambda: console.print("In steady state."),
         )
-        async with progress_shown(console, load, plan, number):
-            run = await measure(client, load, plan.records(), replace(plan.labels, run=number))
+        async with perf_report.progress_shown(console, load, plan, number):
+            labeled = replace(plan.load.labels, run=number)
+            run = await measure(client, load, plan.load.records(), labeled)
         runs.append(run)
-        print_summary(run)
+        perf_report.print_summary(run)
         if plan.print_metrics:
-            print_line(metrics_lines(client.metrics()))
-        show_run(console, run)
+            perf_report.print_line(perf_report.metrics_lines(client.metrics()))
+        perf_report.show_run(console, run)
     if plan.json is not None:
-        write_records(plan.json, [run.record for run in runs])
+        values = [run.record.as_json() for run in runs]
+        write_runs(plan.json, values, **values[-1])
     return runs

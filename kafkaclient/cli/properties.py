@@ -1,4 +1,4 @@
-"""Producer options as Kafka's tools take them: ``.properties`` files and ``name=value`` words."""
+"""Client options as Kafka's tools take them: ``.properties`` files and ``NAME=VALUE`` words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,35 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-__all__ = ["read_properties", "split_pairs"]
+__all__ = ["BOOTSTRAP", "client_config", "comma_pairs", "pairs", "read_properties"]
+
+BOOTSTRAP = "bootstrap.servers"
+# Files for Java's tools may have these options. They name Java classes, which have no use here.
+_SERIALIZERS = frozenset({"key.serializer", "value.serializer"})
+
+
+def client_config(
+    client_id: str,
+    bootstrap_server: str | None,
+    file: Path | None,
+    words: Iterable[str] | None = None,
+) -> dict[str, str]:
+    """A client's options: ``bootstrap_server`` overrides ``words``, and they override ``file``.
+
+    Raises :class:`ConfigError` if none of them names the brokers.
+    """
+    config = {"client.id": client_id}
+    if file is not None:
+        config |= read_properties(file)
+    config |= pairs(words, "--command-property")
+    if bootstrap_server is not None:
+        config[BOOTSTRAP] = bootstrap_server
+    if BOOTSTRAP not in config:
+        raise ConfigError(
+            "no brokers to connect to: give --bootstrap-server host:port, or bootstrap.servers in "
+            "--command-config"
+        )
+    return {name: value for name, value in config.items() if name not in _SERIALIZERS}
 
 
 def read_properties(path: Path) -> dict[str, str]:
@@ -23,12 +51,44 @@ def read_properties(path: Path) -> dict[str, str]:
         raise ConfigError(f"cannot read the options in {path}: {error}") from error
 
 
-def split_pairs(words: Iterable[str]) -> dict[str, str]:
-    """``name=value`` words as a dict. Raises :class:`ConfigError` for a word without ``=``."""
-    pairs: dict[str, str] = {}
-    for word in words:
+def pairs(words: Iterable[str] | None, flag: str, *, strip: bool = False) -> dict[str, str]:
+    """The ``NAME=VALUE`` words of a flag. Raises :class:`ConfigError` for any other word.
+
+    ``strip``: remove spaces around names and values.
+    """
+    found: dict[str, str] = {}
+    for word in words or ():
         name, equals, value = word.partition("=")
+        if strip:
+            name, value = name.strip(), value.strip()
         if not (name and equals):
-            raise ConfigError(f"{word!r} is not an option of the form name=value")
-        pairs[name] = value
-    return pairs
+            raise ConfigError(f"{flag} takes NAME=VALUE, not {word!r}")
+        found[name] = value
+    return found
+
+
+def comma_pairs(words: Iterable[str] | None, flag: str) -> dict[str, str]:
+    """As :func:`pairs`, for flags of Kafka's tools that take several pairs, joined by commas.
+
+    A value that has commas is given in square brackets: ``a=[1,2],b=3``. Raises
+    :class:`ConfigError` also for a name that is given twice.
+    """
+    found: dict[str, str] = {}
+    for part in (part for word in words or () for part in _split(word)):
+        [(name, value)] = pairs([part], flag, strip=True).items()
+        if name in found:
+            raise ConfigError(f"{flag} {name} is given twice")
+        found[name] = value[1:-1] if value[:1] == "[" and value[-1:] == "]" else value
+    return found
+
+
+def _split(text: str) -> list[str]:
+    """The parts between commas that are outside of square brackets."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter == "[") - (letter == "]")
+        if letter == "," and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part for part in parts if part.strip()]

@@ -10,110 +10,104 @@ import typer
 
 from kafkaclient.admin import ReassignmentPlan
 from kafkaclient.cli import reassign_report as report
-from kafkaclient.cli.admin import (
-    AsJson,
-    Bootstrap,
-    CommandConfig,
-    Yes,
-    cluster,
-    confirm,
-    print_json,
-    run_admin,
-)
-from kafkaclient.cli.run import FAILED, stderr_console, stdout_console
+from kafkaclient.cli.admin import AsJson, Connect, Yes, confirm, on_cluster
+from kafkaclient.cli.output import joined, picked, print_json, print_message
+from kafkaclient.cli.run import FAILED
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkaclient.admin import Lifted, Progress, Verification
+    from kafkaclient.admin import Progress, Verification
     from kafkaclient.errors import KafkaError
     from kafkaclient.types import TopicPartition
-    from kafkaclient.wire.reassignments import OngoingReassignment
 
-__all__ = ["IN_PROGRESS", "PlanFile", "cancel", "end_with", "list_", "verify", "watch"]
+__all__ = [
+    "IN_PROGRESS",
+    "PlanFile",
+    "cancel",
+    "exit_if_failed",
+    "list_",
+    "read_plan",
+    "verify",
+    "watch",
+]
 
-IN_PROGRESS = 4
-"""Exit status of ``verify`` while something of the plan is on its way."""
+IN_PROGRESS = 4  # exit status of `verify` while a move of the plan is in progress
 
 PlanFile = Annotated[
     Path,
-    typer.Option("--reassignment-json-file", help="The plan, as Kafka's tool has it.", exists=True),
+    typer.Option(
+        "--reassignment-json-file", help="The plan, in the format of Kafka's tool.", exists=True
+    ),
 ]
-Preserve = Annotated[bool, typer.Option("--preserve-throttles", help="Remove no throttles.")]
+Preserve = Annotated[bool, "Remove no throttles."]
 
 
-def verify(
+@on_cluster
+async def verify(
+    connect: Connect,
     *,
     reassignment_json_file: PlanFile,
     preserve_throttles: Preserve = False,
     all_throttles: Annotated[
-        bool,
-        typer.Option(
-            "--all-throttles",
-            help="When nothing moves, also delete throttles that others set, as Kafka's tool does.",
-        ),
+        bool, "If nothing moves, also delete throttles of other tools, as Kafka's tool does."
     ] = False,
-    bootstrap_server: Bootstrap = None,
-    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare the cluster with a plan, and remove throttles that no move needs any more.
 
-    Removed is what `execute` set, also what it left behind when it was killed. Safe to be run by
-    cron. Exit status 4 while something of the plan is in progress, 1 when it ended elsewhere.
+    Removes the throttles that `execute` set, also after it was killed. Can be run by cron. The exit
+    status is 4 while a move of the plan is in progress, and 1 if a partition has other replicas
+    than in the plan.
 
     Example: `kafkaclient reassign verify --reassignment-json-file plan.json`
     """
-
-    async def run() -> tuple[Verification, Lifted | None]:
-        plan = ReassignmentPlan.from_json(reassignment_json_file.read_bytes())
-        if preserve_throttles and all_throttles:
-            raise ConfigError("--preserve-throttles and --all-throttles: give one of them")
-        async with cluster(bootstrap_server, command_config) as admin:
-            told = await admin.reassigner.verify(
-                plan.replicas, preserve_throttles=preserve_throttles
-            )
-            lifted = told.lifted
-            if all_throttles and told.idle:
-                lifted = await admin.replication_quotas.clear(everyone=True)
-            return told, lifted
-
-    told, lifted = run_admin(run())
+    plan = read_plan(reassignment_json_file)
+    if preserve_throttles and all_throttles:
+        raise ConfigError("--preserve-throttles and --all-throttles: give one of them")
+    async with connect() as admin:
+        found = await admin.reassigner.verify(plan.replicas, preserve_throttles=preserve_throttles)
+        lifted = found.lifted
+        if all_throttles and found.idle:
+            lifted = await admin.replication_quotas.clear(everyone=True)
     if as_json:
         print_json(
             {
-                "completed": told.completed,
-                "in_progress": told.in_progress,
-                "partitions": [report.state_json(each) for each in told.partitions],
+                "completed": found.completed,
+                "in_progress": found.in_progress,
+                "partitions": [
+                    {**each.partition._asdict(), **picked(each, "target", "replicas")}
+                    | {"state": each.state.value}
+                    for each in found.partitions
+                ],
                 "throttles": None if lifted is None else report.lifted_json(lifted),
             }
         )
     else:
-        console = stdout_console()
-        console.print("Status of partition reassignment:")
-        for each in told.partitions:
-            console.print(str(each), markup=False, soft_wrap=True)
+        typer.echo("Status of partition reassignment:")
+        for each in found.partitions:
+            typer.echo(str(each))
         if lifted is not None:
             report.print_lifted(lifted)
         if not all_throttles:
-            _hint_at_foreign(told)
-    if told.in_progress:
+            _hint_at_foreign(found)
+    if found.in_progress:
         raise typer.Exit(IN_PROGRESS)
-    if not told.completed or (lifted is not None and lifted.failures):
+    if not found.completed or (lifted is not None and lifted.failures):
         raise typer.Exit(FAILED)
 
 
-def cancel(
+@on_cluster
+async def cancel(
+    connect: Connect,
     *,
     reassignment_json_file: Annotated[
         Path | None, typer.Option(help="Cancel the moves of this plan.", exists=True)
     ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Cancel all moves in the cluster.")] = False,
+    all_: Annotated[bool, "Cancel all moves in the cluster."] = False,
     preserve_throttles: Preserve = False,
     yes: Yes = False,
-    bootstrap_server: Bootstrap = None,
-    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Cancel moves that are under way: partitions keep the replicas that they had. Then remove
@@ -121,63 +115,41 @@ def cancel(
 
     Example: `kafkaclient reassign cancel --reassignment-json-file plan.json`
     """
-
-    async def run() -> dict[TopicPartition, KafkaError | None]:
-        if (reassignment_json_file is None) != all_:
-            raise ConfigError("give --reassignment-json-file, or --all")
-        wanted = None
-        if reassignment_json_file is not None:
-            plan = ReassignmentPlan.from_json(reassignment_json_file.read_bytes())
-            wanted = frozenset(plan.replicas)
-        async with cluster(bootstrap_server, command_config) as admin:
-            ongoing = await admin.list_partition_reassignments()
-            count = sum(wanted is None or partition in wanted for partition in ongoing)
-            if count:
-                confirm(f"Cancel the moves of {count} partitions?", yes=yes)
-            return await admin.reassigner.cancel(wanted, preserve_throttles=preserve_throttles)
-
-    results = run_admin(run())
+    if (reassignment_json_file is None) != all_:
+        raise ConfigError("give --reassignment-json-file, or --all")
+    wanted = None
+    if reassignment_json_file is not None:
+        wanted = frozenset(read_plan(reassignment_json_file).replicas)
+    async with connect() as admin:
+        ongoing = await admin.list_partition_reassignments()
+        count = sum(wanted is None or partition in wanted for partition in ongoing)
+        if count:
+            confirm(f"Cancel the moves of {count} partitions?", yes=yes)
+        results = await admin.reassigner.cancel(wanted, preserve_throttles=preserve_throttles)
     failed = {partition: error for partition, error in results.items() if error is not None}
     cancelled = sorted(str(partition) for partition in results.keys() - failed.keys())
     if as_json:
-        told = {str(partition): str(error) for partition, error in failed.items()}
-        print_json({"cancelled": cancelled, "failed": told})
+        errors = {str(partition): str(error) for partition, error in failed.items()}
+        print_json({"cancelled": cancelled, "failed": errors})
     elif cancelled:
-        stdout_console().print(
-            f"Successfully cancelled partition reassignments for: {','.join(cancelled)}",
-            markup=False,
-            soft_wrap=True,
-        )
+        typer.echo(f"Successfully cancelled partition reassignments for: {joined(cancelled)}")
     elif not failed:
-        stdout_console().print("None of the specified partition reassignments are active.")
-    end_with(failed)
+        typer.echo("None of the specified partition reassignments are active.")
+    exit_if_failed(failed)
 
 
-def list_(
-    *,
-    bootstrap_server: Bootstrap = None,
-    command_config: CommandConfig = None,
-    as_json: AsJson = False,
-) -> None:
+@on_cluster
+async def list_(connect: Connect, *, as_json: AsJson = False) -> None:
     """Show the moves that are under way.
 
     Example: `kafkaclient reassign list --bootstrap-server localhost:9092`
     """
-
-    async def run() -> dict[TopicPartition, OngoingReassignment]:
-        async with cluster(bootstrap_server, command_config) as admin:
-            return await admin.list_partition_reassignments()
-
-    moves = run_admin(run())
+    async with connect() as admin:
+        moves = await admin.list_partition_reassignments()
     if as_json:
         print_json(
             [
-                {
-                    **partition._asdict(),
-                    "replicas": move.replicas,
-                    "adding": move.adding,
-                    "removing": move.removing,
-                }
+                partition._asdict() | picked(move, "replicas", "adding", "removing")
                 for partition, move in sorted(moves.items())
             ]
         )
@@ -185,73 +157,70 @@ def list_(
         report.print_ongoing(moves)
 
 
-def watch(
+@on_cluster
+async def watch(
+    connect: Connect,
     *,
-    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 1.0,
-    once: Annotated[
-        bool, typer.Option("--once", help="Tell once, after an interval, and end.")
-    ] = False,
-    bootstrap_server: Bootstrap = None,
-    command_config: CommandConfig = None,
+    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two reports.")] = 1.0,
+    once: Annotated[bool, "Report once, after an interval, and end."] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Follow all moves under way, whoever began them, until they are over: how far each is, the
-    rate beside the quota, the time left, and what is stuck and why. Changes nothing.
+    """Follow all moves under way until they are over, also moves that other tools began: how far
+    each is, the rate beside the quota, the time left, and what is stuck and why. Changes nothing.
 
-    With `--json` each look is a line.
+    With `--json` each report is a line.
 
     Examples: `kafkaclient reassign watch`, `kafkaclient reassign watch --once --json`
     """
-
-    def tell(progress: Progress) -> None:
-        print_json(report.progress_json(progress))
-
-    async def run() -> Progress | None:
-        async with cluster(bootstrap_server, command_config) as admin:
-            looks = admin.reassigner.progress(every_s=interval)
-            if not once:
-                return await report.follow(looks, tell=tell if as_json else None)
-            async with aclosing(looks):
-                progress = await anext(looks)
-                if not progress.finished:  # a rate takes two looks
-                    progress = await anext(looks)
+    last: Progress | None = None
+    async with connect() as admin:
+        reports = admin.reassigner.progress(every_s=interval)
+        if once:
+            async with aclosing(reports):
+                last = await anext(reports)
+                if not last.finished:  # a rate takes two measurements
+                    last = await anext(reports)
             if as_json:
-                tell(progress)
-            return progress
-
-    last = run_admin(run())
+                print_json(report.progress_json(last))
+        elif as_json:
+            async for progress in reports:
+                print_json(report.progress_json(progress))
+        else:
+            last = await report.follow(reports)
     if last is None or as_json:
         return
     if not last.partitions:
-        stdout_console().print("No partition reassignments found.")
+        typer.echo("No partition reassignments found.")
     elif once:
-        stdout_console().print(report.line(last), markup=False, soft_wrap=True)
+        typer.echo(report.line(last))
         for each in last.stuck:
-            stdout_console().print(f"{each.partition} is stuck: {each.stuck}", markup=False)
+            typer.echo(f"{each.partition} is stuck: {each.stuck}")
 
 
-def end_with(failed: Mapping[TopicPartition, KafkaError]) -> None:
-    """Tell what has failed, and end; nothing if nothing has."""
+def read_plan(file: Path) -> ReassignmentPlan:
+    return ReassignmentPlan.from_json(file.read_bytes())
+
+
+def exit_if_failed(failed: Mapping[TopicPartition, KafkaError]) -> None:
+    """Print the failures and end with status 1; without failures do nothing."""
     if not failed:
         return
-    console = stderr_console()
-    console.print("[red]error:[/] reassigning partitions:")
+    print_message("error", "reassigning partitions:")
     for partition, error in sorted(failed.items()):
-        console.print(f"{partition}: {error}", markup=False, soft_wrap=True)
+        typer.echo(f"{partition}: {error}", err=True)
     raise typer.Exit(FAILED)
 
 
-def _hint_at_foreign(told: Verification) -> None:
-    topics = [name for name, now in told.throttles.topics.items() if now.any and not now.marked]
-    brokers = [n for n, now in told.throttles.brokers.items() if now.rates and now.mark is None]
-    cleared = set(told.lifted.topics) if told.lifted else set()
-    freed = set(told.lifted.brokers) if told.lifted else set()
-    names = [f"topic {name}" for name in topics if name not in cleared]
-    names += [f"broker {node}" for node in brokers if node not in freed]
-    if names and told.idle:
-        stderr_console().print(
+def _hint_at_foreign(found: Verification) -> None:
+    """Name the throttles of other tools that are left when nothing moves."""
+    topics, brokers = found.throttles.topics.items(), found.throttles.brokers.items()
+    cleared = set(found.lifted.topics) if found.lifted else set()
+    freed = set(found.lifted.brokers) if found.lifted else set()
+    names = [f"topic {t}" for t, now in topics if now.any and not now.marked and t not in cleared]
+    names += [f"broker {n}" for n, now in brokers if now.rates and not now.mark and n not in freed]
+    if names and found.idle:
+        typer.echo(
             f"throttles that kafkaclient did not set: {', '.join(names)}; --all-throttles deletes "
             "them",
-            markup=False,
-            soft_wrap=True,
+            err=True,
         )

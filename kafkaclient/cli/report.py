@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
@@ -11,27 +10,37 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Group
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-from kafkaclient.cli.run import WIDE, run_blocking, stderr_console, stdout_console
+from kafkaclient.cli.options import described
+from kafkaclient.cli.output import WIDE, plain_table, stdout_console
+from kafkaclient.cli.run import run_blocking
+from kafkaclient.cli.spark import spark_with_progress
 from kafkaclient.errors import ConfigError
 from kafkaclient.spark.jobs import report_progress, spark_failures
 from kafkaclient.spark.report.findings import findings, write_findings
 from kafkaclient.spark.report.page import write_report
 from kafkaclient.spark.report.runs import find_runs
-from kafkaclient.spark.session import QUICK_START, spark_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from rich.table import Table
 
     from kafkaclient.spark.report.findings import Findings
 
 __all__ = ["report"]
 
-_STARTING = "starting Spark"
+_RUN_COLUMNS = (
+    *("run", "batches", "records/s", "MB/s", "failed", "avg ms", "p50", "p99", "p99.9", "max"),
+    *("p99/first", "broker skew", "regretted"),
+)
+_BROKER_COLUMNS = (
+    *("run", "broker", "batches", "deciding p99", "waiting p99", "broker p50", "broker p99"),
+    *("whole p99", "took", "others took", "regretted"),
+)
 
 
+@described
 def report(
     *,
     folders: Annotated[
@@ -40,15 +49,12 @@ def report(
             metavar="DIR...",
             exists=True,
             file_okay=False,
-            help="Folders of telemetry; each folder, and each folder in it, is a run.",
+            help="Folders with telemetry; each folder, and each folder in it, is a run.",
         ),
     ],
-    out: Annotated[
-        Path, typer.Option(help="Folder for report.html, summary.json, CSV and Parquet tables.")
-    ],
+    out: Annotated[Path, "Folder for report.html, summary.json, CSV and Parquet tables."],
     master: Annotated[
-        str | None,
-        typer.Option(help="Spark's master URL; its workers must see the folders. [local[*]]"),
+        str | None, "Spark's master URL; its workers must see the folders. [local[*]]"
     ] = None,
     window_ms: Annotated[
         float, typer.Option(min=1, help="Milliseconds within which decisions are compared.")
@@ -59,8 +65,8 @@ def report(
 ) -> None:
     """Report on the batches that producers recorded with the option telemetry.
 
-    Percentiles of latency by run, topic, broker and partition; skew in every second; the latency of
-    chosen brokers beside the other brokers; runs side by side, each compared with the first.
+    Shows percentiles of latency by run, topic, broker and partition, the skew in each second, and
+    the latency of chosen brokers beside the other brokers. Each run is compared with the first.
 
     Example: kafkaclient report facts/before facts/after --out build/report
     """
@@ -69,7 +75,7 @@ def report(
         sys.stdout.write((out / "summary.json").read_text("utf-8"))
     else:
         stdout_console(WIDE).print(Group(*_tables(found)))
-    stderr_console().print(f"written: {out / 'report.html'}", markup=False, soft_wrap=True)
+    typer.echo(f"written: {out / 'report.html'}", err=True)
 
 
 def _report(folders: Sequence[Path], out: Path, master: str | None, window_ms: float) -> Any:
@@ -78,26 +84,20 @@ def _report(folders: Sequence[Path], out: Path, master: str | None, window_ms: f
     job: Any = import_module("kafkaclient.spark.report.job")
     runs = find_runs(folders, telemetry.started_at)
     judgement = job.Judgement(window_s=window_ms / 1e3)
-    with _shown() as (progress, task):
-        with spark_failures("starting Spark"):
-            spark = spark_session(
-                "kafkaclient report", master, job.SETTINGS, java_options=QUICK_START
-            )
-        try:
+    with spark_with_progress("kafkaclient report", master, job.SETTINGS, "tasks") as shown:
+        spark, progress, task = shown
 
-            def begin(step: str) -> None:
-                place = job.STEPS.index(step)
-                progress.update(task, description=step, completed=place, tasks="")
+        def begin(step: str) -> None:
+            place = job.STEPS.index(step)
+            progress.update(task, description=step, completed=place, tasks="")
 
-            def show_tasks(done: int, tasks: int) -> None:
-                progress.update(task, tasks=f"{done} of {tasks} tasks")
+        def show_tasks(done: int, tasks: int) -> None:
+            progress.update(task, tasks=f"{done} of {tasks} tasks")
 
-            progress.update(task, total=len(job.STEPS))
-            with report_progress(spark, show_tasks), spark_failures("the report"):
-                tables = job.aggregate(spark, runs, out / "tables", judgement, begin)
-            made_with = f"kafkaclient {version('kafkaclient')}, Spark {spark.version}"
-        finally:
-            spark.stop()
+        progress.update(task, total=len(job.STEPS))
+        with report_progress(spark, show_tasks), spark_failures("the report"):
+            tables = job.aggregate(spark, runs, out / "tables", judgement, begin)
+        made_with = f"kafkaclient {version('kafkaclient')}, Spark {spark.version}"
     found = findings(runs, tables)
     if not found:
         raise ConfigError("the files hold no batches: nothing was sent while they were written")
@@ -106,29 +106,8 @@ def _report(folders: Sequence[Path], out: Path, master: str | None, window_ms: f
     return found
 
 
-@contextmanager
-def _shown() -> Iterator[tuple[Progress, Any]]:
-    console = stderr_console()
-    progress = Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[tasks]}"),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    with progress:
-        yield progress, progress.add_task(_STARTING, total=None, tasks="")
-
-
 def _tables(found: Sequence[Findings]) -> Iterator[Table | str]:
-    runs = _table(
-        "Runs",
-        *("run", "batches", "records/s", "MB/s", "failed", "avg ms", "p50", "p99", "p99.9", "max"),
-        *("p99/first", "broker skew", "regretted"),
-    )
+    runs = plain_table("Runs", _RUN_COLUMNS, left=("run",))
     first = found[0].part("whole").get("p99_ms")
     for run in found:
         whole = run.part("whole")
@@ -146,42 +125,30 @@ def _tables(found: Sequence[Findings]) -> Iterator[Table | str]:
         )
     yield runs
     yield ""
-    brokers = _table(
-        "Brokers, ms",
-        *("run", "broker", "batches", "deciding p99", "waiting p99", "broker p50", "broker p99"),
-        *("whole p99", "took", "others took", "regretted"),
-    )
+    brokers = plain_table("Brokers, ms", _BROKER_COLUMNS, left=("run",))
     for run in found:
-        decided = {row["broker"]: row for row in run.decisions if row["broker"] is not None}
-        by_part = {
-            part: {row["broker"]: row for row in run.by("broker", part)}
+        decided = {row["broker"]: row for row in run.decisions}
+        by_part = [
+            {row["broker"]: row for row in run.by("broker", part)}
             for part in ("deciding", "waiting", "broker")
-        }
+        ]
         for whole in run.by("broker"):
             broker = whole["broker"]
             verdict = decided.get(broker, {})
-            deciding, waiting, answering = (rows.get(broker, {}) for rows in by_part.values())
+            deciding, waiting, answering = (rows.get(broker, {}) for rows in by_part)
+            times = (
+                *(deciding.get("p99_ms"), waiting.get("p99_ms")),
+                *(answering.get("p50_ms"), answering.get("p99_ms"), whole["p99_ms"]),
+                *(verdict.get("took_ms"), verdict.get("others_ms")),
+            )
             brokers.add_row(
                 run.run,
                 str(broker),
                 f"{whole['batches']:,}",
-                _ms(deciding.get("p99_ms")),
-                _ms(waiting.get("p99_ms")),
-                _ms(answering.get("p50_ms")),
-                _ms(answering.get("p99_ms")),
-                _ms(whole["p99_ms"]),
-                _ms(verdict.get("took_ms")),
-                _ms(verdict.get("others_ms")),
+                *map(_ms, times),
                 _share(verdict.get("regretted")),
             )
     yield brokers
-
-
-def _table(title: str, *headings: str) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
-    for place, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if place else "left")
-    return table
 
 
 def _ms(value: float | None) -> str:

@@ -11,25 +11,25 @@ import typer
 from kafkaclient.admin import ConfigResource, ConfigSource
 from kafkaclient.broker_errors import broker_error
 from kafkaclient.cli.admin import (
-    EXIT_STATUS,
     AsJson,
-    Bootstrap,
-    CommandConfig,
+    Connect,
     IgnoreLimits,
     LimitsFile,
+    ValidateOnly,
     Yes,
-    cluster,
     confirm,
-    pairs,
-    print_json,
-    run_admin,
+    on_cluster,
 )
-from kafkaclient.cli.run import FAILED, stderr_console
-from kafkaclient.cli.topic_report import print_topic, topic_json
-from kafkaclient.errors import ConfigError, KafkaError, TopicExistsError
+from kafkaclient.cli.output import joined, picked, print_json, print_table
+from kafkaclient.cli.properties import comma_pairs
+from kafkaclient.cli.run import FAILED
+from kafkaclient.errors import ConfigError, TopicExistsError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from kafkaclient.admin import Admin, TopicDescription
+    from kafkaclient.wire.results import PartitionView
 
 __all__ = ["app"]
 
@@ -38,30 +38,34 @@ app = typer.Typer(
     "Examples: `kafkaclient topics create --topic flights --partitions 6 --replication-factor 3 "
     "--config retention.ms=86400000 --bootstrap-server localhost:9092`, "
     "`kafkaclient topics describe --topic flights --bootstrap-server localhost:9092`.\n\n"
-    f"No command creates a topic by asking for it. {EXIT_STATUS}",
+    "Only `create` creates topics, whatever the brokers' `auto.create.topics.enable` is. "
+    "Exit status: 0 done, 1 failed, 2 wrong use, 3 partition limits (or a policy of the cluster) "
+    "do not allow it.",
     no_args_is_help=True,
 )
 
-Topic = Annotated[str, typer.Option(help="The topic.")]
-Pattern = Annotated[
-    str | None,
-    typer.Option(help="A topic, or a regular expression that its whole name matches."),
-]
+Topic = Annotated[str, "The topic."]
+_PATTERN = "A topic, or a regular expression that matches whole names."
+Pattern = Annotated[str | None, _PATTERN]
 Assignment = Annotated[
     str | None,
     typer.Option(
         metavar="0:1:2,1:2:0",
-        help="Brokers of each partition, the preferred leader first; instead of numbers.",
+        help="The brokers of each new partition, the preferred leader first.",
     ),
 ]
+IfExists = Annotated[bool, "Do nothing if the topic does not exist."]
+ExcludeInternal = Annotated[bool, "Leave out Kafka's own topics."]
 
 
 @app.command()
-def create(  # noqa: PLR0913 - the flags of Kafka's tool
+@on_cluster
+async def create(  # noqa: PLR0913 - the flags of Kafka's tool
+    connect: Connect,
     *,
     topic: Topic,
     partitions: Annotated[
-        int | None, typer.Option(min=1, help="How many; default: num.partitions of the cluster.")
+        int | None, typer.Option(min=1, help="How many; default: num.partitions of the brokers.")
     ] = None,
     replication_factor: Annotated[
         int | None,
@@ -72,17 +76,10 @@ def create(  # noqa: PLR0913 - the flags of Kafka's tool
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="A topic setting; may be repeated."),
     ] = None,
-    if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="Do nothing if it exists.")
-    ] = False,
-    validate_only: Annotated[
-        bool,
-        typer.Option("--validate-only", help="Say whether it would be created; change nothing."),
-    ] = False,
+    if_not_exists: Annotated[bool, "Do nothing if the topic exists."] = False,
+    validate_only: ValidateOnly = False,
     limits_file: LimitsFile = None,
     ignore_limits: IgnoreLimits = False,
-    bootstrap_server: Bootstrap = None,
-    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a topic, within the partition limits of the cluster if it has any.
@@ -90,68 +87,53 @@ def create(  # noqa: PLR0913 - the flags of Kafka's tool
     Examples: `kafkaclient topics create --topic flights --partitions 6 --replication-factor 3`,
     `... --replica-assignment 0:1,1:2 --config cleanup.policy=compact`
     """
-
-    async def run() -> dict[str, Any]:
-        assignment = _assignment(replica_assignment)
-        if assignment and (partitions is not None or replication_factor is not None):
-            raise ConfigError(
-                "--replica-assignment says how many partitions and replicas there are: leave out "
-                "--partitions and --replication-factor"
+    assignment = _assignment(replica_assignment)
+    if assignment and (partitions is not None or replication_factor is not None):
+        raise ConfigError(
+            "--replica-assignment says how many partitions and replicas there are: leave out "
+            "--partitions and --replication-factor"
+        )
+    exists = False
+    async with connect(limits_file=limits_file, ignore_limits=ignore_limits) as admin:
+        try:
+            await admin.create_topic(
+                topic,
+                partitions,
+                replication_factor,
+                replica_assignment=assignment,
+                configs=comma_pairs(config, "--config"),
+                validate_only=validate_only,
             )
-        async with cluster(
-            bootstrap_server,
-            command_config,
-            limits_file=limits_file,
-            ignore_limits=ignore_limits,
-        ) as admin:
-            try:
-                await admin.create_topic(
-                    topic,
-                    partitions,
-                    replication_factor,
-                    replica_assignment=assignment,
-                    configs=pairs(config, "--config"),
-                    validate_only=validate_only,
-                )
-            except TopicExistsError:
-                if not if_not_exists:
-                    raise
-                return {"topic": topic, "created": False, "exists": True}
-            return {"topic": topic, "created": not validate_only, "exists": not validate_only}
-
-    outcome = run_admin(run())
+        except TopicExistsError:
+            if not if_not_exists:
+                raise
+            exists = True
+    created = not exists and not validate_only
     if as_json:
-        print_json(outcome)
-    elif outcome["created"]:
-        stderr_console().print(f"created topic {topic}", markup=False)
-    elif outcome["exists"]:
-        stderr_console().print(f"topic {topic} exists already; nothing was done", markup=False)
+        print_json({"topic": topic, "created": created, "exists": exists or created})
+    elif exists:
+        typer.echo(f"topic {topic} exists already; nothing was done", err=True)
     else:
-        stderr_console().print(f"topic {topic} would be created", markup=False)
+        done = f"created topic {topic}" if created else f"topic {topic} would be created"
+        typer.echo(done, err=True)
 
 
 @app.command("list")
-def list_(
+@on_cluster
+async def list_(
+    connect: Connect,
     *,
     topic: Pattern = None,
-    exclude_internal: Annotated[
-        bool, typer.Option("--exclude-internal", help="Leave out Kafka's own topics.")
-    ] = False,
-    bootstrap_server: Bootstrap = None,
-    command_config: CommandConfig = None,
+    exclude_internal: ExcludeInternal = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the names of the topics, one a line.
 
     Example: `kafkaclient topics list --bootstrap-server localhost:9092`
     """
-
-    async def run() -> list[str]:
-        async with cluster(bootstrap_server, command_config) as admin:
-            found = await _matching(admin, topic, missing_ok=True)
-        return [t.name for t in found.values() if not (exclude_internal and t.internal)]
-
-    names = run_admin(run())
+    async with connect() as admin:
+        found = await _matching(admin, topic, missing_ok=True)
+    names = [t.name for t in found if not (exclude_internal and t.internal)]
     if as_json:
         print_json(names)
         return
@@ -160,196 +142,139 @@ def list_(
 
 
 @app.command()
-def describe(
+@on_cluster
+async def describe(
+    connect: Connect,
     *,
     topic: Pattern = None,
-    exclude_internal: Annotated[
-        bool, typer.Option("--exclude-internal", help="Leave out Kafka's own topics.")
-    ] = False,
+    exclude_internal: ExcludeInternal = False,
     under_replicated_partitions: Annotated[
-        bool,
-        typer.Option("--under-replicated-partitions", help="Only those with a replica behind."),
+        bool, "Only partitions with a replica that is not in sync."
     ] = False,
-    unavailable_partitions: Annotated[
-        bool, typer.Option("--unavailable-partitions", help="Only those without a leader.")
-    ] = False,
-    if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="Print nothing if there is no such topic.")
-    ] = False,
-    bootstrap_server: Bootstrap = None,
-    command_config: CommandConfig = None,
+    unavailable_partitions: Annotated[bool, "Only partitions without a leader."] = False,
+    if_exists: IfExists = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show topics: their partitions, where the replicas are, and the settings that differ from
-    the cluster's.
+    """Show topics: their partitions, their replicas, and the settings that differ from the
+    cluster's.
 
     Examples: `kafkaclient topics describe --topic 'flights.*'`,
     `kafkaclient topics describe --under-replicated-partitions --json`
     """
     only_some = under_replicated_partitions or unavailable_partitions
-
-    async def run() -> list[tuple[TopicDescription, dict[str, str]]]:
-        async with cluster(bootstrap_server, command_config) as admin:
-            found = await _matching(admin, topic, missing_ok=if_exists)
-            chosen = [t for t in found.values() if not (exclude_internal and t.internal)]
-            if only_some:
-                return [(t, {}) for t in chosen]
-            configs = await asyncio.gather(*(_own_configs(admin, t.name) for t in chosen))
-            return list(zip(chosen, configs, strict=True))
-
-    def chosen(topic: TopicDescription) -> tuple[Any, ...]:
+    configs: list[dict[str, str]] = []
+    async with connect() as admin:
+        found = await _matching(admin, topic, missing_ok=if_exists)
+        chosen = [t for t in found if not (exclude_internal and t.internal)]
         if not only_some:
-            return topic.partitions
-        behind = topic.under_replicated if under_replicated_partitions else ()
-        leaderless = topic.unavailable if unavailable_partitions else ()
-        return tuple(sorted({*behind, *leaderless}))
-
-    found = run_admin(run())
+            configs = await asyncio.gather(*(_own_configs(admin, t.name) for t in chosen))
+    shown = []
+    for place, each in enumerate(chosen):
+        if not only_some:
+            shown.append((each, each.partitions, configs[place]))
+            continue
+        behind = each.under_replicated if under_replicated_partitions else ()
+        leaderless = each.unavailable if unavailable_partitions else ()
+        if partitions := tuple(sorted({*behind, *leaderless})):
+            shown.append((each, partitions, {}))
     if as_json:
-        shown = [
-            topic_json(topic, chosen(topic), configs)
-            for topic, configs in found
-            if chosen(topic) or not only_some
-        ]
-        print_json(shown)
+        print_json([_topic_json(*each) for each in shown])
         return
-    for described, configs in found:
-        if chosen(described) or not only_some:
-            print_topic(described, chosen(described), configs)
+    for described in shown:
+        _print_topic(*described)
 
 
 @app.command()
-def delete(
+@on_cluster
+async def delete(
+    connect: Connect,
     *,
-    topic: Annotated[
-        str, typer.Option(help="A topic, or a regular expression that its whole name matches.")
-    ],
-    if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="Do nothing if there is no such topic.")
-    ] = False,
+    topic: Annotated[str, _PATTERN],
+    if_exists: IfExists = False,
     yes: Yes = False,
-    bootstrap_server: Bootstrap = None,
-    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete topics with all their records, after asking. Kafka's own topics are left alone unless
-    they are named in full.
+    """Delete topics with all their records, after a confirmation. A regular expression never
+    matches Kafka's own topics.
 
     Example: `kafkaclient topics delete --topic flights --yes`
     """
-
-    async def find() -> list[TopicDescription]:
-        async with cluster(bootstrap_server, command_config) as admin:
-            found = await _matching(admin, topic, missing_ok=if_exists)
-        return [t for t in found.values() if not t.internal or t.name == topic]
-
-    async def run(names: list[str]) -> dict[str, KafkaError | None]:
-        async with cluster(bootstrap_server, command_config) as admin:
-            return await admin.delete_topics(names)
-
-    found = run_admin(find())
-    names = [t.name for t in found]
-    if not names:
-        if as_json:
-            print_json({"deleted": [], "failed": {}})
-        else:
-            stderr_console().print(f"there is no topic {topic}; nothing was done", markup=False)
-        return
-
-    async def ask() -> None:
-        total = sum(len(t.partitions) for t in found)
-        shown = ", ".join(names) if len(names) <= 10 else f"{', '.join(names[:10])} and others"
-        what = f"topic {shown}" if len(names) == 1 else f"{len(names)} topics ({shown})"
-        confirm(f"Delete {what} with {total} partitions and all their records?", yes=yes)
-
-    run_admin(ask())
-    results = run_admin(run(names))
+    async with connect() as admin:
+        found = await _matching(admin, topic, missing_ok=if_exists)
+        found = [t for t in found if not t.internal or t.name == topic]
+        names = [t.name for t in found]
+        if names:
+            total = sum(len(t.partitions) for t in found)
+            shown = ", ".join(names[:10]) + " and others" * (len(names) > 10)
+            what = f"topic {shown}" if len(names) == 1 else f"{len(names)} topics ({shown})"
+            confirm(f"Delete {what} with {total} partitions and all their records?", yes=yes)
+        results = await admin.delete_topics(names) if names else {}
     failed = {name: str(error) for name, error in results.items() if error is not None}
     deleted = [name for name in names if name not in failed]
     if as_json:
         print_json({"deleted": deleted, "failed": failed})
+    elif not names:
+        typer.echo(f"there is no topic {topic}; nothing was done", err=True)
     else:
-        console = stderr_console()
         for name in deleted:
-            console.print(f"deleted topic {name}", markup=False)
+            typer.echo(f"deleted topic {name}", err=True)
         for error in failed.values():
-            console.print(f"error: {error}", markup=False, soft_wrap=True)
+            typer.echo(f"error: {error}", err=True)
     if failed:
         raise typer.Exit(FAILED)
 
 
 @app.command("add-partitions")
-def add_partitions(
+@on_cluster
+async def add_partitions(
+    connect: Connect,
     *,
     topic: Topic,
-    partitions: Annotated[int, typer.Option(min=1, help="How many there shall be in all.")],
-    replica_assignment: Annotated[
-        str | None,
-        typer.Option(metavar="0:1:2,1:2:0", help="Brokers of each partition that is added."),
-    ] = None,
-    validate_only: Annotated[
-        bool, typer.Option("--validate-only", help="Say whether it would be done; change nothing.")
-    ] = False,
-    if_exists: Annotated[
-        bool, typer.Option("--if-exists", help="Do nothing if there is no such topic.")
-    ] = False,
+    partitions: Annotated[
+        int, typer.Option(min=1, help="The number of partitions that the topic gets in total.")
+    ],
+    replica_assignment: Assignment = None,
+    validate_only: ValidateOnly = False,
+    if_exists: IfExists = False,
     limits_file: LimitsFile = None,
     ignore_limits: IgnoreLimits = False,
-    bootstrap_server: Bootstrap = None,
-    command_config: CommandConfig = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let a topic have more partitions, within the partition limits of the cluster.
+    """Add partitions to a topic, within the partition limits of the cluster.
 
-    Records with a key may go to another partition than before. Partitions cannot be taken away.
+    Records with a key may go to another partition than before. Partitions cannot be removed.
 
     Example: `kafkaclient topics add-partitions --topic flights --partitions 12`
     """
-
-    async def run() -> bool:
-        async with cluster(
-            bootstrap_server,
-            command_config,
-            limits_file=limits_file,
-            ignore_limits=ignore_limits,
-        ) as admin:
-            if if_exists and topic not in await admin.list_topics():
-                return False
+    assignment = _assignment(replica_assignment)
+    async with connect(limits_file=limits_file, ignore_limits=ignore_limits) as admin:
+        exists = not if_exists or topic in await admin.list_topics()
+        if exists:
             await admin.add_partitions(
-                topic,
-                partitions,
-                replica_assignment=_assignment(replica_assignment),
-                validate_only=validate_only,
+                topic, partitions, replica_assignment=assignment, validate_only=validate_only
             )
-            return True
-
-    exists = run_admin(run())
     if as_json:
         print_json({"topic": topic, "changed": exists and not validate_only})
-        return
-    if not exists:
-        told = f"there is no topic {topic}; nothing was done"
-    elif validate_only:
-        told = f"topic {topic} would have {partitions} partitions"
+    elif not exists:
+        typer.echo(f"there is no topic {topic}; nothing was done", err=True)
     else:
-        told = f"topic {topic} has {partitions} partitions"
-    stderr_console().print(told, markup=False)
-
-
-# ------------------------------------------------------------------------------------------------
+        has = "would have" if validate_only else "has"
+        typer.echo(f"topic {topic} {has} {partitions} partitions", err=True)
 
 
 async def _matching(
     admin: Admin, pattern: str | None, *, missing_ok: bool
-) -> dict[str, TopicDescription]:
+) -> list[TopicDescription]:
     found = await admin.describe_topics()
-    if pattern is None or pattern in found:
-        return found if pattern is None else {pattern: found[pattern]}
+    if pattern is None:
+        return list(found.values())
+    if pattern in found:
+        return [found[pattern]]
     try:
         expression = re.compile(pattern)
     except re.error as error:
         raise ConfigError(f"--topic {pattern!r} is no regular expression: {error}") from error
-    matching = {name: each for name, each in found.items() if expression.fullmatch(name)}
+    matching = [topic for name, topic in found.items() if expression.fullmatch(name)]
     if not matching and not missing_ok:
         raise broker_error(
             3,
@@ -380,3 +305,40 @@ def _assignment(text: str | None) -> tuple[tuple[int, ...], ...]:
             f"--replica-assignment {text!r}: give brokers joined by colons, partitions by commas: "
             "0:1:2,1:2:0"
         ) from None
+
+
+def _topic_json(
+    topic: TopicDescription, partitions: Iterable[PartitionView], configs: Mapping[str, str]
+) -> dict[str, Any]:
+    return {
+        "topic": topic.name,
+        "topic_id": None if topic.topic_id is None else str(topic.topic_id),
+        "internal": topic.internal,
+        "partition_count": len(topic.partitions),
+        "replication_factor": topic.replication_factor,
+        "configs": configs,
+        "partitions": [picked(p, "partition", "leader", "replicas", "isr") for p in partitions],
+    }
+
+
+def _print_topic(
+    topic: TopicDescription, partitions: Iterable[PartitionView], configs: Mapping[str, str]
+) -> None:
+    words = [
+        f"{topic.name}: {len(topic.partitions)} partitions, "
+        f"replication factor {topic.replication_factor}",
+        *(["internal"] if topic.internal else []),
+        *(f"{name}={value}" for name, value in configs.items()),
+    ]
+    rows = []
+    for p in partitions:
+        behind = joined(sorted(set(p.replicas) - set(p.isr)))
+        state = "no leader" if p.leader < 0 else f"behind: {behind}" if behind else ""
+        leader = "none" if p.leader < 0 else p.leader
+        rows.append((p.partition, leader, joined(p.replicas), joined(p.isr), state))
+    print_table(
+        ("partition", "leader", "replicas", "in sync", "state"),
+        rows,
+        right=("partition", "leader"),
+        title=", ".join(words),
+    )

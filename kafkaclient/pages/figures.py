@@ -10,7 +10,7 @@ from math import log10
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 __all__ = [
     "LATENCY_TICKS",
@@ -63,51 +63,40 @@ class Column:
 
 
 def latency_ecdf(curves: Sequence[Curve]) -> Figure:
-    """The share of the records acknowledged within a time; the time on a logarithmic axis."""
-    return {
-        "data": [
-            _line(
-                curve,
-                x=[_drawable(ms) for share, ms in curve.points if share > 0],
-                y=[share for share, _ms in curve.points if share > 0],
-                hovertemplate="%{y:.2f} % within %{x:.1f} ms",
-            )
-            for curve in curves
-        ],
-        "layout": {
-            "xaxis": _latency_axis(),
-            "yaxis": {"title": {"text": "records acknowledged, %"}, "range": [0, 101]},
-            "hovermode": "closest",
-            "showlegend": False,
-        },
-    }
+    """The share of the records acknowledged within a time; the time is on a logarithmic axis."""
+    data = []
+    for curve in curves:
+        shares, times = _points(curve, lambda share: share > 0)
+        data.append(_line(curve, x=times, y=shares, hovertemplate="%{y:.2f} % within %{x:.1f} ms"))
+    yaxis = {"title": {"text": "records acknowledged, %"}, "range": [0, 101]}
+    return _latency_figure(data, xaxis=_latency_axis(), yaxis=yaxis)
 
 
 def latency_tail(curves: Sequence[Curve]) -> Figure:
-    """The latency by percentile, the percentiles spread so that the tail is seen."""
-    return {
-        "data": [
-            _line(
-                curve,
-                x=[nines(share) for share, _ms in curve.points if share < 100],
-                y=[_drawable(ms) for share, ms in curve.points if share < 100],
-                customdata=[share for share, _ms in curve.points if share < 100],
-                hovertemplate="p%{customdata:.4~g}: %{y:.1f} ms",
-            )
-            for curve in curves
-        ],
-        "layout": {
-            "xaxis": {
-                "title": {"text": "percentile"},
-                "tickvals": [nines(tick) for tick in TAIL_TICKS],
-                "ticktext": [f"{tick:g}" for tick in TAIL_TICKS],
-                "range": [0, 4],
-            },
-            "yaxis": _latency_axis(),
-            "hovermode": "closest",
-            "showlegend": False,
-        },
+    """The latency by percentile, with more room for the percentiles of the tail."""
+    data = []
+    for curve in curves:
+        shares, times = _points(curve, lambda share: share < 100)
+        places = [nines(share) for share in shares]
+        template = "p%{customdata:.4~g}: %{y:.1f} ms"
+        data.append(_line(curve, x=places, y=times, customdata=shares, hovertemplate=template))
+    xaxis = {
+        "title": {"text": "percentile"},
+        "tickvals": [nines(tick) for tick in TAIL_TICKS],
+        "ticktext": [f"{tick:g}" for tick in TAIL_TICKS],
+        "range": [0, 4],
     }
+    return _latency_figure(data, xaxis=xaxis, yaxis=_latency_axis())
+
+
+def _points(curve: Curve, drawn: Callable[[float], bool]) -> tuple[list[float], list[float]]:
+    """The percentiles and the times of a curve; no time is zero, for a logarithmic axis."""
+    points = [(share, max(ms, 0.001)) for share, ms in curve.points if drawn(share)]
+    return [share for share, _ms in points], [ms for _share, ms in points]
+
+
+def _latency_figure(data: list[Trace], **axes: dict[str, Any]) -> Figure:
+    return {"data": data, "layout": {**axes, "hovermode": "closest", "showlegend": False}}
 
 
 def nines(share: float) -> float:
@@ -175,10 +164,6 @@ def _line(curve: Curve, **trace: Any) -> dict[str, Any]:
         },
         **trace,
     }
-
-
-def _drawable(milliseconds: float) -> float:
-    return max(milliseconds, 0.001)  # there is no zero on a logarithmic axis
 
 
 def _latency_axis() -> dict[str, Any]:

@@ -7,7 +7,7 @@ from html import escape
 from importlib import import_module
 from importlib.resources import files
 from string import Template
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,7 +21,7 @@ __all__ = ["cell", "filled", "legend", "number", "row", "verdict", "write_page"]
 def write_page(
     path: Path, *, title: str, body: str, figures: Mapping[str, Figure], machine: str
 ) -> None:
-    """Write the page; its folder is made when it is missing.
+    """Write the page; creates its folder if it is missing.
 
     ``body`` is HTML. Each name in ``figures`` is the id of an element in ``body``.
     """
@@ -31,7 +31,8 @@ def write_page(
         title=escape(title),
         body=body,
         machine=escape(machine),
-        figures=_script_json(figures),
+        # "</" would end the script element that the JSON stands in.
+        figures=json.dumps(figures, separators=(",", ":")).replace("</", "<\\/"),
         plotly=_plotly_js(),
     )
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,8 +77,3 @@ def legend(curves: Iterable[Curve]) -> str:
 def _plotly_js() -> str:
     script: str = import_module("plotly.offline").get_plotlyjs()
     return script
-
-
-def _script_json(value: Any) -> str:
-    # "</" would end the script element that the JSON stands in.
-    return json.dumps(value, separators=(",", ":")).replace("</", "<\\/")

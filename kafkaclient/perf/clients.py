@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from functools import partial
 from math import isnan, nan
 from time import perf_counter
@@ -119,31 +120,15 @@ class KafkaclientClient:
             return None
         load = self._producer.load()
         skew = load.skew.get(self._topic, nan)
+        names = [field.name for field in fields(BrokerTraffic)]
+        partitions = (
+            PartitionTraffic(p.partition, p.leader, p.records_sent, p.bytes_sent, p.batches_bound)
+            for p in load.partitions
+            if p.topic == self._topic
+        )
         return Traffic(
-            brokers=tuple(
-                BrokerTraffic(
-                    node_id=broker.node_id,
-                    bytes_sent=broker.bytes_sent,
-                    requests_sent=broker.requests_sent,
-                    queued_bytes=broker.queued_bytes,
-                    in_flight_requests=broker.in_flight_requests,
-                    window=broker.window,
-                    latency_s=broker.latency_s,
-                    exclusions=broker.exclusions,
-                )
-                for broker in load.brokers
-            ),
-            partitions=tuple(
-                PartitionTraffic(
-                    partition=partition.partition,
-                    leader=partition.leader,
-                    records_sent=partition.records_sent,
-                    bytes_sent=partition.bytes_sent,
-                    batches_sent=partition.batches_bound,
-                )
-                for partition in sorted(load.partitions, key=lambda load: load.partition)
-                if partition.topic == self._topic
-            ),
+            brokers=tuple(BrokerTraffic(*(getattr(b, n) for n in names)) for b in load.brokers),
+            partitions=tuple(sorted(partitions, key=lambda each: each.partition)),
             skew=None if isnan(skew) else skew,
         )
 
@@ -168,8 +153,6 @@ CLIENTS: Mapping[str, Callable[[Mapping[str, str], str], LoadClient]] = {
 
 def make_client(name: str, config: Mapping[str, str], topic: str) -> LoadClient:
     """The client of this name, not started. Raises ConfigError for an unknown name or option."""
-    try:
-        make = CLIENTS[name]
-    except KeyError:
-        raise ConfigError(f"no client {name!r}; there are {', '.join(CLIENTS)}") from None
-    return make(config, topic)
+    if name not in CLIENTS:
+        raise ConfigError(f"no client {name!r}; there are {', '.join(CLIENTS)}")
+    return CLIENTS[name](config, topic)

@@ -34,12 +34,8 @@ class TopicGrowth:
     def __init__(
         self, config: Mapping[str, str], topic: str, *, dialer: Dialer | None = None
     ) -> None:
-        known = {
-            spelling
-            for option in ReaderConfig.OPTIONS.values()
-            if option.name != "max_block_ms"
-            for spelling in option.spellings
-        }
+        own = (each for each in ReaderConfig.OPTIONS.values() if each.name != "max_block_ms")
+        known = {spelling for option in own for spelling in option.spellings}
         options = {name: value for name, value in config.items() if name in known}
         self._reader = Reader({**options, "max.block.ms": _TIMEOUT_MS}, dialer=dialer)
         self._topic = topic

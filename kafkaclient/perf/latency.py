@@ -1,7 +1,7 @@
 """Latencies of acknowledged records: windows during the run, and a distribution at its end.
 
 Recording a latency is on the load's hot path, so it only adds to sums and to an array. The
-histogram is made once, after the run.
+histogram is filled once, after the run.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hdrh.histogram import HdrHistogram
 
@@ -46,11 +46,11 @@ class Distribution:
     """Latencies in an HDR histogram: microseconds to an hour, three significant digits."""
 
     def __init__(self, latencies_s: array[float]) -> None:
+        self.max_ms = max(latencies_s, default=0.0) * 1e3
         self._histogram = HdrHistogram(1, _HIGHEST_US, _SIGNIFICANT_DIGITS)
         counts = Counter(int(latency * 1e6) for latency in latencies_s)
         for microseconds, count in counts.items():
             self._histogram.record_value(min(max(microseconds, 1), _HIGHEST_US), count)
-        self._max_ms = max(latencies_s, default=0.0) * 1e3
 
     @classmethod
     def merged(cls, parts: Iterable[Distribution]) -> Distribution:
@@ -58,36 +58,30 @@ class Distribution:
         whole = cls(array("f"))
         for part in parts:
             whole._histogram.add(part._histogram)
-            whole._max_ms = max(whole._max_ms, part._max_ms)
+            whole.max_ms = max(whole.max_ms, part.max_ms)
         return whole
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A histogram cannot be pickled, except in HdrHistogram's own format.
+        return self._decoded, (self._histogram.encode(), self.max_ms)
+
     @classmethod
-    def decoded(cls, encoded: str, max_ms: float) -> Distribution:
-        """The distribution from the result of :meth:`encoded` and its ``max_ms``."""
+    def _decoded(cls, encoded: bytes, max_ms: float) -> Distribution:
         found = cls(array("f"))
         found._histogram = HdrHistogram.decode(encoded)
-        found._max_ms = max_ms
+        found.max_ms = max_ms
         return found
-
-    def encoded(self) -> str:
-        """The histogram in HdrHistogram's own format (V2, compressed, base64)."""
-        text: bytes = self._histogram.encode()
-        return text.decode("ascii")
 
     @property
     def count(self) -> int:
         return int(self._histogram.get_total_count())
-
-    @property
-    def max_ms(self) -> float:
-        return self._max_ms
 
     def percentile_ms(self, percentile: float) -> float | None:
         """The latency in ms that ``percentile`` percent of the records do not exceed."""
         if not self.count:
             return None
         value: int = self._histogram.get_value_at_percentile(percentile)
-        return min(value / 1e3, self._max_ms)
+        return min(value / 1e3, self.max_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,20 +127,6 @@ class LatencyRecorder:
     after its interval. While no record is acknowledged, no window is reported.
     """
 
-    __slots__ = (
-        "_bytes",
-        "_interval",
-        "_latencies",
-        "_on_window",
-        "_start",
-        "_total",
-        "_window_bytes",
-        "_window_count",
-        "_window_max",
-        "_window_start",
-        "_window_total",
-    )
-
     def __init__(
         self, start: float, interval_s: float, on_window: Callable[[Window], None] | None = None
     ) -> None:
@@ -163,10 +143,6 @@ class LatencyRecorder:
     @property
     def count(self) -> int:
         return len(self._latencies)
-
-    @property
-    def nbytes(self) -> int:
-        return self._bytes
 
     def record(self, started: float, finished: float, nbytes: int) -> None:
         latency = finished - started

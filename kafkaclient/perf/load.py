@@ -62,8 +62,6 @@ class Throttle:
     and sleeps once it owes 2 ms. A sender that is behind does not sleep.
     """
 
-    __slots__ = ("_interval", "_owed", "_rate", "_start")
-
     def __init__(self, rate: float | None, start: float) -> None:
         self._rate = rate or 0.0
         self._interval = 1.0 / rate if rate else 0.0
@@ -102,8 +100,8 @@ class Load:
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self.sent = 0
+        self.spec = spec
         self._client = client
-        self._spec = spec
         self._clock = clock
         self._on_window = on_window
         self._on_steady_state = on_steady_state
@@ -113,10 +111,6 @@ class Load:
         self._errors: Counter[str] = Counter()
         self._commits_at: float | None = None
         """When to commit the open transaction; None: no transaction is open."""
-
-    @property
-    def spec(self) -> LoadSpec:
-        return self._spec
 
     @property
     def acknowledged(self) -> int:
@@ -134,7 +128,7 @@ class Load:
         """
         await self._client.start(self._completed)
         start = self._clock()
-        self._recorder = LatencyRecorder(start, self._spec.reporting_interval_s, self._on_window)
+        self._recorder = LatencyRecorder(start, self.spec.reporting_interval_s, self._on_window)
         await self._send_all(records, start)
         if self._commits_at is not None:
             await self._commit()
@@ -147,7 +141,7 @@ class Load:
         )
 
     async def _send_all(self, records: Iterable[KeyValue], start: float) -> None:
-        spec, clock, client = self._spec, self._clock, self._client
+        spec, clock, client = self.spec, self._clock, self._client
         send_nowait = client.send_nowait
         transactional = spec.transaction_s is not None
         throttle = Throttle(spec.rate, start)
@@ -172,9 +166,9 @@ class Load:
                 throttle.slept(pause, yielded - now)
 
     async def _begin(self) -> None:
-        assert self._spec.transaction_s is not None
+        assert self.spec.transaction_s is not None
         await self._client.begin_transaction()
-        self._commits_at = self._clock() + self._spec.transaction_s
+        self._commits_at = self._clock() + self.spec.transaction_s
 
     async def _commit(self) -> None:
         self._commits_at = None
@@ -183,7 +177,7 @@ class Load:
     def _begin_steady_state(self, now: float) -> None:
         self._recorder.mute()
         self._steady_from = now
-        self._steady = LatencyRecorder(now, self._spec.reporting_interval_s, self._on_window)
+        self._steady = LatencyRecorder(now, self.spec.reporting_interval_s, self._on_window)
         if self._on_steady_state is not None:
             self._on_steady_state()
 

@@ -17,13 +17,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from kafkaclient.errors import BootstrapError, ConfigError, KafkaError
-from kafkaclient.perf.traffic import (
-    BrokerTraffic,
-    PartitionTraffic,
-    Traffic,
-    skew_of,
-    unheard,
-)
+from kafkaclient.perf.traffic import BrokerTraffic, PartitionTraffic, Traffic, skew_of, unheard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -116,25 +110,26 @@ class AiokafkaClient:
         if self._producer is None:
             return None
         cluster = self._producer.client.cluster
-        partitions = sorted(cluster.partitions_for_topic(self._topic) or ())
-        leaders = {
-            number: cluster.leader_for_partition(self._module.TopicPartition(self._topic, number))
-            for number in partitions
-        }
-        sent: Counter[int] = Counter()
-        for number, leader in leaders.items():
-            sent[leader] += self._bytes[number]
-        traffic = tuple(
-            PartitionTraffic(number, leader, self._records[number], self._bytes[number])
-            for number, leader in leaders.items()
+        leader_of, partition_of = cluster.leader_for_partition, self._module.TopicPartition
+        partitions = tuple(
+            PartitionTraffic(
+                number,
+                leader_of(partition_of(self._topic, number)),
+                self._records[number],
+                self._bytes[number],
+            )
+            for number in sorted(cluster.partitions_for_topic(self._topic) or ())
         )
+        sent: Counter[int] = Counter()
+        for partition in partitions:
+            sent[partition.leader] += partition.bytes_sent
         return Traffic(
             brokers=tuple(
                 BrokerTraffic(broker.nodeId, sent[broker.nodeId], self._requests[broker.nodeId])
                 for broker in sorted(cluster.brokers(), key=lambda broker: broker.nodeId)
             ),
-            partitions=traffic,
-            skew=skew_of(traffic),
+            partitions=partitions,
+            skew=skew_of(partitions),
         )
 
     def metrics(self) -> Mapping[str, Any]:
@@ -241,9 +236,8 @@ class ConfluentClient:
             # The second set of statistics from now is the first that covers the whole run.
             enough = self._statistics_count + 2
             await _until(lambda: self._statistics_count >= enough)
-        self._stopping = True
-        if self._drainer is not None:
             self._drainer.cancel()
+        self._stopping = True
         if self._poller is not None:
             await asyncio.to_thread(self._poller.join)
         if self._producer is not None:
@@ -255,20 +249,13 @@ class ConfluentClient:
             return None
         topic = self._statistics.get("topics", {}).get(self._topic, {})
         partitions = tuple(
-            PartitionTraffic(
-                part["partition"],
-                part["leader"],
-                part["txmsgs"],
-                part["txbytes"],
-            )
+            PartitionTraffic(part["partition"], part["leader"], part["txmsgs"], part["txbytes"])
             for part in topic.get("partitions", {}).values()
             if part["partition"] >= 0
         )
         brokers = (
             BrokerTraffic(
-                node_id=broker["nodeid"],
-                bytes_sent=broker["txbytes"],
-                requests_sent=broker["req"].get("Produce", 0),
+                *(broker["nodeid"], broker["txbytes"], broker["req"].get("Produce", 0)),
                 in_flight_requests=broker["waitresp_cnt"],
             )
             for broker in self._statistics["brokers"].values()

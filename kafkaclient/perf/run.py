@@ -1,15 +1,15 @@
-"""A run: a load through a client, and its record."""
+"""A run of a load through a client, and the JSON record that describes a run in all files."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
-
-from kafkaclient.perf.record import RunRecord
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
 
     from kafkaclient.perf.clients import LoadClient
     from kafkaclient.perf.latency import Summary
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kafkaclient.perf.payload import KeyValue
     from kafkaclient.perf.traffic import Traffic
 
-__all__ = ["Labels", "Run", "measure", "record_of"]
+__all__ = ["Labels", "Run", "RunRecord", "measure", "record_of", "summary_record", "write_runs"]
 
 _GIVE_UP_AFTER_S = 1.0
 
@@ -31,6 +31,50 @@ class Labels:
     run: int = 1
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """The figures of a run; ``None``: not known.
+
+    Times are in milliseconds unless the name says seconds; ``mb_per_s`` counts 1024 * 1024 bytes
+    of record values, as Kafka's own tool does. Lists are in the order of broker ids.
+    """
+
+    client: str
+    setting: str
+    rate: float | None
+    """Target records per second; None: as fast as possible."""
+    linger_ms: float | None
+    run: int
+    """Number of the run among its repetitions, from 1."""
+    records: int
+    """Records acknowledged."""
+    seconds: float
+    records_per_s: float
+    mb_per_s: float
+    avg_ms: float | None
+    p50_ms: float | None
+    p95_ms: float | None
+    p99_ms: float | None
+    p999_ms: float | None
+    max_ms: float | None
+    bytes_per_broker: tuple[int, ...] | None = None
+    requests_per_broker: tuple[int, ...] | None = None
+    requests_per_s: float | None = None
+    errors: int = 0
+    """Records that the client reported as failed."""
+    lost: int | None = None
+    duplicated: int | None = None
+    reordered: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The record as plain JSON values, fields in their documented order."""
+        # Six decimals are microseconds in seconds; further decimals are noise.
+        return {
+            name: round(value, 6) if isinstance(value, float) else value
+            for name, value in asdict(self).items()
+        }
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """The results of a run."""
@@ -38,8 +82,6 @@ class Run:
     outcome: Outcome
     traffic: Traffic | None
     record: RunRecord
-    steady_state: RunRecord | None = None
-    """The figures after the warm-up, without counts by broker; None without a warm-up."""
 
 
 async def measure(
@@ -54,46 +96,16 @@ async def measure(
         raise
     await client.stop()
     traffic = client.traffic()
-    rate = load.spec.rate
-    steady = outcome.steady_state
-    return Run(
-        outcome,
-        traffic,
-        record_of(client.name, rate, outcome, traffic, labels),
-        None if steady is None else _record(client.name, rate, steady, labels),
-    )
+    record = record_of(client.name, load.spec.rate, outcome, traffic, labels)
+    return Run(outcome, traffic, record)
 
 
 def record_of(
     client: str, rate: float | None, outcome: Outcome, traffic: Traffic | None, labels: Labels
 ) -> RunRecord:
     """The record of a load's outcome; ``rate`` is the target, None: as fast as possible."""
-    record = _record(client, rate, outcome.summary, labels)
-    return _with_traffic(replace(record, errors=outcome.errors.total()), traffic)
-
-
-def _record(client: str, rate: float | None, summary: Summary, labels: Labels) -> RunRecord:
-    percentile = summary.distribution.percentile_ms
-    return RunRecord(
-        client=client,
-        setting=labels.setting,
-        rate=rate,
-        linger_ms=labels.linger_ms,
-        run=labels.run,
-        records=summary.records,
-        seconds=summary.seconds,
-        records_per_s=summary.records_per_s,
-        mb_per_s=summary.mb_per_s,
-        avg_ms=summary.avg_ms,
-        p50_ms=percentile(50),
-        p95_ms=percentile(95),
-        p99_ms=percentile(99),
-        p999_ms=percentile(99.9),
-        max_ms=summary.max_ms,
-    )
-
-
-def _with_traffic(record: RunRecord, traffic: Traffic | None) -> RunRecord:
+    record = summary_record(client, rate, outcome.summary, labels)
+    record = replace(record, errors=outcome.errors.total())
     if traffic is None:
         return record
     requests = traffic.requests_per_broker
@@ -103,3 +115,25 @@ def _with_traffic(record: RunRecord, traffic: Traffic | None) -> RunRecord:
         requests_per_broker=requests,
         requests_per_s=sum(requests) / record.seconds if requests and record.seconds else None,
     )
+
+
+def summary_record(client: str, rate: float | None, summary: Summary, labels: Labels) -> RunRecord:
+    """The record of a summary, without the errors and the traffic."""
+    percentile = summary.distribution.percentile_ms
+    same = ("records", "seconds", "records_per_s", "mb_per_s", "avg_ms", "max_ms")
+    return RunRecord(
+        **{name: getattr(summary, name) for name in same},
+        **asdict(labels),
+        client=client,
+        rate=rate,
+        p50_ms=percentile(50),
+        p95_ms=percentile(95),
+        p99_ms=percentile(99),
+        p999_ms=percentile(99.9),
+    )
+
+
+def write_runs(path: Path, runs: Sequence[dict[str, Any]], **more: Any) -> None:
+    """Write a JSON object of ``runs`` and ``more``; creates the folder if it is missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({**more, "runs": list(runs)}, indent=2) + "\n", encoding="utf-8")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -15,14 +14,8 @@ from kafkaclient.event_loop import loop_factory
 from kafkaclient.perf.clients import make_client
 from kafkaclient.perf.latency import Distribution, Summary
 from kafkaclient.perf.load import Load, LoadSpec, Outcome
-from kafkaclient.perf.record import RunRecord
 from kafkaclient.perf.run import Labels, Run, measure, record_of
-from kafkaclient.perf.traffic import (
-    BrokerTraffic,
-    PartitionTraffic,
-    Traffic,
-    merged_traffic,
-)
+from kafkaclient.perf.traffic import merged_traffic
 from kafkaclient.spark.jobs import SparkJobError, spark_failures
 
 if TYPE_CHECKING:
@@ -30,9 +23,9 @@ if TYPE_CHECKING:
 
     from kafkaclient.perf.payload import KeyValue
 
-__all__ = ["Fleet", "ProducerPlan", "check_slots", "merged", "shares"]
+__all__ = ["BARRIER_SETTINGS", "ProducerPlan", "check_slots", "merged", "run_together", "shares"]
 
-_BARRIER = {
+BARRIER_SETTINGS = {
     # A load that fails must not be sent again.
     "spark.stage.maxConsecutiveAttempts": "1",
     "spark.speculation": "false",
@@ -40,7 +33,7 @@ _BARRIER = {
     "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
     "spark.scheduler.barrier.maxConcurrentTasksCheck.maxFailures": "60",
 }
-"""Settings for the Spark session of a fleet."""
+"""Settings of a Spark session for :func:`run_together`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,69 +49,50 @@ class ProducerPlan:
     """Called in the task; must be picklable."""
 
 
-def shares(
-    client: str,
-    topic: str,
-    config: Mapping[str, str],
-    spec: LoadSpec,
-    labels: Labels,
-    records: Callable[[], Iterable[KeyValue]],
-    producers: int,
-) -> list[ProducerPlan]:
+def shares(whole: ProducerPlan, producers: int) -> list[ProducerPlan]:
     """The load in equal shares of records, rate and warm-up.
 
     Client ids and transactional ids get a number. Raises ConfigError if there are fewer records
     than producers.
     """
+    spec = whole.spec
     if spec.num_records < producers:
         raise ConfigError(f"{spec.num_records} records cannot be shared by {producers} producers")
     return [
-        ProducerPlan(
-            client,
-            topic,
-            {
+        replace(
+            whole,
+            config={
                 name: f"{value}-{number}" if name in ("client.id", "transactional.id") else value
-                for name, value in config.items()
+                for name, value in whole.config.items()
             },
-            replace(
+            spec=replace(
                 spec,
                 num_records=_share(spec.num_records, number, producers),
                 rate=None if spec.rate is None else spec.rate / producers,
                 warmup_records=_share(spec.warmup_records, number, producers),
             ),
-            labels,
-            records,
         )
         for number in range(producers)
     ]
 
 
-class Fleet:
-    """Producers in the tasks of a Spark session; each task has an event loop and a client."""
+def run_together(spark: Any, plans: Sequence[ProducerPlan]) -> list[Run]:
+    """Run each plan in a Spark task, which has an event loop and a client; all start together.
 
-    settings: Mapping[str, str] = _BARRIER
-
-    def __init__(self, spark: Any) -> None:
-        if getattr(spark, "_sc", None) is None:
-            raise ConfigError(
-                "tasks start together by barriers of Spark's RDDs, and Spark Connect has none: "
-                "give the master's own URL"
-            )
-        self._context = spark.sparkContext
-
-    def run(self, plans: Sequence[ProducerPlan]) -> list[Run]:
-        """Run all plans at once, in as many task slots.
-
-        Raises SparkJobError or ConfigError for the first plan that failed.
-        """
-        tasks = self._context.parallelize(plans, len(plans)).barrier()
-        with spark_failures(f"the load of {len(plans)} producers"):
-            results = [json.loads(text) for text in tasks.mapPartitions(_work).collect()]
-        for number, found in enumerate(results):
-            if "error" in found:
-                kind = ConfigError if found["usage"] else SparkJobError
-                raise kind(f"producer {number}: {found['error']}")
-        return [_run_from_json(found) for found in results]
+    Raises SparkJobError or ConfigError for the first plan that failed.
+    """
+    if getattr(spark, "_sc", None) is None:
+        raise ConfigError(
+            "tasks start together by barriers of Spark's RDDs, and Spark Connect has none: "
+            "give the master's own URL"
+        )
+    tasks = spark.sparkContext.parallelize(plans, len(plans)).barrier()
+    with spark_failures(f"the load of {len(plans)} producers"):
+        results: list[Run | KafkaError] = tasks.mapPartitions(_work).collect()
+    for number, found in enumerate(results):
+        if isinstance(found, KafkaError):
+            raise type(found)(f"producer {number}: {found}")
+    return [found for found in results if isinstance(found, Run)]
 
 
 def check_slots(master: str, producers: int) -> None:
@@ -145,7 +119,7 @@ def merged(runs: Sequence[Run], client: str, spec: LoadSpec, labels: Labels) -> 
         errors=errors,
     )
     traffic = merged_traffic([run.traffic for run in runs if run.traffic is not None])
-    return Run(outcome, traffic, record_of(client, spec.rate, outcome, traffic, labels), None)
+    return Run(outcome, traffic, record_of(client, spec.rate, outcome, traffic, labels))
 
 
 def _merged_summary(parts: Sequence[Summary]) -> Summary:
@@ -164,70 +138,19 @@ def _share(total: int, number: int, producers: int) -> int:
     return total // producers + (number < total % producers)
 
 
-def _work(plans: Iterable[ProducerPlan]) -> Iterator[str]:
+def _work(plans: Iterable[ProducerPlan]) -> Iterator[Run | KafkaError]:
     (plan,) = plans
     # Before anything can fail: a task that does not reach the barrier blocks the others.
     import_module("pyspark").BarrierTaskContext.get().barrier()
     try:
         with asyncio.Runner(loop_factory=loop_factory()) as runner:
-            run = runner.run(_measured(plan))
+            yield runner.run(_measured(plan))
+    except ConfigError as error:
+        yield ConfigError(str(error))
     except (KafkaError, OSError) as error:
-        yield json.dumps({"error": str(error), "usage": isinstance(error, ConfigError)})
-    else:
-        yield json.dumps(_run_as_json(run))
+        yield SparkJobError(str(error))
 
 
 async def _measured(plan: ProducerPlan) -> Run:
     client = make_client(plan.client, plan.config, plan.topic)
     return await measure(client, Load(client, plan.spec), plan.records(), plan.labels)
-
-
-def _run_as_json(run: Run) -> dict[str, Any]:
-    outcome = run.outcome
-    return {
-        "record": run.record.as_json(),
-        "summary": _summary_as_json(outcome.summary),
-        "steady": None if outcome.steady_state is None else _summary_as_json(outcome.steady_state),
-        "errors": outcome.errors,
-        "traffic": None if run.traffic is None else asdict(run.traffic),
-    }
-
-
-def _run_from_json(values: Mapping[str, Any]) -> Run:
-    traffic = values["traffic"]
-    return Run(
-        Outcome(
-            summary=_summary_from_json(values["summary"]),
-            steady_state=None if values["steady"] is None else _summary_from_json(values["steady"]),
-            errors=Counter(values["errors"]),
-        ),
-        None
-        if traffic is None
-        else Traffic(
-            brokers=tuple(BrokerTraffic(**broker) for broker in traffic["brokers"]),
-            partitions=tuple(PartitionTraffic(**part) for part in traffic["partitions"]),
-            skew=traffic["skew"],
-        ),
-        RunRecord.from_json(values["record"]),
-    )
-
-
-def _summary_as_json(summary: Summary) -> dict[str, Any]:
-    return {
-        "records": summary.records,
-        "nbytes": summary.nbytes,
-        "seconds": summary.seconds,
-        "avg_ms": summary.avg_ms,
-        "max_ms": summary.distribution.max_ms,
-        "histogram": summary.distribution.encoded(),
-    }
-
-
-def _summary_from_json(values: Mapping[str, Any]) -> Summary:
-    return Summary(
-        records=values["records"],
-        nbytes=values["nbytes"],
-        seconds=values["seconds"],
-        avg_ms=values["avg_ms"],
-        distribution=Distribution.decoded(values["histogram"], values["max_ms"]),
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 __all__ = [
     "BrokerTraffic",
@@ -71,9 +71,9 @@ class Traffic:
     @property
     def requests_per_broker(self) -> tuple[int, ...] | None:
         """Requests in the order of broker ids; None if a broker's are not known."""
-        requests = [broker.requests_sent for broker in self.brokers]
-        known = tuple(number for number in requests if number is not None)
-        return known if len(known) == len(requests) else None
+        sent = (broker.requests_sent for broker in self.brokers)
+        known = tuple(number for number in sent if number is not None)
+        return known if len(known) == len(self.brokers) else None
 
 
 def skew_of(partitions: Sequence[PartitionTraffic]) -> float | None:
@@ -95,29 +95,21 @@ def merged_traffic(parts: Sequence[Traffic]) -> Traffic | None:
             partitions.setdefault(partition.partition, []).append(partition)
     merged = tuple(
         PartitionTraffic(
-            partition=number,
-            leader=found[-1].leader,
-            records_sent=sum(one.records_sent for one in found),
-            bytes_sent=sum(one.bytes_sent for one in found),
-            batches_sent=_sum([one.batches_sent for one in found]),
+            number, found[-1].leader, **_sums(found, "records_sent", "bytes_sent", "batches_sent")
         )
         for number, found in sorted(partitions.items())
     )
     return Traffic(
-        brokers=tuple(
-            BrokerTraffic(
-                node_id=node_id,
-                bytes_sent=sum(one.bytes_sent for one in found),
-                requests_sent=_sum([one.requests_sent for one in found]),
-                exclusions=_sum([one.exclusions for one in found]),
-            )
+        tuple(
+            BrokerTraffic(node_id, **_sums(found, "bytes_sent", "requests_sent", "exclusions"))
             for node_id, found in sorted(brokers.items())
         ),
-        partitions=merged,
-        skew=skew_of(merged),
+        merged,
+        skew_of(merged),
     )
 
 
-def _sum(values: Sequence[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
+def _sums(parts: Sequence[object], *names: str) -> dict[str, Any]:
+    """The sum of each attribute; None if a part does not know it."""
+    columns = {name: [getattr(part, name) for part in parts] for name in names}
+    return {name: None if None in column else sum(column) for name, column in columns.items()}

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 from typer.testing import CliRunner
 
+from kafkaclient.admin import Admin
 from kafkaclient.cli import admin as module
-from kafkaclient.cli.admin import pairs
 from kafkaclient.cli.app import app
-from kafkaclient.errors import ConfigError
 from kafkaclient.testing.fake import FakeCluster
 from tests.admin.conftest import can_fetch
 
@@ -35,11 +35,7 @@ def fake() -> FakeCluster:
 def run(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command on the fake; its output in a wide terminal."""
 
-    class OnTheFake(module.Admin):
-        def __init__(self, *args, **options) -> None:
-            super().__init__(*args, dialer=fake, rng=Random(1), **options)
-
-    monkeypatch.setattr(module, "Admin", OnTheFake)
+    monkeypatch.setattr(module, "Admin", partial(Admin, dialer=fake, rng=Random(1)))
 
     def invoke(*words: str) -> Result:
         return CliRunner().invoke(app, [*words, "--bootstrap-server", fake.bootstrap])
@@ -218,21 +214,3 @@ def test_the_cluster_described(run: Run, fake: FakeCluster) -> None:
     table = run("cluster", "describe").stdout
     assert "1 topics, 4 partitions" in table
     assert "not up, though they have replicas: broker 2" in table
-
-
-@pytest.mark.parametrize(
-    ("words", "found"),
-    [
-        (["a=1", "b=2"], {"a": "1", "b": "2"}),
-        (["a=1,b=[2,3],c="], {"a": "1", "b": "2,3", "c": ""}),
-        ([], {}),
-    ],
-)
-def test_pairs(words, found) -> None:
-    assert pairs(words, "--x") == found
-
-
-@pytest.mark.parametrize("words", [["a"], ["=1"], ["a=1", "a=2"]])
-def test_what_are_no_pairs(words) -> None:
-    with pytest.raises(ConfigError, match="--x"):
-        pairs(words, "--x")

@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from kafkaclient.cli import perf_fleet
+from kafkaclient.cli import spark as spark_module
 from kafkaclient.perf import spark_load
 
 if TYPE_CHECKING:
@@ -51,12 +52,12 @@ class Spark:
     def barrier(self) -> Spark:
         return self
 
-    def mapPartitions(self, work: Callable[[Any], Iterator[str]]) -> Spark:
+    def mapPartitions(self, work: Callable[[Any], Iterator[Any]]) -> Spark:
         self._work = work
         return self
 
-    def collect(self) -> list[str]:
-        return [text for plan in self._plans for text in self._work(iter([plan]))]
+    def collect(self) -> list[Any]:
+        return [each for plan in self._plans for each in self._work(iter([plan]))]
 
     def stop(self) -> None:
         self.stopped = True
@@ -69,7 +70,7 @@ def spark(monkeypatch: pytest.MonkeyPatch, instant: Any) -> Spark:
     monkeypatch.setattr(spark_load, "import_module", lambda _name: module)
     monkeypatch.setattr(spark_load, "loop_factory", lambda: None)
     session = Spark()
-    monkeypatch.setattr(perf_fleet, "spark_session", lambda *_, **__: session)
+    monkeypatch.setattr(spark_module, "spark_session", lambda *_, **__: session)
     return session
 
 
@@ -109,7 +110,7 @@ def test_a_terminal_is_told_what_arrives(
 ) -> None:
     screen = StringIO()
     console = Console(file=screen, force_terminal=True, width=160)
-    monkeypatch.setattr(perf_fleet, "stderr_console", lambda: console)
+    monkeypatch.setattr(spark_module, "stderr_console", lambda: console)
     result = perf_test(*FLEET)
     assert result.exit_code == 0
     assert "40 of 100 arrived, " in screen.getvalue()

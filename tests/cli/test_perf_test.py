@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kafkaclient.cli.perf_test import metrics_lines, repeat_flags
+from kafkaclient.cli.perf_report import metrics_lines
+from kafkaclient.cli.perf_test import repeat_flags
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -249,7 +250,7 @@ def test_failed_records_are_told_and_fail_the_command(perf_test: PerfTest) -> No
         (("--record-size", "1", "--throughput", "0"), "--throughput must be"),
         (("--record-size", "1", "--warmup-records", "100"), "--warmup-records 100 leaves none"),
         (("--record-size", "1", "--transaction-duration-ms", "0"), "greater than or equal to 1"),
-        (("--record-size", "1", "--command-property", "acks"), "'acks' is not an option of"),
+        (("--record-size", "1", "--command-property", "acks"), "takes NAME=VALUE, not 'acks'"),
         (("--record-size", "1", "--command-config", "/none"), "cannot read the options"),
         (("--record-size", "1", "no--bootstrap-server"), "no brokers to connect to"),
         (("--record-size", "1", "--producer", "none"), "no client 'none'"),

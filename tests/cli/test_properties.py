@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kafkaclient.cli.properties import read_properties, split_pairs
+from kafkaclient.cli.properties import comma_pairs, pairs, read_properties
 from kafkaclient.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -49,10 +49,35 @@ def test_an_unreadable_file_is_a_config_error(tmp_path: Path) -> None:
 
 def test_words_are_split_at_the_first_equals_sign() -> None:
     words = ["acks=all", "sasl.jaas.config=X required a=b;"]
-    assert split_pairs(words) == {"acks": "all", "sasl.jaas.config": "X required a=b;"}
+    assert pairs(words, "--x") == {"acks": "all", "sasl.jaas.config": "X required a=b;"}
+
+
+def test_spaces_around_names_and_values() -> None:
+    assert pairs([], "--x") == {}
+    words = ["replica.fetch.backoff.ms=100", "log.dirs = /a=b"]
+    found = {"replica.fetch.backoff.ms": "100", "log.dirs": "/a=b"}
+    assert pairs(words, "--x", strip=True) == found
 
 
 @pytest.mark.parametrize("word", ["acks", "=all", ""])
 def test_a_word_without_a_name_and_a_value_is_refused(word: str) -> None:
-    with pytest.raises(ConfigError, match="name=value"):
-        split_pairs([word])
+    with pytest.raises(ConfigError, match="--x takes NAME=VALUE"):
+        pairs([word], "--x")
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["a=1", "b=2"], {"a": "1", "b": "2"}),
+        (["a=1,b=[2,3],c="], {"a": "1", "b": "2,3", "c": ""}),
+        ([], {}),
+    ],
+)
+def test_words_with_several_pairs(words: list[str], found: dict[str, str]) -> None:
+    assert comma_pairs(words, "--x") == found
+
+
+@pytest.mark.parametrize("words", [["a"], ["=1"], ["a=1", "a=2"]])
+def test_what_are_no_pairs(words: list[str]) -> None:
+    with pytest.raises(ConfigError, match="--x"):
+        comma_pairs(words, "--x")

@@ -55,7 +55,7 @@ async def test_bars(screen: io.StringIO) -> None:
 
 async def test_more_partitions_than_a_screen_has_room_for(screen: io.StringIO) -> None:
     await report.follow(looks(progress(0, partitions=100)))
-    assert "and 80 partitions more" in screen.getvalue()
+    assert "and 80 more partitions" in screen.getvalue()
 
 
 async def test_lines_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

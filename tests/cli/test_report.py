@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from kafkaclient.cli import report as command
+from kafkaclient.cli import spark as spark_module
 from kafkaclient.cli.app import app
 from kafkaclient.pages import page
 from kafkaclient.spark.report import job
@@ -60,7 +60,7 @@ def facts(tmp_path: Path) -> Path:
 @pytest.fixture
 def spark(monkeypatch: pytest.MonkeyPatch) -> Spark:
     found = Spark()
-    monkeypatch.setattr(command, "spark_session", lambda *_, **__: found)
+    monkeypatch.setattr(spark_module, "spark_session", lambda *_, **__: found)
     monkeypatch.setattr(page, "_plotly_js", lambda: "")
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -34,11 +35,7 @@ def fake() -> FakeCluster:
 
 @pytest.fixture
 def run(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Run:
-    class OnTheFake(module.Admin):
-        def __init__(self, *args, **options) -> None:
-            super().__init__(*args, dialer=fake, rng=Random(1), **options)
-
-    monkeypatch.setattr(module, "Admin", OnTheFake)
+    monkeypatch.setattr(module, "Admin", partial(Admin, dialer=fake, rng=Random(1)))
 
     async def topics() -> None:
         async with Admin(fake.bootstrap, dialer=fake, rng=Random(1)) as admin:
@@ -93,7 +90,7 @@ def test_balanced(fake: FakeCluster, run: Run) -> None:
     answer_with(fake, group({A: {TASKS[0]: -2}, B: {TASKS[1]: -2}}))
     shown = run("--check")
     assert shown.exit_code == 0
-    assert "balanced: nothing is to move" in shown.stdout
+    assert "balanced: no task is to move" in shown.stdout
 
 
 def test_a_member_with_nothing_to_do(fake: FakeCluster, run: Run) -> None:
@@ -107,7 +104,7 @@ def test_a_member_with_nothing_to_do(fake: FakeCluster, run: Run) -> None:
     [
         ("Empty", "no instance is running"),
         ("Dead", "there is no such group"),
-        ("PreparingRebalance", "it rebalances"),
+        ("PreparingRebalance", "the group is rebalancing"),
     ],
 )
 def test_nobody_is_there(fake: FakeCluster, run: Run, state: str, told: str) -> None:

@@ -15,7 +15,6 @@ from experiments.partition_limits import results as limits
 from experiments.replication_quota import command as replication_quota
 from experiments.replication_quota import results as quota
 from kafkaclient.errors import KafkaError
-from kafkaclient.pages import page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,7 +90,6 @@ def experiment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[...,
     Instant.plans, Instant.complete, Instant.error = [], True, None
     for module in (replication_quota, partition_limits):
         monkeypatch.setattr(module, "Experiment", Instant)
-    monkeypatch.setattr(page, "_plotly_js", lambda: "")
 
     def run(name: str, found: Any, *words: str) -> Result:
         Instant.found = [found]

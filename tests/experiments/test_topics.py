@@ -2,8 +2,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from experiments.experiment import run_record
 from experiments.topics import ProduceCount, produce_count
-from kafkaclient.perf.record import RunRecord
+from kafkaclient.perf.run import RunRecord
 
 
 class Proxies:
@@ -42,4 +43,4 @@ def test_a_run_has_what_was_added_since_it_began() -> None:
     found = counted.added_to(record)
     assert (found.bytes_per_broker, found.requests_per_broker) == ((600, 0), (6, 0))
     assert found.requests_per_s == 3
-    assert RunRecord.from_json({**found.as_json(), "telemetry": "beside"}) == found
+    assert run_record({**found.as_json(), "telemetry": "beside"}) == found

@@ -15,7 +15,13 @@ from kafkaclient.perf.latency import Distribution, Summary
 from kafkaclient.perf.load import LoadSpec, Outcome
 from kafkaclient.perf.payload import random_payloads
 from kafkaclient.perf.run import Labels, Run, record_of
-from kafkaclient.perf.spark_load import Fleet, check_slots, merged, shares
+from kafkaclient.perf.spark_load import (
+    ProducerPlan,
+    check_slots,
+    merged,
+    run_together,
+    shares,
+)
 from kafkaclient.perf.traffic import BrokerTraffic, PartitionTraffic, Traffic
 from kafkaclient.spark.jobs import SparkJobError
 
@@ -27,9 +33,10 @@ SPEC = LoadSpec(10, rate=300.0, warmup_records=4)
 CONFIG = {"client.id": "c", "transactional.id": "t", "bootstrap.servers": "b:1"}
 
 
-def plans(producers: int = 3, spec: LoadSpec = SPEC) -> list[spark_load.ProducerPlan]:
+def plans(producers: int = 3, spec: LoadSpec = SPEC) -> list[ProducerPlan]:
     records = partial(random_payloads, 10)
-    return shares("kafkaclient", "topic", CONFIG, spec, LABELS, records, producers)
+    whole = ProducerPlan("kafkaclient", "topic", CONFIG, spec, LABELS, records)
+    return shares(whole, producers)
 
 
 def run(latencies_ms: list[float], seconds: float, bytes_sent: int) -> Run:
@@ -102,7 +109,7 @@ def test_producers_that_delivered_nothing_can_be_merged() -> None:
 
 
 class Context:
-    """Stands for a SparkContext: runs what it is given here, and passes on pickled plans."""
+    """Stands for a SparkContext: runs tasks in this process, and pickles plans and results."""
 
     def parallelize(self, plans: list[Any], slices: int) -> Context:
         assert len(plans) == slices
@@ -112,31 +119,33 @@ class Context:
     def barrier(self) -> Context:
         return self
 
-    def mapPartitions(self, work: Callable[[Any], Iterator[str]]) -> Context:
+    def mapPartitions(self, work: Callable[[Any], Iterator[Any]]) -> Context:
         self.work = work
         return self
 
-    def collect(self) -> list[str]:
-        return [text for plan in self.plans for text in self.work(iter([plan]))]
+    def collect(self) -> list[Any]:
+        found = [each for plan in self.plans for each in self.work(iter([plan]))]
+        again: list[Any] = pickle.loads(pickle.dumps(found))  # noqa: S301 - our own
+        return again
 
 
 @pytest.fixture
-def fleet(monkeypatch: pytest.MonkeyPatch) -> Fleet:
+def spark(monkeypatch: pytest.MonkeyPatch) -> Any:
     barrier = type("B", (), {"get": type("C", (), {"barrier": lambda _self: None})})
     module = type("pyspark", (), {"BarrierTaskContext": barrier})
     monkeypatch.setattr(spark_load, "import_module", lambda _name: module)
     monkeypatch.setattr(spark_load, "loop_factory", lambda: None)
     context = Context()
-    return Fleet(type("Spark", (), {"_sc": context, "sparkContext": context})())
+    return type("Spark", (), {"_sc": context, "sparkContext": context})()
 
 
-def test_what_a_task_measured_arrives_whole(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def measured(plan: spark_load.ProducerPlan) -> Run:
+def test_what_a_task_measured_arrives_whole(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def measured(plan: ProducerPlan) -> Run:
         await asyncio.sleep(0)
         return run([1.0] * plan.spec.num_records, 2.0, 150)
 
     monkeypatch.setattr(spark_load, "_measured", measured)
-    found = fleet.run(plans())
+    found = run_together(spark, plans())
     for before, after in zip([run([1.0] * n, 2.0, 150) for n in (4, 3, 3)], found, strict=True):
         assert after.outcome.summary.line() == before.outcome.summary.line()
         assert after.outcome.errors == before.outcome.errors
@@ -149,9 +158,9 @@ def test_what_a_task_measured_arrives_whole(fleet: Fleet, monkeypatch: pytest.Mo
     [(BootstrapError("nobody"), SparkJobError), (ConfigError("bad"), ConfigError)],
 )
 def test_a_task_that_fails_is_named(
-    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, raised: Exception, expected: type[Exception]
+    spark: Any, monkeypatch: pytest.MonkeyPatch, raised: Exception, expected: type[Exception]
 ) -> None:
-    async def measured(plan: spark_load.ProducerPlan) -> Run:
+    async def measured(plan: ProducerPlan) -> Run:
         await asyncio.sleep(0)
         if plan.config["client.id"] == "c-1":
             raise raised
@@ -159,12 +168,12 @@ def test_a_task_that_fails_is_named(
 
     monkeypatch.setattr(spark_load, "_measured", measured)
     with pytest.raises(expected, match=f"producer 1: {raised}"):
-        fleet.run(plans())
+        run_together(spark, plans())
 
 
 def test_spark_connect_has_no_barriers() -> None:
     with pytest.raises(ConfigError, match="Spark Connect"):
-        Fleet(object())
+        run_together(object(), plans())
 
 
 @pytest.mark.parametrize(

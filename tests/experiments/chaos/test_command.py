@@ -13,7 +13,6 @@ from experiments.chaos.ledger import Verdict
 from experiments.chaos.results import ClientResult, Latencies, Resources, Results
 from experiments.machine import machine_facts
 from kafkaclient.errors import KafkaError
-from kafkaclient.pages import page
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +67,6 @@ def chaos(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Resu
     """Run ``chaos --out tmp_path`` with further words."""
     Instant.plans = []
     monkeypatch.setattr(module, "Experiment", Instant)
-    monkeypatch.setattr(page, "_plotly_js", lambda: "")
 
     def run(*words: str) -> Result:
         return CliRunner().invoke(app, ["chaos", "--out", str(tmp_path), *words])

@@ -15,7 +15,6 @@ from experiments.chaos.schedule import Fault, FaultKind
 from experiments.chaos.streams import Stream
 from experiments.chaos.worker import Sample
 from experiments.machine import machine_facts
-from kafkaclient.pages import page
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -128,7 +127,6 @@ def test_memory_of_a_backlog_is_no_growth_once_it_has_gone() -> None:
 def test_the_report_shows_clients_faults_and_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page, "_plotly_js", lambda: "")
     write_report(tmp_path, results(result(), result("confluent", lost=3)))
     text = (tmp_path / "report.html").read_text()
     assert "verdict good" in text

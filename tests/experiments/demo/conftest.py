@@ -12,8 +12,7 @@ from experiments.demo.sampler import Samples
 from experiments.readback import ReadBack
 from kafkaclient.perf.latency import Distribution, Summary
 from kafkaclient.perf.load import Outcome
-from kafkaclient.perf.record import RunRecord
-from kafkaclient.perf.run import Run
+from kafkaclient.perf.run import Run, RunRecord
 from kafkaclient.perf.traffic import BrokerTraffic, Traffic
 
 if TYPE_CHECKING:

@@ -10,12 +10,10 @@ from experiments.partition_limits.report import (
     throughput,
     write_report,
 )
-from kafkaclient.pages import page
 
 
 @pytest.fixture
 def html(monkeypatch, tmp_path):
-    monkeypatch.setattr(page, "_plotly_js", lambda: "")
 
     def write(results) -> str:
         write_report(tmp_path, results)

@@ -6,7 +6,6 @@ from experiments.replication_quota.plan import (
     SCENARIOS,
     Plan,
     parse_scenarios,
-    parse_settings,
 )
 from kafkaclient.errors import ConfigError
 from kafkaclient.types import TopicPartition
@@ -74,10 +73,4 @@ def test_what_moves_is_what_the_quota_lets_through() -> None:
 
 
 def test_settings_of_brokers() -> None:
-    assert parse_settings([]) == {}
-    given = ["replica.fetch.backoff.ms=100", "log.dirs = /a=b"]
-    assert parse_settings(given) == {"replica.fetch.backoff.ms": "100", "log.dirs": "/a=b"}
     assert Plan(broker_config={"a": "b"}).as_json()["broker_config"] == {"a": "b"}
-    for wrong in ("replica.fetch.backoff.ms", "=1"):
-        with pytest.raises(ConfigError, match="NAME=VALUE"):
-            parse_settings([wrong])

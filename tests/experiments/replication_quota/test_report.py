@@ -5,12 +5,10 @@ from dataclasses import replace
 import pytest
 
 from experiments.replication_quota.report import arrival, waiting, write_report
-from kafkaclient.pages import page
 
 
 @pytest.fixture
 def html(monkeypatch, tmp_path):
-    monkeypatch.setattr(page, "_plotly_js", lambda: "")
 
     def write(results) -> str:
         write_report(tmp_path, results)

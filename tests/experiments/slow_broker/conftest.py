@@ -11,7 +11,7 @@ from experiments.machine import machine_facts
 from experiments.slow_broker.plan import Plan
 from experiments.slow_broker.results import Latencies, Recorded, Results, Skipped
 from experiments.slow_broker.settings import choose
-from kafkaclient.perf.record import RunRecord
+from kafkaclient.perf.run import RunRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable

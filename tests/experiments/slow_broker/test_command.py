@@ -11,8 +11,7 @@ from experiments.app import app
 from experiments.slow_broker import command as module
 from experiments.slow_broker.results import Results, Skipped
 from kafkaclient.errors import KafkaError
-from kafkaclient.pages import page
-from kafkaclient.perf.record import RunRecord
+from kafkaclient.perf.run import RunRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +71,6 @@ def slow_broker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[...
     """Run ``slow-broker --out tmp_path/out`` with further words."""
     Instant.plans = []
     monkeypatch.setattr(module, "Experiment", Instant)
-    monkeypatch.setattr(page, "_plotly_js", lambda: "")
 
     def run(*words: str) -> Result:
         given = ["slow-broker", "--out", str(tmp_path / "out"), *words]

@@ -13,7 +13,7 @@ from experiments.slow_broker import pictures
 from experiments.slow_broker.decisions import Decisions, Series
 from experiments.slow_broker.plan import Plan
 from experiments.slow_broker.results import Latencies, Results
-from kafkaclient.perf.record import RunRecord
+from kafkaclient.perf.run import RunRecord
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from kafkaclient.perf.record import RunRecord, write_records, write_runs
+from kafkaclient.perf.run import RunRecord, write_runs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,8 @@ def test_the_fields_stand_in_their_documented_order_and_unknown_ones_are_null() 
 
 def test_a_file_holds_the_last_record_and_all_runs(tmp_path: Path) -> None:
     path = tmp_path / "new" / "runs.json"
-    write_records(path, [record(1), record(2)])
+    runs = [record(1).as_json(), record(2).as_json()]
+    write_runs(path, runs, **runs[-1])
     values = json.loads(path.read_text())
     assert [run["run"] for run in values["runs"]] == [1, 2]
     assert {name: values[name] for name in FIELDS} == values["runs"][1]

@@ -1,0 +1,11 @@
+from __future__ import annotations
+
+import pytest
+
+from kafkaclient.pages import page
+
+
+@pytest.fixture(autouse=True)
+def _without_plotly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages without plotly's large script."""
+    monkeypatch.setattr(page, "_plotly_js", lambda: "")

@@ -10,7 +10,7 @@ from kafkaclient.testing.fake.apis import APIS
 from kafkaclient.testing.fake.apis.api_versions import CLOSES_ABOVE, PROFILES
 from kafkaclient.testing.fake.broker import FakeBroker
 from kafkaclient.testing.fake.connection import FakeConnection
-from kafkaclient.testing.fake.control import Control, Controls, Request
+from kafkaclient.testing.fake.control import Control, Request
 from kafkaclient.testing.fake.failures import ProduceFailure
 from kafkaclient.testing.fake.log_controls import LogControls
 from kafkaclient.testing.fake.pipe import connect
@@ -70,7 +70,6 @@ class FakeCluster(TopicControls, LogControls, TransactionControls):
         self.chunk_size: int | None = None
         """The maximum bytes per delivery on new connections; None: 256 KiB."""
         self._clock = clock
-        self._controls = Controls()
         self._connections = 0
         versions = {key: api.VERSIONS for key, api in APIS.items()}
         self._state = ClusterState(
@@ -130,7 +129,7 @@ class FakeCluster(TopicControls, LogControls, TransactionControls):
             self.requests.append(request)
             return request
 
-        broker_side.attach(FakeConnection(self._state, broker, self._controls, record))
+        broker_side.attach(FakeConnection(self._state, broker, record))
         protocol = factory()
         client_side.attach(protocol)
         return client_side, protocol
@@ -229,7 +228,7 @@ class FakeCluster(TopicControls, LogControls, TransactionControls):
         answer. None passes the request to the next control, finally to the broker's normal
         behavior. Without ``keep`` a control is removed after its first answer that is not None."""
         control = Control(api_key, decide, keep=keep, broker=broker)
-        self._controls.add(control)
+        self._state.controls.add(control)
         return control
 
     def fail_produce(

@@ -14,7 +14,6 @@ from kafkaclient.testing.fake.control import (
     CLOSE_ANSWER,
     DROP,
     DROP_ANSWER,
-    Controls,
     Delay,
     Request,
     delay,
@@ -47,12 +46,10 @@ class FakeConnection(asyncio.Protocol):
         self,
         state: ClusterState,
         broker: FakeBroker,
-        controls: Controls,
         record: Callable[[Any, int], Request],
     ) -> None:
         self._state = state
         self._broker = broker
-        self._controls = controls
         self._record = record
         self._loop = asyncio.get_running_loop()
         self._received = bytearray()
@@ -115,7 +112,7 @@ class FakeConnection(asyncio.Protocol):
             self._handle(self._waiting.popleft())
 
     def _handle(self, request: Request) -> None:
-        decided = self._controls.answer(request)
+        decided = self._state.controls.answer(request)
         if decided is None and self._broker.produce_delay_s and request.api_key == ApiKey.PRODUCE:
             decided = delay_answer(self._broker.produce_delay_s)
         if decided is None and request.api_key == ApiKey.FETCH and request.message is not None:

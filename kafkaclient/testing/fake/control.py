@@ -164,6 +164,9 @@ class Controls:
     def add(self, control: Control) -> None:
         self._controls.append(control)
 
+    def clear(self) -> None:
+        self._controls.clear()
+
     def answer(self, request: Request) -> Answer:
         answer = None
         for control in self._controls:

@@ -6,6 +6,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from kafkaclient.testing.fake.control import Controls
 from kafkaclient.testing.fake.failures import ScriptedFailures
 from kafkaclient.testing.fake.topics import (
     DEFAULT_MAX_MESSAGE_BYTES,
@@ -56,6 +57,7 @@ class ClusterState:
         self.produce_failures = ScriptedFailures()
         self.fetch_failures = ScriptedFailures()
         self.rack_aware_fetch = False
+        self.controls = Controls()
         self._producer_ids = count(1000)
         self._topic_ids = count(1)
 

@@ -19,8 +19,7 @@ from kafkaclient.admin.reassign.throttle_marks import FOLLOWER_REPLICAS, LEADER_
 from kafkaclient.errors import AuthorizationError
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster
-from kafkaclient.testing.fake.apis import configs as fake_configs
-from kafkaclient.testing.fake.apis import metadata as fake_metadata
+from kafkaclient.testing.fake.apis import APIS
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.types import TopicPartition
 from kafkaclient.wire.api import ApiKey
@@ -40,7 +39,7 @@ def hide(fake: FakeCluster, hidden: str) -> Control:
     whether it exists."""
 
     def answer(request: Request) -> dict[str, Any]:
-        told = fake_metadata.answer(inspect(fake), request)
+        told = APIS[ApiKey.METADATA].answer(inspect(fake), request)
         topics = [topic for topic in told["topics"] if topic["name"] != hidden]
         if any(asked.name == hidden for asked in request.message.topics or ()):
             topics.append({"error_code": TOPIC_DENIED, "name": hidden, "partitions": []})
@@ -53,7 +52,7 @@ def hide_configs(fake: FakeCluster, hidden: str) -> Control:
     """Without DescribeConfigs on a topic, whatever else a request asks for."""
 
     def answer(request: Request) -> dict[str, Any]:
-        told = fake_configs.DESCRIBE.answer(inspect(fake), request)
+        told = APIS[ApiKey.DESCRIBE_CONFIGS].answer(inspect(fake), request)
         for each in told["results"]:
             if each["resource_name"] == hidden:
                 each.update(error_code=TOPIC_DENIED, configs=[])

@@ -24,7 +24,7 @@ from kafkaclient.errors import (
 from kafkaclient.producer.producer import Producer
 from kafkaclient.testing.clock import virtual_time
 from kafkaclient.testing.fake import FakeCluster, Sasl
-from kafkaclient.testing.fake.apis import metadata as fake_metadata
+from kafkaclient.testing.fake.apis import APIS
 from kafkaclient.testing.inspect import inspect
 from kafkaclient.wire.api import ApiKey
 from tests.admin.conftest import can_fetch
@@ -166,7 +166,7 @@ async def test_a_broker_that_has_not_heard_of_a_deletion_is_not_believed(admin, 
     stale: list[dict] = []
 
     def remember(request) -> dict:
-        fields = fake_metadata.answer(inspect(fake), request)
+        fields = APIS[ApiKey.METADATA].answer(inspect(fake), request)
         stale.append(fields)
         return stale[0]
 

@@ -7,21 +7,17 @@ import socket
 from typing import TYPE_CHECKING, TypeVar
 
 from kafkaclient.testing.fake.apis import APIS
-from kafkaclient.testing.fake.apis.api_versions import CLOSES_ABOVE, PROFILES
-from kafkaclient.testing.fake.broker import FakeBroker
+from kafkaclient.testing.fake.apis.handshake import CLOSES_ABOVE, PROFILES
 from kafkaclient.testing.fake.connection import FakeConnection
-from kafkaclient.testing.fake.control import Control, Request
-from kafkaclient.testing.fake.failures import ProduceFailure
-from kafkaclient.testing.fake.log_controls import LogControls
+from kafkaclient.testing.fake.contents import ClusterContents
+from kafkaclient.testing.fake.interceptors import Control, PartitionFailure, Request
 from kafkaclient.testing.fake.pipe import connect
-from kafkaclient.testing.fake.state import ClusterState
-from kafkaclient.testing.fake.topic_controls import TopicControls
-from kafkaclient.testing.fake.transaction_controls import TransactionControls
+from kafkaclient.testing.fake.state import ClusterState, FakeBroker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kafkaclient.testing.fake.control import Answer
+    from kafkaclient.testing.fake.interceptors import Answer
     from kafkaclient.testing.fake.sasl import Sasl
     from kafkaclient.wire.codec import RequestFrame
 
@@ -32,7 +28,7 @@ P = TypeVar("P", bound=asyncio.BaseProtocol)
 _PORT = 9092
 
 
-class FakeCluster(TopicControls, LogControls, TransactionControls):
+class FakeCluster(ClusterContents):
     """A Kafka cluster in this process for tests, without sockets, threads and waiting.
 
     The cluster is a dialer: ``Producer(fake.bootstrap, dialer=fake)`` connects to its brokers,
@@ -43,7 +39,7 @@ class FakeCluster(TopicControls, LogControls, TransactionControls):
     loop's timers, so they take no real time on a
     :class:`~kafkaclient.testing.clock.VirtualTimeLoop`. ``partitions`` is the default number of
     partitions of a topic. ``profile`` names a kind of broker (see
-    :data:`~.apis.api_versions.PROFILES`). ``transactions_v2`` is the feature level
+    :data:`~.apis.handshake.PROFILES`). ``transactions_v2`` is the feature level
     ``transaction.version=2`` (KIP-890), which brokers before 4.0 do not have. With ``sasl`` clients
     must authenticate."""
 
@@ -71,7 +67,7 @@ class FakeCluster(TopicControls, LogControls, TransactionControls):
         """The maximum bytes per delivery on new connections; None: 256 KiB."""
         self._clock = clock
         self._connections = 0
-        versions = {key: api.VERSIONS for key, api in APIS.items()}
+        versions = {key: api.versions for key, api in APIS.items()}
         self._state = ClusterState(
             [
                 FakeBroker(node_id, f"fake-{node_id}", _PORT, rack=rack)
@@ -82,9 +78,9 @@ class FakeCluster(TopicControls, LogControls, TransactionControls):
             auto_create_topics=auto_create_topics,
             now=self._now,
             sasl=sasl,
+            transactions_v2=transactions_v2,
+            closes_api_versions_above=CLOSES_ABOVE.get(profile),
         )
-        self._state.closes_api_versions_above = CLOSES_ABOVE.get(profile)
-        self._state.transactions_v2 = transactions_v2
 
     def __repr__(self) -> str:
         brokers = ", ".join(
@@ -224,11 +220,11 @@ class FakeCluster(TopicControls, LogControls, TransactionControls):
     ) -> Control:
         """Intercept the requests of one API, at one broker or at all brokers.
 
-        ``decide`` is an :data:`~.control.Answer`, or a function from a :class:`Request` to an
+        ``decide`` is an :data:`~.interceptors.Answer`, or a function from a :class:`Request` to an
         answer. None passes the request to the next control, finally to the broker's normal
         behavior. Without ``keep`` a control is removed after its first answer that is not None."""
-        control = Control(api_key, decide, keep=keep, broker=broker)
-        self._state.controls.add(control)
+        control = Control(api_key, decide, keep, broker)
+        self._state.interceptors.append(control)
         return control
 
     def fail_produce(
@@ -247,8 +243,8 @@ class FakeCluster(TopicControls, LogControls, TransactionControls):
         ``record_errors`` are (index in the batch, message) pairs (KIP-467). With ``append`` the
         batch is written although it fails, as with NOT_ENOUGH_REPLICAS_AFTER_APPEND.
         """
-        failure = ProduceFailure(error_code, message, record_errors, append)
-        self._state.produce_failures.add(topic, partition, failure, times)
+        failure = PartitionFailure(error_code, message, record_errors, append)
+        self._state.produce_failures[topic, partition].extend([failure] * times)
 
     def delay_produce(self, node_id: int, seconds: float) -> None:
         """Delay the answers to a broker's Produce requests by ``seconds``, one after the other on
@@ -276,10 +272,3 @@ class FakeCluster(TopicControls, LogControls, TransactionControls):
             for request in self.requests
             if request.api_key == api_key and broker in {None, request.broker}
         ]
-
-    # --- look-ups ---
-
-    def _broker(self, node_id: int) -> FakeBroker:
-        if node_id not in self._state.brokers:
-            raise ValueError(f"unknown broker {node_id}; known: {list(self._state.brokers)}")
-        return self._state.brokers[node_id]

@@ -8,8 +8,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, cast
 
 from kafkaclient.errors import ProtocolError
-from kafkaclient.testing.fake.apis import APIS, api_versions, fetch, produce
-from kafkaclient.testing.fake.control import (
+from kafkaclient.testing.fake.apis import APIS, fetch, handshake, produce
+from kafkaclient.testing.fake.interceptors import (
     CLOSE,
     CLOSE_ANSWER,
     DROP,
@@ -25,9 +25,8 @@ from kafkaclient.wire.codec import decode_request, encode_response
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kafkaclient.testing.fake.broker import FakeBroker
-    from kafkaclient.testing.fake.control import Action, Answer
-    from kafkaclient.testing.fake.state import ClusterState
+    from kafkaclient.testing.fake.interceptors import Action, Answer
+    from kafkaclient.testing.fake.state import ClusterState, FakeBroker
 
 __all__ = ["FakeConnection"]
 
@@ -112,7 +111,7 @@ class FakeConnection(asyncio.Protocol):
             self._handle(self._waiting.popleft())
 
     def _handle(self, request: Request) -> None:
-        decided = self._state.controls.answer(request)
+        decided = self._state.intercept(request)
         if decided is None and self._broker.produce_delay_s and request.api_key == ApiKey.PRODUCE:
             decided = delay_answer(self._broker.produce_delay_s)
         if decided is None and request.api_key == ApiKey.FETCH and request.message is not None:
@@ -167,7 +166,7 @@ class FakeConnection(asyncio.Protocol):
             if limit is not None and version > limit:
                 return CLOSE
             correlation_id = request.frame.correlation_id
-            return encode_response(key, 0, correlation_id, **api_versions.unsupported(self._state))
+            return encode_response(key, 0, correlation_id, **handshake.unsupported(self._state))
         sasl = self._state.sasl
         if sasl is not None and not sasl.allows(request, self._state.now()):
             return CLOSE

@@ -104,7 +104,7 @@ class Story:
             for broker in range(BROKERS):
                 self.fake.start_broker(broker)
                 self.fake.resume_broker(broker)
-            inspect(self.fake).controls.clear()
+            inspect(self.fake).interceptors.clear()
             inspect(self.fake).produce_failures.clear()
             # Whatever there was, the producer can go on.
             async with producer.transaction():

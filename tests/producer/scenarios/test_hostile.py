@@ -24,7 +24,7 @@ from kafkaclient.wire.codec import encode_response
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkaclient.testing.fake.control import Answer, Request
+    from kafkaclient.testing.fake.interceptors import Answer, Request
     from tests.producer.conftest import StartProducer
 
 ASYNCIO_DEBUG = False  # many steps

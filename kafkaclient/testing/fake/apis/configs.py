@@ -15,15 +15,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kafkaclient.testing.fake.apis.api import Api
 from kafkaclient.testing.fake.error_code import ErrorCode
+from kafkaclient.wire.api import ApiKey
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkaclient.testing.fake.control import Request
+    from kafkaclient.testing.fake.apis.api import Fields
+    from kafkaclient.testing.fake.interceptors import Request
     from kafkaclient.testing.fake.state import ClusterState
 
-__all__ = ["ALTER", "DEFAULTS", "DESCRIBE"]
+__all__ = ["APIS", "DEFAULTS"]
 
 _TOPIC, _BROKER = 2, 4
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
@@ -46,50 +49,28 @@ _RATES = frozenset({"leader.replication.throttled.rate", "follower.replication.t
 """Known keys of brokers without a default value."""
 
 
-class _Describe:
-    VERSIONS = (1, 4)
-
-    def answer(self, state: ClusterState, request: Request) -> dict[str, Any]:
-        return {
-            "results": [
-                _described(state, request, asked, asked.configuration_keys)
-                for asked in request.message.resources
-            ]
-        }
-
-    def refuse(self, request: Request, error_code: int) -> dict[str, Any]:
-        return {
-            "results": [
-                _outcome(asked, error_code, None) | {"configs": []}
-                for asked in request.message.resources
-            ]
-        }
-
-
-class _Alter:
-    VERSIONS = (0, 1)
-
-    def answer(self, state: ClusterState, request: Request) -> dict[str, Any]:
-        validate_only = request.message.validate_only
-        return {
-            "responses": [
-                _outcome(asked, *_alter(state, request, asked, validate_only=validate_only))
-                for asked in request.message.resources
-            ]
-        }
-
-    def refuse(self, request: Request, error_code: int) -> dict[str, Any]:
-        resources = request.message.resources
-        return {"responses": [_outcome(asked, error_code, None) for asked in resources]}
-
-
-DESCRIBE = _Describe()
-ALTER = _Alter()
-
-
-def _outcome(asked: Any, code: int, problem: str | None) -> dict[str, Any]:
+def _describe(state: ClusterState, request: Request) -> Fields:
     return {
-        "error_code": int(code),
+        "results": [
+            _described(state, request, asked, asked.configuration_keys)
+            for asked in request.message.resources
+        ]
+    }
+
+
+def _alter(state: ClusterState, request: Request) -> Fields:
+    validate_only = request.message.validate_only
+    return {
+        "responses": [
+            _outcome(asked, *_changed(state, request, asked, validate_only=validate_only))
+            for asked in request.message.resources
+        ]
+    }
+
+
+def _outcome(asked: Any, code: int, problem: str | None) -> Fields:
+    return {
+        "error_code": code,
         "error_message": problem,
         "resource_type": asked.resource_type,
         "resource_name": asked.resource_name,
@@ -112,9 +93,7 @@ def _own(
     return state.broker_configs.setdefault(name, {}), ErrorCode.NONE, None
 
 
-def _described(
-    state: ClusterState, request: Request, asked: Any, keys: list[str] | None
-) -> dict[str, Any]:
+def _described(state: ClusterState, request: Request, asked: Any, keys: list[str] | None) -> Fields:
     own, code, problem = _own(state, request, asked)
     if own is None:
         return _outcome(asked, code, problem) | {"configs": []}
@@ -137,12 +116,12 @@ def _described(
     return _outcome(asked, ErrorCode.NONE, None) | {"configs": configs}
 
 
-def _shown(kind: int, key: str, value: str) -> dict[str, Any]:
+def _shown(kind: int, key: str, value: str) -> Fields:
     hidden = key not in DEFAULTS[kind] and key not in _RATES
     return {"value": None if hidden else value, "read_only": hidden, "is_sensitive": hidden}
 
 
-def _alter(
+def _changed(
     state: ClusterState, request: Request, asked: Any, *, validate_only: bool
 ) -> tuple[ErrorCode, str | None]:
     own, code, problem = _own(state, request, asked)
@@ -172,3 +151,26 @@ def _alter(
         own.clear()
         own.update(changed)
     return ErrorCode.NONE, None
+
+
+def _same_error(request: Request, error_code: int) -> list[Fields]:
+    """The same error for every resource."""
+    return [_outcome(asked, error_code, None) for asked in request.message.resources]
+
+
+APIS = (
+    Api(
+        ApiKey.DESCRIBE_CONFIGS,
+        (1, 4),
+        _describe,
+        lambda request, code: {
+            "results": [failed | {"configs": []} for failed in _same_error(request, code)]
+        },
+    ),
+    Api(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        (0, 1),
+        _alter,
+        lambda request, code: {"responses": _same_error(request, code)},
+    ),
+)

@@ -68,7 +68,7 @@ def up(
     console = stderr_console()
 
     async def run() -> None:
-        spec = ClusterSpec.build(brokers, rack, _settings(config or []), version, long_lived=True)
+        spec = ClusterSpec(brokers, rack, _settings(config or []), version, long_lived=True)
         cluster = await BackgroundCluster.up(name, spec, say=console.print)
         if as_json:
             _print_json(_addresses(cluster))

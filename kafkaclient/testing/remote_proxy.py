@@ -86,9 +86,8 @@ class RemoteProxy:
         **often: Unpack[HowOften],
     ) -> None:
         """Forward ``keep`` bytes of a matching request (default: half), then cut."""
-        await self._fault(
-            "truncate_request", api_key=api_key, keep=HALF if keep is None else keep, **often
-        )
+        keep = HALF if keep is None else keep
+        await self._fault("truncate_request", api_key=api_key, keep=keep, **often)
 
     async def truncate_response(
         self,
@@ -98,9 +97,8 @@ class RemoteProxy:
         **often: Unpack[HowOften],
     ) -> None:
         """Forward ``keep`` bytes of a matching response (default: half), then cut."""
-        await self._fault(
-            "truncate_response", api_key=api_key, keep=HALF if keep is None else keep, **often
-        )
+        keep = HALF if keep is None else keep
+        await self._fault("truncate_response", api_key=api_key, keep=keep, **often)
 
     async def corrupt_request(
         self,

@@ -178,13 +178,10 @@ class FakeConnection(asyncio.Protocol):
     def _encode(self, request: Request, fields: Mapping[str, Any]) -> bytes | Action:
         if not request.frame.expects_response:
             return CLOSE if produce.has_error(fields) else b""
-        if self._throttles(request.api_key):
+        if self._broker.throttle_ms and request.api_key == ApiKey.PRODUCE:
             fields = {"throttle_time_ms": self._broker.throttle_ms, **fields}
         frame = request.frame
         return encode_response(frame.api_key, frame.version, frame.correlation_id, **fields)
-
-    def _throttles(self, api_key: int) -> bool:
-        return self._broker.throttle_ms > 0 and api_key == ApiKey.PRODUCE
 
     def _send(self, outcome: bytes | Action) -> None:
         if outcome is DROP:

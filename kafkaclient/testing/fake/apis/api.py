@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from kafkaclient.testing.fake.interceptors import Request
     from kafkaclient.testing.fake.state import ClusterState
@@ -35,15 +35,18 @@ class Api(NamedTuple):
 
 def by_partition(
     topics: Iterable[Any],
-    answer: Callable[[str, Any], Fields],
+    answer: Callable[[Any, Any], Fields],
     *,
+    identity: Sequence[str] = ("name",),
     requested: str = "partitions",
     answered: str = "partitions",
 ) -> list[Fields]:
-    """For each topic of a request its name, and the fields for each of its partitions.
+    """For each topic of a request its ``identity`` fields, and the fields of ``answer(topic,
+    partition)`` for each of its partitions.
 
     ``requested`` and ``answered`` are the names of the lists of partitions."""
     return [
-        {"name": topic.name, answered: [answer(topic.name, p) for p in getattr(topic, requested)]}
+        {name: getattr(topic, name) for name in identity}
+        | {answered: [answer(topic, partition) for partition in getattr(topic, requested)]}
         for topic in topics
     ]

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["APIS", "waits_s"]
 
+_IDENTITY = ("topic", "topic_id")
 _COMMITTED = 1
 _ANY_EPOCH = -1
 _LATEST, _EARLIEST = -1, -2
@@ -51,26 +52,25 @@ _DEBUG_REPLICA = -2
 def _fetch(state: ClusterState, request: Request) -> Fields:
     left = request.message.max_bytes
     moved: set[int] = set()
-    topics = []
-    for topic, name in _named(state, request):
-        answers = []
-        for wanted in topic.partitions:
-            read = _read(state, request, name, wanted, left, moved)
-            left -= len(read.get("records", b""))
-            answers.append(read)
-        topics.append(_as_asked(topic, answers))
+
+    def read(topic: Any, wanted: Any) -> Fields:
+        nonlocal left
+        fields = _read(state, request, _name(state, request, topic), wanted, left, moved)
+        left -= len(fields.get("records", b""))
+        return fields
+
+    topics = by_partition(request.message.topics, read, identity=_IDENTITY)
     endpoints = [state.endpoint(node_id) for node_id in sorted(moved)]
     return {"responses": topics, "node_endpoints": endpoints}
 
 
 def _no_fetch(request: Request, error_code: int) -> Fields:
     """The same error for every partition."""
-    return {
-        "responses": [
-            _as_asked(topic, [_failed(wanted.partition, error_code) for wanted in topic.partitions])
-            for topic in request.message.topics
-        ]
-    }
+
+    def failed(_: Any, wanted: Any) -> Fields:
+        return _failed(wanted.partition, error_code)
+
+    return {"responses": by_partition(request.message.topics, failed, identity=_IDENTITY)}
 
 
 def waits_s(state: ClusterState, request: Request) -> float:
@@ -87,15 +87,9 @@ def waits_s(state: ClusterState, request: Request) -> float:
     return float(request.message.max_wait_ms) / 1000
 
 
-def _named(state: ClusterState, request: Request) -> list[tuple[Any, str | None]]:
+def _name(state: ClusterState, request: Request, topic: Any) -> str | None:
     by_id = request.version >= FETCH_FIRST_WITH_TOPIC_IDS
-    return [
-        (topic, state.name_of(topic) if by_id else topic.topic) for topic in request.message.topics
-    ]
-
-
-def _as_asked(topic: Any, answers: list[Fields]) -> Fields:
-    return {"topic": topic.topic, "topic_id": topic.topic_id, "partitions": answers}
+    return state.name_of(topic) if by_id else topic.topic
 
 
 def _read(
@@ -198,8 +192,8 @@ def _failed(index: int, error_code: int) -> Fields:
 
 
 def _list_offsets(state: ClusterState, request: Request) -> Fields:
-    def offset(topic: str, asked: Any) -> Fields:
-        return _offset(state, request, topic, asked)
+    def offset(topic: Any, asked: Any) -> Fields:
+        return _offset(state, request, topic.name, asked)
 
     return {"topics": by_partition(request.message.topics, offset)}
 
@@ -207,7 +201,7 @@ def _list_offsets(state: ClusterState, request: Request) -> Fields:
 def _no_offsets(request: Request, error_code: int) -> Fields:
     """The same error for every partition."""
 
-    def failed(_: str, asked: Any) -> Fields:
+    def failed(_: Any, asked: Any) -> Fields:
         return _no_offset(asked.partition_index, error_code)
 
     return {"topics": by_partition(request.message.topics, failed)}

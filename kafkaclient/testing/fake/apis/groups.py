@@ -100,7 +100,7 @@ def _each_offset(request: Request, offset: Callable[[str, str, int], Fields]) ->
     def topics(group: Any) -> list[Fields]:
         return by_partition(
             group.topics or [],
-            lambda topic, p: {"partition_index": p} | offset(group.group_id, topic, p),
+            lambda topic, p: {"partition_index": p} | offset(group.group_id, topic.name, p),
             requested="partition_indexes",
         )
 

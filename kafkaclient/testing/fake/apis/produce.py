@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkaclient.testing.fake.apis.api import Api
+from kafkaclient.testing.fake.apis.api import Api, by_partition
 from kafkaclient.testing.fake.error_code import ErrorCode
 from kafkaclient.testing.fake.log import RefusedBatchError
 from kafkaclient.wire.api import ApiKey
@@ -33,6 +33,8 @@ from kafkaclient.wire.record_reader import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kafkaclient.testing.fake.apis.api import Fields
     from kafkaclient.testing.fake.interceptors import PartitionFailure, Request
     from kafkaclient.testing.fake.state import ClusterState
@@ -47,32 +49,30 @@ _ACKS_ALL, _ACKS_LEADER, _ACKS_NONE = -1, 1, 0
 
 def _produce(state: ClusterState, request: Request) -> Fields:
     moved: set[int] = set()
-    topics = []
-    for topic in request.message.topic_data:
+
+    def append(topic: Any, data: Any) -> Fields:
         name = state.name_of(topic) if request.version >= FIRST_WITH_TOPIC_IDS else topic.name
-        answers = [
-            _failed(data.index, ErrorCode.UNKNOWN_TOPIC_ID)
-            if name is None
-            else _append(state, request, name, data, moved)
-            for data in topic.partition_data
-        ]
-        topics.append(_as_asked(topic, answers))
+        if name is None:
+            return _failed(data.index, ErrorCode.UNKNOWN_TOPIC_ID)
+        return _append(state, request, name, data, moved)
+
+    responses = _each_partition(request, append)
     endpoints = [state.endpoint(node_id) for node_id in sorted(moved)]
-    return {"responses": topics, "node_endpoints": endpoints}
+    return {"responses": responses, "node_endpoints": endpoints}
+
+
+def _each_partition(request: Request, answer: Callable[[Any, Any], Fields]) -> list[Fields]:
+    return by_partition(
+        request.message.topic_data,
+        answer,
+        identity=("name", "topic_id"),
+        requested="partition_data",
+        answered="partition_responses",
+    )
 
 
 def _refuse(request: Request, error_code: int) -> Fields:
-    """The same error for every partition."""
-    return {
-        "responses": [
-            _as_asked(topic, [_failed(data.index, error_code) for data in topic.partition_data])
-            for topic in request.message.topic_data
-        ]
-    }
-
-
-def _as_asked(topic: Any, answers: list[Fields]) -> Fields:
-    return {"name": topic.name, "topic_id": topic.topic_id, "partition_responses": answers}
+    return {"responses": _each_partition(request, lambda _, data: _failed(data.index, error_code))}
 
 
 def has_error(fields: Any) -> bool:

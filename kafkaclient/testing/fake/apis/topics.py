@@ -198,10 +198,10 @@ def _names(request: Request) -> list[str]:
 
 
 def _alter_reassignments(state: ClusterState, request: Request) -> Fields:
-    def outcome(topic: str, asked: Any) -> Fields:
+    def outcome(topic: Any, asked: Any) -> Fields:
         return {
             "partition_index": asked.partition_index,
-            "error_code": _move(state, topic, asked),
+            "error_code": _move(state, topic.name, asked),
             "error_message": None,
         }
 

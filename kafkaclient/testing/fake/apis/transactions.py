@@ -106,7 +106,7 @@ def _add_partitions(state: ClusterState, request: Request) -> Fields:
 def _each_partition(request: Request, code_of: Callable[[tuple[str, int]], int]) -> Fields:
     topics = by_partition(
         request.message.v3_and_below_topics,
-        lambda topic, p: {"partition_index": p, "partition_error_code": code_of((topic, p))},
+        lambda topic, p: {"partition_index": p, "partition_error_code": code_of((topic.name, p))},
         answered="results_by_partition",
     )
     return {"results_by_topic_v3_and_below": topics}

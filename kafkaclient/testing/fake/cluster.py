@@ -37,9 +37,17 @@ class FakeCluster(ClusterContents):
 
     ``clock`` gives the times in :attr:`requests` (default: the running loop's time). Delays use the
     loop's timers, so they take no real time on a
-    :class:`~kafkaclient.testing.clock.VirtualTimeLoop`. ``partitions`` is the default number of
-    partitions of a topic. ``profile`` names a kind of broker (see
-    :data:`~.apis.handshake.PROFILES`). ``transactions_v2`` is the feature level
+    :class:`~kafkaclient.testing.clock.VirtualTimeLoop`.
+
+    Brokers answer with errors or late if a test says so::
+
+        fake.fail_produce("orders", 0, ErrorCode.NOT_ENOUGH_REPLICAS)  # the next batch of orders-0
+        fake.control(ApiKey.PRODUCE, ErrorCode.NOT_LEADER_OR_FOLLOWER)  # the next whole request
+        fake.control(ApiKey.PRODUCE, delay_answer(2.0), broker=1)  # one answer, 2 s late
+        fake.delay_produce(1, 0.02)  # all answers of broker 1, one after the other
+
+    ``partitions`` is the default number of partitions of a topic. ``profile`` names a kind of
+    broker (see :data:`~.apis.handshake.PROFILES`). ``transactions_v2`` is the feature level
     ``transaction.version=2`` (KIP-890), which brokers before 4.0 do not have. With ``sasl`` clients
     must authenticate."""
 

@@ -201,7 +201,7 @@ class ClusterContents:
         """Start a generation of a group. Offset commits of other generations are refused."""
         self._state.transactions.generations[group] = generation
 
-    # --- look-ups ---
+    # --- checked access ---
 
     def _topic(self, name: str) -> FakeTopic:
         if name not in self._state.topics:

@@ -140,11 +140,11 @@ class ClusterState:
             return None
         return known.partitions[index]
 
-    def name_of(self, asked: Any) -> str | None:
+    def name_of(self, requested: Any) -> str | None:
         """The name of the topic that a request names by id; None if it does not exist."""
-        name = self.topic_names.get(asked.topic_id)
+        name = self.topic_names.get(requested.topic_id)
         known = None if name is None else self.topics.get(name)
-        return name if known is not None and known.topic_id == asked.topic_id else None
+        return name if known is not None and known.topic_id == requested.topic_id else None
 
     def create_topic(
         self,

@@ -52,8 +52,8 @@ _RATES = frozenset({"leader.replication.throttled.rate", "follower.replication.t
 def _describe(state: ClusterState, request: Request) -> Fields:
     return {
         "results": [
-            _described(state, request, asked, asked.configuration_keys)
-            for asked in request.message.resources
+            _described(state, request, resource, resource.configuration_keys)
+            for resource in request.message.resources
         ]
     }
 
@@ -62,27 +62,27 @@ def _alter(state: ClusterState, request: Request) -> Fields:
     validate_only = request.message.validate_only
     return {
         "responses": [
-            _outcome(asked, *_changed(state, request, asked, validate_only=validate_only))
-            for asked in request.message.resources
+            _outcome(resource, *_changed(state, request, resource, validate_only=validate_only))
+            for resource in request.message.resources
         ]
     }
 
 
-def _outcome(asked: Any, code: int, problem: str | None) -> Fields:
+def _outcome(resource: Any, code: int, problem: str | None) -> Fields:
     return {
         "error_code": code,
         "error_message": problem,
-        "resource_type": asked.resource_type,
-        "resource_name": asked.resource_name,
+        "resource_type": resource.resource_type,
+        "resource_name": resource.resource_name,
     }
 
 
 def _own(
-    state: ClusterState, request: Request, asked: Any
+    state: ClusterState, request: Request, resource: Any
 ) -> tuple[dict[str, str] | None, ErrorCode, str | None]:
     """The resource's own configuration, or None and an error."""
-    name = asked.resource_name
-    if asked.resource_type == _TOPIC:
+    name = resource.resource_name
+    if resource.resource_type == _TOPIC:
         topic = state.topics.get(name)
         if topic is None:
             return None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
@@ -93,11 +93,13 @@ def _own(
     return state.broker_configs.setdefault(name, {}), ErrorCode.NONE, None
 
 
-def _described(state: ClusterState, request: Request, asked: Any, keys: list[str] | None) -> Fields:
-    own, code, problem = _own(state, request, asked)
+def _described(
+    state: ClusterState, request: Request, resource: Any, keys: list[str] | None
+) -> Fields:
+    own, code, problem = _own(state, request, resource)
     if own is None:
-        return _outcome(asked, code, problem) | {"configs": []}
-    kind, name = asked.resource_type, asked.resource_name
+        return _outcome(resource, code, problem) | {"configs": []}
+    kind, name = resource.resource_type, resource.resource_name
     entries: dict[str, tuple[str, int]] = {}
     if kind == _TOPIC or name:
         defaults = DEFAULTS[kind]
@@ -113,7 +115,7 @@ def _described(state: ClusterState, request: Request, asked: Any, keys: list[str
         for key, (value, source) in entries.items()
         if keys is None or key in keys
     ]
-    return _outcome(asked, ErrorCode.NONE, None) | {"configs": configs}
+    return _outcome(resource, ErrorCode.NONE, None) | {"configs": configs}
 
 
 def _shown(kind: int, key: str, value: str) -> Fields:
@@ -122,20 +124,20 @@ def _shown(kind: int, key: str, value: str) -> Fields:
 
 
 def _changed(
-    state: ClusterState, request: Request, asked: Any, *, validate_only: bool
+    state: ClusterState, request: Request, resource: Any, *, validate_only: bool
 ) -> tuple[ErrorCode, str | None]:
-    own, code, problem = _own(state, request, asked)
+    own, code, problem = _own(state, request, resource)
     if own is None:
         return code, problem
-    names = [change.name for change in asked.configs]
+    names = [change.name for change in resource.configs]
     if len(set(names)) < len(names):
         return ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys"
     changed = dict(own)
-    for change in asked.configs:
+    for change in resource.configs:
         known = change.name in DEFAULTS[_TOPIC]
         if change.config_operation == _DELETE:
             changed.pop(change.name, None)
-        elif asked.resource_type == _TOPIC and not known:
+        elif resource.resource_type == _TOPIC and not known:
             return ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {change.name}"
         elif change.config_operation == _SET:
             changed[change.name] = change.value
@@ -155,7 +157,7 @@ def _changed(
 
 def _same_error(request: Request, error_code: int) -> list[Fields]:
     """The same error for every resource."""
-    return [_outcome(asked, error_code, None) for asked in request.message.resources]
+    return [_outcome(resource, error_code, None) for resource in request.message.resources]
 
 
 APIS = (

@@ -192,8 +192,8 @@ def _failed(index: int, error_code: int) -> Fields:
 
 
 def _list_offsets(state: ClusterState, request: Request) -> Fields:
-    def offset(topic: Any, asked: Any) -> Fields:
-        return _offset(state, request, topic.name, asked)
+    def offset(topic: Any, requested: Any) -> Fields:
+        return _offset(state, request, topic.name, requested)
 
     return {"topics": by_partition(request.message.topics, offset)}
 
@@ -201,27 +201,27 @@ def _list_offsets(state: ClusterState, request: Request) -> Fields:
 def _no_offsets(request: Request, error_code: int) -> Fields:
     """The same error for every partition."""
 
-    def failed(_: Any, asked: Any) -> Fields:
-        return _no_offset(asked.partition_index, error_code)
+    def failed(_: Any, requested: Any) -> Fields:
+        return _no_offset(requested.partition_index, error_code)
 
     return {"topics": by_partition(request.message.topics, failed)}
 
 
-def _offset(state: ClusterState, request: Request, topic: str, asked: Any) -> Fields:
-    partition = state.partition(topic, asked.partition_index)
+def _offset(state: ClusterState, request: Request, topic: str, requested: Any) -> Fields:
+    partition = state.partition(topic, requested.partition_index)
     if partition is None:
-        return _no_offset(asked.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return _no_offset(requested.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     anywhere = request.message.replica_id == _DEBUG_REPLICA
     if partition.leader != request.broker and not (
         anywhere and request.broker in partition.replicas
     ):
-        return _no_offset(asked.partition_index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return _no_offset(requested.partition_index, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     committed = request.message.isolation_level == _COMMITTED
-    offset, timestamp = _find(partition, asked.timestamp, committed=committed)
-    if anywhere and asked.timestamp == _LATEST:
+    offset, timestamp = _find(partition, requested.timestamp, committed=committed)
+    if anywhere and requested.timestamp == _LATEST:
         offset = partition.end_offset_at(request.broker)
     return {
-        "partition_index": asked.partition_index,
+        "partition_index": requested.partition_index,
         "error_code": ErrorCode.NONE,
         "offset": offset,
         "timestamp": timestamp,

@@ -56,7 +56,7 @@ def _metadata(state: ClusterState, request: Request) -> Fields:
         may_create = request.version < _FIRST_CHOICE_OF_CREATION or bool(
             message.allow_auto_topic_creation
         )
-        topics = [_requested(state, asked, may_create) for asked in message.topics]
+        topics = [_requested(state, requested, may_create) for requested in message.topics]
     alive = state.alive_brokers()
     return {
         "brokers": [state.endpoint(node_id) for node_id in alive],
@@ -68,28 +68,28 @@ def _metadata(state: ClusterState, request: Request) -> Fields:
 
 def _no_metadata(request: Request, error_code: int) -> Fields:
     """The same error for every requested topic, without brokers."""
-    asked = request.message.topics or []
+    requested = request.message.topics or []
     return {
         "brokers": [],
-        "topics": [_unknown(topic.name, error_code) for topic in asked],
+        "topics": [_unknown(topic.name, error_code) for topic in requested],
         "error_code": error_code,
     }
 
 
-def _requested(state: ClusterState, asked: Any, may_create: bool) -> Fields:
-    if asked.name is None:
-        name = state.name_of(asked)
+def _requested(state: ClusterState, requested: Any, may_create: bool) -> Fields:
+    if requested.name is None:
+        name = state.name_of(requested)
         if name is not None:
             return _known(state, state.topics[name])
-        return _unknown(None, ErrorCode.UNKNOWN_TOPIC_ID) | {"topic_id": asked.topic_id}
-    known = state.topics.get(asked.name)
+        return _unknown(None, ErrorCode.UNKNOWN_TOPIC_ID) | {"topic_id": requested.topic_id}
+    known = state.topics.get(requested.name)
     if known is not None:
         return _known(state, known)
-    if not is_valid_topic_name(asked.name):
-        return _unknown(asked.name, ErrorCode.INVALID_TOPIC_EXCEPTION)
+    if not is_valid_topic_name(requested.name):
+        return _unknown(requested.name, ErrorCode.INVALID_TOPIC_EXCEPTION)
     if may_create and state.auto_create_topics:
-        state.create_topic(asked.name)
-    return _unknown(asked.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        state.create_topic(requested.name)
+    return _unknown(requested.name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def _unknown(name: str | None, error_code: int) -> Fields:
@@ -135,8 +135,8 @@ def _describe_quorum(state: ClusterState, _: Request) -> Fields:
 
 
 def _describe_log_dirs(state: ClusterState, request: Request) -> Fields:
-    asked = request.message.topics
-    wanted = None if asked is None else {each.topic: set(each.partitions) for each in asked}
+    requested = request.message.topics
+    wanted = None if requested is None else {each.topic: set(each.partitions) for each in requested}
     topics = []
     for topic in state.topics.values():
         partitions = [

@@ -135,32 +135,32 @@ def _numbers(state: ClusterState, topic: Any) -> dict[str, int]:
 
 def _create_partitions(state: ClusterState, request: Request) -> Fields:
     outcomes = []
-    for asked in request.message.topics:
-        code, problem = _extend(state, asked, validate_only=request.message.validate_only)
-        outcomes.append({"name": asked.name, "error_code": code, "error_message": problem})
+    for requested in request.message.topics:
+        code, problem = _extend(state, requested, validate_only=request.message.validate_only)
+        outcomes.append({"name": requested.name, "error_code": code, "error_message": problem})
     return {"results": outcomes}
 
 
 def _extend(
-    state: ClusterState, asked: Any, *, validate_only: bool
+    state: ClusterState, requested: Any, *, validate_only: bool
 ) -> tuple[ErrorCode, str | None]:
-    topic = state.topics.get(asked.name)
+    topic = state.topics.get(requested.name)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
     has = len(topic.partitions)
-    if asked.count <= has:
+    if requested.count <= has:
         return (
             ErrorCode.INVALID_PARTITIONS,
-            f"The topic {asked.name} currently has {has} partition(s); {asked.count} would not be "
-            "an increase.",
+            f"The topic {requested.name} currently has {has} partition(s); "
+            f"{requested.count} would not be an increase.",
         )
-    assignments = [list(each.broker_ids) for each in asked.assignments or ()]
-    if asked.assignments is not None:
+    assignments = [list(each.broker_ids) for each in requested.assignments or ()]
+    if requested.assignments is not None:
         factor = len(topic.partitions[0].replicas)
-        if len(assignments) != asked.count - has:
+        if len(assignments) != requested.count - has:
             return (
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"{asked.count - has} partitions are added, {len(assignments)} are assigned.",
+                f"{requested.count - has} partitions are added, {len(assignments)} are assigned.",
             )
         if _not_brokers(state, assignments, factor):
             return ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Not {factor} brokers: {assignments}"
@@ -168,7 +168,7 @@ def _extend(
         if assignments:
             state.add_partitions(topic, assignments)
         else:
-            state.grow_topic(topic, asked.count)
+            state.grow_topic(topic, requested.count)
     return ErrorCode.NONE, None
 
 
@@ -198,28 +198,28 @@ def _names(request: Request) -> list[str]:
 
 
 def _alter_reassignments(state: ClusterState, request: Request) -> Fields:
-    def outcome(topic: Any, asked: Any) -> Fields:
+    def outcome(topic: Any, requested: Any) -> Fields:
         return {
-            "partition_index": asked.partition_index,
-            "error_code": _move(state, topic.name, asked),
+            "partition_index": requested.partition_index,
+            "error_code": _move(state, topic.name, requested),
             "error_message": None,
         }
 
     return {"error_message": None, "responses": by_partition(request.message.topics, outcome)}
 
 
-def _move(state: ClusterState, topic: str, asked: Any) -> ErrorCode:
-    partition = state.partition(topic, asked.partition_index)
+def _move(state: ClusterState, topic: str, requested: Any) -> ErrorCode:
+    partition = state.partition(topic, requested.partition_index)
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     before = partition.moving_from or list(partition.replicas)
-    if asked.replicas is None:
+    if requested.replicas is None:
         if not partition.moving_to:
             return ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
         partition.replicas = [node for node in partition.replicas if node in before]
         partition.moving_to, partition.moving_from, partition.copied = [], [], {}
         return ErrorCode.NONE
-    wanted = list(asked.replicas)
+    wanted = list(requested.replicas)
     if not wanted or _not_brokers(state, [wanted], len(wanted)):
         return ErrorCode.INVALID_REPLICA_ASSIGNMENT
     if not partition.moving_to and set(wanted) == set(before):

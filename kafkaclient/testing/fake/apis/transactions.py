@@ -88,10 +88,10 @@ def _add_partitions(state: ClusterState, request: Request) -> Fields:
     )
     if code:
         return _each_partition(request, lambda _: code)
-    asked = [(t.name, p) for t in message.v3_and_below_topics for p in t.partitions]
-    unknown = {tp for tp in asked if state.partition(*tp) is None}
+    partitions = [(t.name, p) for t in message.v3_and_below_topics for p in t.partitions]
+    unknown = {tp for tp in partitions if state.partition(*tp) is None}
     if not unknown:
-        coordinator.add(name, asked)
+        coordinator.add(name, partitions)
         return _each_partition(request, lambda _: ErrorCode.NONE)
     return _each_partition(
         request,

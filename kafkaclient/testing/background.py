@@ -24,7 +24,6 @@ from kafkaclient.testing.control import (
     start_brokers,
 )
 from kafkaclient.testing.errors import ClusterNotRunningError
-from kafkaclient.testing.supervisor import Launch
 
 if TYPE_CHECKING:
     import subprocess
@@ -74,7 +73,7 @@ class BackgroundCluster(ClusterHandle):
             directory = Path(tempfile.mkdtemp(prefix="kafkaclient-"))
             supervisor = launch_supervisor(directory, launch, attached=False)
             try:
-                running = await start_brokers(directory, launch, supervisor, timeout_s, say)
+                running = await start_brokers(directory, supervisor, timeout_s, say)
                 entry.write_text(json.dumps({"directory": str(directory)}), "utf-8")
             except BaseException:
                 await asyncio.to_thread(_terminate, supervisor, directory)
@@ -87,8 +86,7 @@ class BackgroundCluster(ClusterHandle):
         try:
             directory = Path(json.loads(_entry(name).read_text("utf-8"))["directory"])
             control = Control(directory)
-            description = control.call("describe")
-            return cls(name, Running(control, Launch.read(directory), description))
+            return cls(name, Running(control, control.call("describe")))
         except (FileNotFoundError, ClusterNotRunningError):
             return None
 

@@ -66,12 +66,10 @@ class BrokerState(StrEnum):
 class Broker(Protocol):
     """A broker that a fleet controls. Methods raise LocalClusterError in a wrong state."""
 
-    @property
-    def node(self) -> int: ...
-    @property
-    def log_dir(self) -> Path: ...
-    @property
-    def log_file(self) -> Path: ...
+    node: int
+    log_dir: Path
+    log_file: Path
+
     @property
     def pid(self) -> int | None: ...
     @property
@@ -95,20 +93,14 @@ class BrokerProcess:
     def __init__(self, node: int, directory: Path, jvm: Jvm) -> None:
         self.node = node
         self.directory = directory
+        self.log_dir = directory / "data"
         self.log_file = directory / "broker.log"
+        self.properties_file = directory / "server.properties"
         self._console = directory / "console.log"
         self._jvm = jvm
         self._process: asyncio.subprocess.Process | None = None
         self._paused = False
         self._started_at = 0
-
-    @property
-    def log_dir(self) -> Path:
-        return self.directory / "data"
-
-    @property
-    def properties_file(self) -> Path:
-        return self.directory / "server.properties"
 
     @property
     def pid(self) -> int | None:

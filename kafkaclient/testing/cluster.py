@@ -281,7 +281,7 @@ class LocalCluster(ClusterHandle):
         directory = await asyncio.to_thread(_work_directory, self._directory)
         try:
             self._supervisor = launch_supervisor(directory, launch, attached=True)
-            self._current = await start_brokers(directory, launch, self._supervisor, timeout_s)
+            self._current = await start_brokers(directory, self._supervisor, timeout_s)
         except BaseException:
             await self._end(directory)
             raise

@@ -89,9 +89,13 @@ class Running(NamedTuple):
     """The connection of a handle to its running cluster."""
 
     control: Control
-    launch: Launch
     description: dict[str, Any]
     """The supervisor's description at the start. Only its constant parts are used."""
+
+    @property
+    def launch(self) -> Launch:
+        """The arguments of the supervisor."""
+        return Launch.read(self.control.directory)
 
 
 def _result(message: dict[str, Any]) -> Any:
@@ -146,7 +150,6 @@ def launch_supervisor(
 
 async def start_brokers(
     directory: Path,
-    launch: Launch,
     supervisor: subprocess.Popen[bytes],
     timeout_s: float,
     say: Say | None = None,
@@ -155,7 +158,7 @@ async def start_brokers(
     control = Control(directory)
     await asyncio.to_thread(control.wait, supervisor)
     await asyncio.to_thread(control.call, "start", say=say, timeout_s=timeout_s)
-    return Running(control, launch, await asyncio.to_thread(control.call, "describe"))
+    return Running(control, await asyncio.to_thread(control.call, "describe"))
 
 
 def _accepts(path: Path) -> bool:

@@ -106,7 +106,7 @@ class Supervisor:
         """Run until the end, then stop all JVMs."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            loop.add_signal_handler(number, self._end)
+            loop.add_signal_handler(number, self._ended.set)
         if attached:
             await self._watch_parent(loop)
         path = self._directory / SOCKET_FILE
@@ -126,12 +126,9 @@ class Supervisor:
         class Lifeline(asyncio.Protocol):
             def connection_lost(self, exc: Exception | None) -> None:
                 supervisor._orderly = False
-                supervisor._end()
+                supervisor._ended.set()
 
         await loop.connect_read_pipe(Lifeline, sys.stdin.buffer)
-
-    def _end(self) -> None:
-        self._ended.set()
 
     def _say(self, text: str) -> None:
         for writer in self._listeners:
@@ -169,14 +166,14 @@ class Supervisor:
             try:
                 await self._fleet.start(timeout_s)
             except BaseException:
-                self._end()
+                self._ended.set()
                 raise
 
     async def _stop(self) -> None:
         # Answer only after the JVMs have ended.
         async with self._busy:
             await self._fleet.stop()
-            self._end()
+            self._ended.set()
 
     async def _heal(self, timeout_s: float) -> None:
         async with self._busy:

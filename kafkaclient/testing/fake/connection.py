@@ -144,12 +144,9 @@ class FakeConnection(asyncio.Protocol):
         """The outcome of a request: the answer's bytes (b"" for no answer), DROP, or CLOSE."""
         if decided is None:
             return self._normal_outcome(request)
-        if decided is DROP_ANSWER:
+        if decided is DROP_ANSWER or decided is CLOSE_ANSWER:
             self._normal_outcome(request)
-            return DROP
-        if decided is CLOSE_ANSWER:
-            self._normal_outcome(request)
-            return CLOSE
+            return DROP if decided is DROP_ANSWER else CLOSE
         if isinstance(decided, int):
             api = APIS.get(request.api_key)
             return CLOSE if api is None else self._encode(request, api.refuse(request, decided))
